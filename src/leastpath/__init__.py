@@ -1,0 +1,41 @@
+"""leastpath: attributions along the path of least resistance.
+
+import leastpath as lp
+score = lp.Score(model, target, output="log_softmax")
+result = lp.attribute(score, inputs, baselines)
+"""
+
+from leastpath.attribution import Attribution, attribute
+from leastpath.integrate import Integral, integrate
+from leastpath.metric import Conformal, Euclidean, Metric, NoCancellation, RankOne
+from leastpath.path import Path
+from leastpath.quadrature import PathIntegral, Weighting
+from leastpath.run import Run
+from leastpath.score import Score
+from leastpath.solvers import Solution, Solver, StraightLine
+from leastpath.status import Note, Outcome, Status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attribution",
+    "Conformal",
+    "Euclidean",
+    "Integral",
+    "Metric",
+    "NoCancellation",
+    "Note",
+    "Outcome",
+    "Path",
+    "PathIntegral",
+    "RankOne",
+    "Run",
+    "Score",
+    "Solution",
+    "Solver",
+    "Status",
+    "StraightLine",
+    "Weighting",
+    "attribute",
+    "integrate",
+]

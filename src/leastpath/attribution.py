@@ -1,0 +1,270 @@
+"""attribute(): the one verb, and the Attribution it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.integrate import ROUNDING, Integral, integrate
+from leastpath.metric import Conformal, Metric
+from leastpath.path import Path
+from leastpath.quadrature import Weighting
+from leastpath.run import Run
+from leastpath.score import (
+    Baselines,
+    BoundScore,
+    Inputs,
+    Score,
+    baselines_per_example,
+    check_rows_are_independent,
+    untouched,
+    warn_of_training_mode,
+)
+from leastpath.solvers.base import Solution, Solver
+from leastpath.solvers.straight import StraightLine
+from leastpath.status import Note, Outcome, Status
+
+# A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
+# are measured with an error of their own.
+LENGTH_MARGIN = 0.01
+
+
+@dataclass(frozen=True, repr=False)
+class Attribution:
+    """Attributions and the evidence for them. Fields are (batch,) unless they say otherwise.
+
+    Example:
+        >>> import leastpath as lp
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), solver=lp.StraightLine())
+        >>> result.values.shape, result.status[0].ok
+        (torch.Size([2, 2]), True)
+    """
+
+    values: Inputs
+    """Same structure, shape and dtype as the inputs (with `layer=`: as the layer's output)."""
+    completeness_gap: Tensor
+    """Σ values − (f(x) − f(x̄))."""
+    cancellation: Tensor
+    """Σ|values| − |f(x) − f(x̄)|: the NCC gap. Can be as low as −|completeness_gap|, not lower."""
+    length: Tensor
+    """Length of the path under the metric, measured by the integrator."""
+    length_error: Tensor
+    """The integrator's own estimate of the error of `length`; NaN at fixed steps."""
+    length_ratio: Tensor
+    """length / length of the straight line."""
+    certificate: Tensor
+    """length / |f(x) − f(x̄)|: ≥ 1 for the model metrics, 1 is provably shortest, inf where Δf vanishes, NaN for
+    metrics that do not bound the score."""
+    path: Path | None
+    """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
+    status: tuple[Status, ...]
+    """What became of each example; `status[b].value` is the sentence to read."""
+    n_gradients: Tensor
+    """Model gradients spent, solver and integral together (int64)."""
+    score_change: Tensor
+    """f(x) − f(x̄): the score at the path's last knot minus that at its first."""
+    n_forwards: Tensor
+    """Model evaluations without gradient (int64)."""
+    attribution_error: Tensor
+    """The integrator's own estimate of Σ|error of values|; NaN at fixed steps."""
+    baseline_spread: Inputs | None
+    """Standard deviation of `values` between baselines, shaped like them; None with one baseline an example."""
+    solver: str
+    """The solver that found the path, with its settings."""
+    metric: str
+    """The metric that lengths are measured in."""
+    stats: Mapping[str, Any]
+    """What else the solver told."""
+
+    def __repr__(self) -> str:
+        ok = sum(s.ok for s in self.status)
+        shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
+        return (
+            f"Attribution(values={', '.join(map(str, shapes))}, solver={self.solver}, metric={self.metric}, "
+            f"ok={ok}/{len(self.status)}, median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
+            f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
+        )
+
+
+def attribute(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    *,
+    solver: Solver | None = None,
+    metric: Metric | None = None,
+    tolerance: float | None = 0.01,
+    n_steps: int | None = None,
+    rule: str = "gauss_legendre",
+    weighting: Weighting | None = None,
+    max_gradients: int | None = None,
+    progress: bool = False,
+    seed: int = 0,
+) -> Attribution:
+    """Explain a score: how much each input feature moved it on the way from the baseline.
+
+    Args:
+        score: the model and the number that is explained.
+        inputs: (batch, *features), or a tuple of such tensors (one joint path).
+        baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …). With a layer:
+            raw inputs, or activations shaped like the layer's output.
+        solver: what finds the path. None: the straight line.
+        metric: what lengths are measured in, and what the solver makes short. Conformal by default.
+
+    Rarely needed:
+        tolerance: the error that the integrator must reach (see `integrate`). None: exactly `n_steps`.
+        n_steps: gradients per path for `tolerance=None`; otherwise where refinement starts.
+        rule: "gauss_legendre", "midpoint" or "trapezoid".
+        weighting: what a gradient adds to the attribution; the line integral by default.
+        max_gradients: budget per example, solver and integral together. None: 10,000 for the integral.
+        progress: show progress bars.
+        seed: of everything random in the solver.
+
+    Example:
+        >>> import leastpath as lp
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+        >>> score = lp.Score(model, target=2, output="log_softmax")
+        >>> result = lp.attribute(score, torch.rand(5, 4), solver=lp.StraightLine())
+        >>> result.values.shape
+        torch.Size([5, 4])
+    """
+    if not isinstance(score, Score):
+        raise ValueError(
+            f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
+        )
+    if max_gradients is not None and max_gradients < 1:
+        raise ValueError(f"max_gradients={max_gradients} must be at least 1, or None")
+    solver, metric = solver or StraightLine(), metric or Conformal()
+    warn_of_training_mode(score.model)
+    with untouched(score.model, _device(inputs)):
+        bound, m = _bound(score, inputs, baselines)
+        start, end = bound.ends(baselines)
+        check_rows_are_independent(bound, start, end)
+        run = Run(seed, max_gradients, progress)
+        solution = solver.solve(bound, metric, start, end, run)
+        _check_ends(solution.path, start, end, solver)
+        spent = bound.gradients_spent.copy()
+        left = None if max_gradients is None else max(1, max_gradients - int(spent.max()))
+        settings = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "max_gradients": left, "run": run}
+        integral = integrate(bound, solution.path, metric, weighting=weighting, **settings)  # type: ignore[arg-type]
+        line = _line_length(bound, solution.path, metric, integral, settings)
+    return _assembled(bound, m, solver, metric, solution, integral, line, spent)
+
+
+def _device(inputs: Any) -> torch.device:
+    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
+    return first.device if isinstance(first, Tensor) else torch.device("cpu")
+
+
+def _bound(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
+    """The score over the batch, an example counted once for each of its baselines."""
+    bound = score.bind(inputs)
+    m = baselines_per_example(baselines, inputs, bound.shape if score.layer is not None else None)
+    return (bound if m == 1 else score.bind(inputs, m)), m
+
+
+def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
+    if len(path) != len(start) or not (torch.equal(path.start.to(start), start) and torch.equal(path.end.to(end), end)):
+        raise RuntimeError(
+            f"{type(solver).__name__} returned paths that do not begin and end where they were asked to: "
+            "a solver must keep the first and last knot exactly"
+        )
+
+
+def _line_length(bound: BoundScore, path: Path, metric: Metric, integral: Integral, settings: dict[str, Any]) -> Tensor:
+    """(batch,) length of the straight line between the ends, measured where the path is not that line itself."""
+    line = integral.length.clone()
+    bent = (~path.is_straight).nonzero()[:, 0]
+    if len(bent):
+        measured = integrate(bound, _lines(path, bent, len(path)), metric, **{**settings, "weighting": None})
+        line[bent.to(line.device)] = measured.length[bent.to(line.device)]
+    return line
+
+
+def _lines(path: Path, bent: Tensor, batch: int) -> Path:
+    """Straight lines for the bent examples; the others stay where they start, which costs nothing."""
+    start, end = path.start, path.end.clone()
+    still = torch.ones(batch, dtype=torch.bool)
+    still[bent] = False
+    end[still.to(end.device)] = start[still.to(end.device)]
+    return Path.straight(start, end)
+
+
+def _assembled(
+    bound: BoundScore,
+    m: int,
+    solver: Solver,
+    metric: Metric,
+    solution: Solution,
+    integral: Integral,
+    line: Tensor,
+    spent: np.ndarray,
+) -> Attribution:
+    change, values = integral.change, integral.values
+    magnitude = values.reshape(len(values), -1).abs().sum(1)
+    rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
+    ratio = torch.where(line > 0, integral.length / line, torch.ones_like(line))
+    certificate = torch.where(change.abs() > rounding, (integral.length / change.abs()).clamp_min(1), torch.inf)
+    if not metric.bounds_score:
+        certificate = torch.full_like(certificate, torch.nan)
+    status = [
+        Status((*(solution.notes[b] if solution.notes else ()), *_longer(float(r)), integral.notes[b]))
+        for b, r in enumerate(ratio.tolist())
+    ]
+
+    def mean(tensor: Tensor) -> Tensor:
+        return tensor if m == 1 else tensor.unflatten(0, (-1, m)).mean(1)
+
+    def total(counts: np.ndarray) -> Tensor:
+        return torch.as_tensor(_whole(counts).reshape(-1, m).sum(1))
+
+    return Attribution(
+        values=bound.split(mean(values)),
+        completeness_gap=mean(integral.gap),
+        cancellation=mean(magnitude - change.abs()),
+        length=mean(integral.length),
+        length_error=mean(integral.length_error),
+        length_ratio=mean(ratio),
+        certificate=mean(certificate),
+        path=solution.path,
+        status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
+        n_gradients=total(spent + integral.n_gradients.numpy()),
+        score_change=mean(change),
+        n_forwards=total(bound.forwards_spent),
+        attribution_error=mean(integral.attribution_error),
+        baseline_spread=None if m == 1 else bound.split(values.unflatten(0, (-1, m)).std(1)),
+        solver=repr(solver),
+        metric=repr(metric),
+        stats=solution.stats,
+    )
+
+
+def _longer(ratio: float) -> tuple[Note, ...]:
+    if ratio <= 1 + LENGTH_MARGIN:
+        return ()
+    return (
+        Note(
+            Outcome.LONGER_THAN_LINE,
+            f"the path is {ratio:.3g} × as long as the straight line; try more points or knots, or StraightLine()",
+        ),
+    )
+
+
+def _merged(statuses: list[Status]) -> Status:
+    """One status for all baselines of an example: every distinct outcome once, those that need a look first."""
+    seen: dict[Outcome, Note] = {}
+    for note in sorted((n for s in statuses for n in s.notes), key=lambda n: n.outcome.ok):
+        seen.setdefault(note.outcome, note)
+    notes = tuple(seen.values())
+    return Status(tuple(n for n in notes if not n.outcome.ok) or notes) if len(statuses) > 1 else statuses[0]
+
+
+def _whole(counts: np.ndarray) -> np.ndarray:
+    """Whole numbers whose sum is that of the shares: a shared segment's gradients are split, not multiplied."""
+    edges = np.rint(np.concatenate([[0.0], np.cumsum(counts)]))
+    return np.diff(edges).astype(np.int64)

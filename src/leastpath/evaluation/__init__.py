@@ -1,0 +1,1 @@
+"""Is it true? Measurements on attributions, whatever method they come from."""

@@ -1,0 +1,205 @@
+"""The axioms as measurements: numbers per example, never a bare yes or no.
+
+`explain` is any function (score, inputs, baselines) -> Attribution, e.g. `functools.partial(lp.attribute, solver=…)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+from leastpath.integrate import integrate
+from leastpath.metric import Conformal, NoCancellation, RankOne
+from leastpath.path import Path
+from leastpath.score import Score, flat_baseline
+
+Explain = Callable[[Score, Tensor, Tensor], Attribution]
+
+
+def completeness_gap(values: Tensor, score_change: Tensor) -> Tensor:
+    """Σ values − Δf: values (batch, *features), score_change (batch,) -> (batch,).
+
+    Example:
+        >>> completeness_gap(torch.tensor([[2.0, -1.0]]), torch.tensor([1.0]))
+        tensor([0.])
+    """
+    return _rows(values, score_change).sum(1) - score_change
+
+
+def cancellation(values: Tensor, score_change: Tensor) -> Tensor:
+    """Σ|values| − |Δf|, the gap to No-Cancellation Completeness: (batch,).
+
+    Zero exactly when no two features pull in opposite directions. It is not always attainable: for an additive score
+    every path gives the same attributions.
+
+    Example:
+        >>> cancellation(torch.tensor([[2.0, -1.0]]), torch.tensor([1.0]))
+        tensor([2.])
+    """
+    return _rows(values, score_change).abs().sum(1) - score_change.abs()
+
+
+def dummy(values: Tensor, ignored: Tensor) -> Tensor:
+    """Largest |value| on features that the score ignores: (batch,), zero if the axiom holds.
+
+    Args:
+        values: (batch, *features).
+        ignored: bool (*features), true where the score does not depend on the feature.
+
+    Example:
+        >>> dummy(torch.tensor([[3.0, 0.0]]), torch.tensor([False, True]))
+        tensor([0.])
+    """
+    if ignored.shape != values.shape[1:] or ignored.dtype != torch.bool:
+        raise ValueError(
+            f"ignored is {ignored.dtype} {tuple(ignored.shape)}, "
+            f"expected a bool mask of shape {tuple(values.shape[1:])}"
+        )
+    if not ignored.any():
+        raise ValueError("ignored marks no feature: mark those that the score does not depend on")
+    return values[:, ignored].abs().amax(1)
+
+
+def sensitivity(
+    explain: Explain,
+    score: Score,
+    inputs: Tensor,
+    baselines: float | Tensor | None = None,
+    features: Iterable[int] | None = None,
+) -> Tensor:
+    """Change one feature only: its attribution must be the whole change of score.
+
+    For each chosen feature (all by default; flat index) the input is the baseline with that feature alone replaced.
+    Returns |attribution − change of score| + Σ|attributions of the unchanged features|: (features, batch), zero if the
+    axiom holds.
+    """
+    start = flat_baseline(baselines, inputs, 1)
+    chosen = list(range(inputs[0].numel()) if features is None else features)
+    gaps = []
+    for i in chosen:
+        probe = start.clone().flatten(1)
+        probe[:, i] = inputs.flatten(1)[:, i]
+        result = explain(score, probe.view_as(inputs), start)
+        values = _rows(result.values, result.score_change)
+        others = values.abs().sum(1) - values[:, i].abs()
+        gaps.append((values[:, i] - result.score_change).abs() + others)
+    return torch.stack(gaps)
+
+
+def symmetry(
+    explain: Explain,
+    score: Score,
+    inputs: Tensor,
+    pairs: Iterable[tuple[int, int]],
+    baselines: float | Tensor | None = None,
+) -> Tensor:
+    """|Aᵢ − Aⱼ| for features that the score treats alike, at inputs where both are equal: (pairs, batch).
+
+    Features are flat indices. Inputs and baselines are made symmetric first (both features take their mean), and the
+    score is checked to be symmetric. Curved paths may break the axiom: shortest paths can come in mirrored pairs.
+    """
+    start = flat_baseline(baselines, inputs, 1)
+    gaps = []
+    for i, j in pairs:
+        x, base = _alike(inputs, i, j), _alike(start, i, j)
+        _check_symmetric(score, inputs, i, j)
+        values = explain(score, x, base).values
+        assert isinstance(values, Tensor)
+        flat = values.flatten(1)
+        gaps.append((flat[:, i] - flat[:, j]).abs())
+    if not gaps:
+        raise ValueError("pairs is empty: name at least one pair of features, as in pairs=[(0, 1)]")
+    return torch.stack(gaps)
+
+
+def implementation_invariance(
+    explain: Explain, score: Score, same_score: Score, inputs: Tensor, baselines: float | Tensor | None = None
+) -> Tensor:
+    """Σ|difference| of attributions between two implementations of one function, over Σ|values|: (batch,)."""
+    start = flat_baseline(baselines, inputs, 1)
+    a, b = (explain(s, inputs, start).values for s in (score, same_score))
+    assert isinstance(a, Tensor) and isinstance(b, Tensor)
+    scale = a.flatten(1).abs().sum(1)
+    difference = (a - b).flatten(1).abs().sum(1)
+    return torch.where(scale > 0, difference / scale, difference)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of a path and what they bound; all (batch,).
+
+    For every path: no_cancellation ≥ magnitude ≥ |change|, no_cancellation ≥ rank_one ≥ |change|, conformal ≥ rank_one.
+    """
+
+    no_cancellation: Tensor  # ∫ Σ|∂ᵢf γ̇ᵢ| dt
+    rank_one: Tensor  # ∫ |∇f·γ̇| dt
+    conformal: Tensor  # ∫ ‖∇f‖‖γ̇‖ dt
+    magnitude: Tensor  # Σ|attributions|
+    change: Tensor  # Δf
+
+    def violations(self) -> dict[str, Tensor]:
+        """By how much each inequality fails, relative to the larger side: (batch,) each, ≤ 0 where it holds."""
+        change = self.change.abs()
+        pairs = {
+            "no_cancellation ≥ magnitude": (self.no_cancellation, self.magnitude),
+            "magnitude ≥ |change|": (self.magnitude, change),
+            "no_cancellation ≥ rank_one": (self.no_cancellation, self.rank_one),
+            "rank_one ≥ |change|": (self.rank_one, change),
+            "conformal ≥ rank_one": (self.conformal, self.rank_one),
+        }
+        tiny = torch.finfo(change.dtype).tiny
+        return {name: (low - high) / torch.maximum(high, low).clamp_min(tiny) for name, (high, low) in pairs.items()}
+
+    def certificates(self) -> dict[str, Tensor]:
+        """Each length over |Δf|: ≥ 1, and 1 only on a provably shortest path."""
+        change = self.change.abs()
+        lengths = {"no_cancellation": self.no_cancellation, "rank_one": self.rank_one, "conformal": self.conformal}
+        return {name: length / change for name, length in lengths.items()}
+
+
+def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: int | None = None) -> Lengths:
+    """Measure a path under every model metric.
+
+    Example:
+        >>> score = Score(lambda x: 2 * x[:, 0] - x[:, 1])
+        >>> lengths(score, Path.straight(torch.zeros(1, 2), torch.ones(1, 2))).certificates()["rank_one"]
+        tensor([1.])
+    """
+    measured = [
+        integrate(score, path, m, tolerance=tolerance, max_gradients=max_gradients)
+        for m in (NoCancellation(), RankOne(), Conformal())
+    ]
+    first = measured[0]
+    magnitude = first.values.reshape(len(path), -1).abs().sum(1)
+    no_cancellation, rank_one, conformal = (m.length for m in measured)
+    return Lengths(no_cancellation, rank_one, conformal, magnitude, first.change)
+
+
+def _rows(values: object, score_change: Tensor) -> Tensor:
+    if isinstance(values, tuple):
+        return torch.cat([part.reshape(len(part), -1) for part in values], dim=1)
+    assert isinstance(values, Tensor)
+    if len(values) != len(score_change):
+        raise ValueError(f"values of {len(values)} examples and score changes of {len(score_change)}: they must match")
+    return values.reshape(len(values), -1)
+
+
+def _alike(points: Tensor, i: int, j: int) -> Tensor:
+    flat = points.clone().flatten(1)
+    flat[:, [i, j]] = flat[:, [i, j]].mean(1, keepdim=True)
+    return flat.view_as(points)
+
+
+def _check_symmetric(score: Score, inputs: Tensor, i: int, j: int) -> None:
+    swapped = inputs.clone().flatten(1)
+    swapped[:, [i, j]] = swapped[:, [j, i]]
+    a, b = score(inputs), score(swapped.view_as(inputs))
+    if not torch.allclose(a, b, rtol=1e-3, atol=1e-5):
+        raise ValueError(
+            f"the score is not symmetric in features {i} and {j}: swapping them "
+            f"changes it by up to {float((a - b).abs().max()):.3g}"
+        )

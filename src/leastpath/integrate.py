@@ -1,0 +1,564 @@
+"""The only integral: gradients along a path, with error control.
+
+Each segment is a straight line, so integrated gradients apply on it. Its *residual* (sum of its attributions minus its
+change of score) is known exactly, but a zero residual proves little: a symmetric bump hides in it, and errors of two
+features cancel in it. So a piece of path counts as known only when its attributions and its length also survive being
+cut in two *unequal* parts; what moves most is cut again, until every example has reached its tolerance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.metric import Conformal, Metric
+from leastpath.path import Path, Segments
+from leastpath.quadrature import Estimate, PathIntegral, Pieces, Weighting, quadrature
+from leastpath.run import Bar, Run
+from leastpath.score import BoundScore, Score
+from leastpath.status import Note, Outcome
+
+CUT = 0.4  # unequal, so that nothing symmetric looks the same before and after
+GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
+FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twice as many again
+DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
+ROUNDING = 64  # in units of eps · max|f|: what arithmetic, not quadrature, may leave
+BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
+PIECES_EXPECTED = 24  # of an example, for sizing blocks
+
+
+@dataclass(frozen=True)
+class Integral:
+    """What the integrator measured, for each example. All (batch,) but `values` (batch, *features) and `notes`."""
+
+    values: Tensor
+    change: Tensor  # f(last knot) - f(first knot)
+    length: Tensor
+    length_error: Tensor  # own estimate; NaN at fixed steps
+    attribution_error: Tensor  # own estimate of Σ|error|; NaN at fixed steps
+    low: Tensor  # range of the score along the path
+    high: Tensor
+    n_gradients: Tensor  # float64: gradients of shared segments are split between the examples that share them
+    notes: list[Note]
+
+    @property
+    def gap(self) -> Tensor:
+        """(batch,) Σ values − Δf."""
+        return self.values.flatten(1).sum(1) - self.change if self.values.ndim > 1 else self.values - self.change
+
+
+def integrate(
+    score: Score | BoundScore,
+    path: Path,
+    metric: Metric | None = None,
+    *,
+    tolerance: float | None = 0.01,
+    n_steps: int | None = None,
+    rule: str = "gauss_legendre",
+    weighting: Weighting | None = None,
+    max_gradients: int | None = None,
+    run: Run | None = None,
+) -> Integral:
+    """Integrate the score's gradient along a path.
+
+    Args:
+        score: what is explained. A plain `Score` takes row b's target for the path of example b.
+        path: one polyline per example.
+        metric: what `length` is measured in (Conformal by default).
+        tolerance: an example is done when |gap| ≤ tolerance · max(|Δf|, 1 % of the score's range along the path)
+            + 64 · eps · max|f|, and when cutting its pieces again moves attributions (in sum of absolute values) and
+            length by less than this share of them. None: exactly `n_steps`.
+        n_steps: gradients per path, spread over its segments by length. With a tolerance: where refinement starts.
+        rule: "gauss_legendre", "midpoint" or "trapezoid".
+        weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
+        max_gradients: per example; 10,000 where None.
+        run: seed and progress display.
+
+    Example:
+        >>> score = Score(lambda x: (x**2).sum(1))
+        >>> path = Path.straight(torch.zeros(1, 2), torch.ones(1, 2))
+        >>> integrate(score, path).values
+        tensor([[1., 1.]])
+    """
+    bound = score if isinstance(score, BoundScore) else score.bind(path.end)
+    weighting = weighting or PathIntegral()
+    _check(tolerance, n_steps, weighting)
+    plan = _Plan(
+        bound, metric or Conformal(), rule, weighting, tolerance, n_steps, max_gradients or DEFAULT_MAX_GRADIENTS
+    )
+    groups = bound.groups
+    elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
+    mean_segments = max(1.0, len(path.route) / len(path) - 1)
+    per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
+    parts = []
+    with (run or Run()).bar("integrating", len(path)) as bar:
+        for examples in torch.arange(len(path)).split(per_block):
+            block = _Block.make(plan, path.select(examples), examples, groups[examples])
+            parts.append(block.fixed() if tolerance is None else block.refined(bar))
+            bar.advance(len(examples) if tolerance is None else 0)
+    joined = {
+        name: torch.cat([getattr(part, name) for part in parts])
+        for name in ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")
+    }
+    return Integral(**joined, notes=[note for part in parts for note in part.notes])
+
+
+def _check(tolerance: float | None, n_steps: int | None, weighting: Weighting) -> None:
+    if n_steps is not None and n_steps < 1:
+        raise ValueError(f"n_steps={n_steps} must be at least 1")
+    if tolerance is None and n_steps is None:
+        raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
+    if tolerance is not None and not weighting.complete:
+        raise ValueError(
+            f"{type(weighting).__name__} is not complete, so its error cannot be controlled: "
+            "pass tolerance=None, n_steps=50"
+        )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What stays the same for all blocks."""
+
+    score: BoundScore
+    metric: Metric
+    rule: str
+    weighting: Weighting
+    tolerance: float | None
+    n_steps: int | None
+    max_gradients: int
+
+    @property
+    def order(self) -> int:
+        """Gradients a piece: kinks and cliffs want few (2 at 1 %), tight tolerances reward more."""
+        assert self.tolerance is not None
+        return int(np.clip(round(-np.log10(self.tolerance)), 2, 8))
+
+    def quadrature(self, pieces: Pieces, n: int) -> Estimate:
+        return quadrature(self.score, pieces, self.metric, self.rule, n, self.weighting)
+
+
+@dataclass
+class _Live:
+    """The pieces that a block's paths are currently made of."""
+
+    segment: Tensor  # (pieces,)
+    t0: Tensor  # (pieces,) float64
+    t1: Tensor
+    f0: Tensor  # (pieces,) score at the ends
+    f1: Tensor
+    estimate: Estimate
+    moved: Tensor  # (pieces,) how much Σ|attributions| changed when this piece was cut from its parent
+    length_moved: Tensor  # (pieces,)
+
+    def where(self, keep: Tensor) -> _Live:
+        e = self.estimate
+        rows = keep.to(e.length.device)
+        kept = Estimate(e.attributions[rows], e.length[rows], e.low[rows], e.high[rows])
+        return _Live(
+            self.segment[keep],
+            self.t0[keep],
+            self.t1[keep],
+            self.f0[rows],
+            self.f1[rows],
+            kept,
+            self.moved[rows],
+            self.length_moved[rows],
+        )
+
+    def plus(self, other: _Live) -> _Live:
+        def cat(name: str) -> Tensor:
+            return torch.cat([getattr(self, name), getattr(other, name)])
+
+        names = ("segment", "t0", "t1", "f0", "f1", "moved", "length_moved")
+        return _Live(estimate=Estimate.join([self.estimate, other.estimate]), **{name: cat(name) for name in names})
+
+
+@dataclass
+class _Sums:
+    """Sums over the pieces, for each example: (batch,), but values (batch, *features)."""
+
+    values: Tensor
+    length: Tensor
+    residual: Tensor  # Σ|residual| beyond rounding
+    moved: Tensor
+    length_moved: Tensor
+    pieces: Tensor
+    low: Tensor
+    high: Tensor
+
+
+@dataclass
+class _Block:
+    """Some examples, refined together."""
+
+    plan: _Plan
+    path: Path
+    examples: Tensor  # (batch,) their numbers in the bound score
+    segments: Segments
+    sharers: Tensor  # (segments,) how many examples walk each
+    f_tail: Tensor  # (segments,)
+    f_head: Tensor
+    change: Tensor  # (batch,) Δf
+    knot_low: Tensor  # (batch,) range of the score over the knots
+    knot_high: Tensor
+    segment_gradients: Tensor  # (segments,) float64, gradients spent
+    interrupted: bool = field(default=False)
+
+    @classmethod
+    def make(cls, plan: _Plan, path: Path, examples: Tensor, groups: Tensor) -> _Block:
+        segments = path.segments(groups)
+        batch, n = len(path), len(path.points)
+        visitor = torch.arange(batch).repeat_interleave(path.n_knots)
+        keys, knot = torch.unique(groups[visitor] * n + path.route, return_inverse=True)
+        owner = torch.zeros(len(keys), dtype=torch.long)
+        owner[knot] = visitor
+        values = plan.score.values(
+            path.points[(keys % n).to(path.points.device)].to(plan.score.work_dtype), examples[owner]
+        )
+        f = values[knot.to(values.device)]  # (route,) the score at every knot of every route
+
+        def at(point: Tensor) -> Tensor:
+            return values[torch.searchsorted(keys, groups[segments.owner] * n + point).to(values.device)]
+
+        first, last = path.offsets[:-1].to(f.device), (path.offsets[1:] - 1).to(f.device)
+        by_example = visitor.to(f.device)
+        return cls(
+            plan, path, examples, segments,
+            torch.bincount(segments.leg_segment, minlength=len(segments)).double(),
+            at(segments.tail), at(segments.head), f[last] - f[first],
+            _extreme(f, by_example, batch, "amin"), _extreme(f, by_example, batch, "amax"),
+            torch.zeros(len(segments), dtype=torch.float64),
+        )  # fmt: skip
+
+    # ---- fixed steps ---------------------------------------------------------------------------------------------
+
+    def fixed(self) -> Integral:
+        """Exactly `n_steps` gradients a path (and at least one a segment), spread by length."""
+        assert self.plan.n_steps is not None
+        counts = self._steps_by_length(self.plan.n_steps)
+        live = None
+        for n in torch.unique(counts).tolist():
+            rows = (counts == n).nonzero()[:, 0]
+            part = self._evaluated(
+                rows, torch.zeros(len(rows), dtype=torch.float64), torch.ones(len(rows), dtype=torch.float64), n
+            )
+            live = part if live is None else live.plus(part)
+        if live is None:  # paths of a single knot have no segment
+            live = self._evaluated(
+                torch.zeros(0, dtype=torch.long), torch.zeros(0).double(), torch.zeros(0).double(), 1
+            )
+        sums = self._sums(live)
+        unknown = torch.full_like(sums.length, torch.nan)
+        return self._integral(sums, unknown, unknown, self._notes(sums))
+
+    def _steps_by_length(self, n_steps: int) -> Tensor:
+        """(segments,) gradients of each segment; where examples share one, the largest share wins."""
+        share = self._length_share()  # (legs,)
+        spread = torch.bincount(self.segments.leg_example, minlength=len(self.path))
+        exact = share * n_steps
+        counts = exact.floor().clamp_min(1)
+        # Largest remainders take what is left, so that the counts of an example sum to n_steps.
+        left = (n_steps - _by(counts, self.segments.leg_example, len(self.path))).clamp_min(0)
+        order = np.lexsort((-(exact - counts).numpy(), self.segments.leg_example.numpy()))
+        rank = torch.arange(len(order)) - (spread.cumsum(0) - spread)[self.segments.leg_example[order]]
+        counts[order] += (rank < left[self.segments.leg_example[order]]).double()
+        return _extreme(counts, self.segments.leg_segment, len(self.segments), "amax").long()
+
+    def _length_share(self) -> Tensor:
+        """(legs,) each leg's share of its path's Euclidean length; equal shares where a path has no length."""
+        tail, head = (self.path.points[i.to(self.path.points.device)] for i in (self.segments.tail, self.segments.head))
+        size = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
+        sizes = torch.linalg.vector_norm(size.reshape(len(size), -1), dim=1).double().cpu()[self.segments.leg_segment]
+        total = _by(sizes, self.segments.leg_example, len(self.path))[self.segments.leg_example]
+        count = _by(torch.ones_like(sizes), self.segments.leg_example, len(self.path))[self.segments.leg_example]
+        return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
+
+    # ---- refinement ----------------------------------------------------------------------------------------------
+
+    def refined(self, bar: Bar) -> Integral:
+        """Cut pieces until every example has reached the tolerance, or its budget is spent."""
+        n, tolerance = self.plan.order, self.plan.tolerance
+        assert tolerance is not None
+        live = self._first_pieces(n)
+        sums, unresolved = self._sums(live), torch.zeros(len(self.path), dtype=torch.bool)
+        done, wanted = torch.zeros(len(self.path), dtype=torch.bool), torch.ones(len(live.segment), dtype=torch.bool)
+        reported = 0
+        try:
+            while True:
+                wanted = self._affordable(live, wanted, 2 * n)
+                if not wanted.any():
+                    break
+                live = live.where(~wanted).plus(self._cut(live.where(wanted), n))
+                sums = self._sums(live)
+                done = self._done(sums)
+                wanted, stuck = self._wanted(live, sums, done)
+                unresolved = stuck & ~done
+                bar.advance(int(done.sum()) - reported, f"{self._gradients().sum():,.0f} gradients")
+                reported = int(done.sum())
+        except KeyboardInterrupt:
+            self.interrupted = True
+        bar.advance(len(self.path) - reported)
+        return self._integral(sums, sums.length_moved, sums.moved, self._notes(sums, done, unresolved))
+
+    def _first_pieces(self, n: int) -> _Live:
+        """Each segment in one piece, or several where it is a large part of a path; fewer where the budget is small."""
+        wished = torch.ceil(self._length_share() * (self.plan.n_steps or FIRST_GRADIENTS) / n)
+        count = _extreme(wished, self.segments.leg_segment, len(self.segments), "amax").clamp_min(1).long()
+        # A third of the budget for the first look leaves two thirds for verifying all of it.
+        pieces = _by(count.double()[self.segments.leg_segment], self.segments.leg_example, len(self.path))
+        tight = (pieces * n * 3 > self.plan.max_gradients)[self.segments.leg_example]
+        count[self.segments.leg_segment[tight]] = 1
+        segment = torch.arange(len(self.segments)).repeat_interleave(count)
+        t0, t1 = [], []
+        for k in count.tolist():
+            cuts = np.concatenate([[0.0], np.sort(np.arange(1, k) * GOLDEN % 1), [1.0]])
+            t0.append(cuts[:-1])
+            t1.append(cuts[1:])
+        if not t0:
+            t0, t1 = [np.zeros(0)], [np.zeros(0)]
+        return self._evaluated(segment, torch.as_tensor(np.concatenate(t0)), torch.as_tensor(np.concatenate(t1)), n)
+
+    def _evaluated(
+        self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, f0: Tensor | None = None, f1: Tensor | None = None
+    ) -> _Live:
+        pieces = self._pieces(segment, t0, t1)
+        estimate = self.plan.quadrature(pieces, n)
+        self.segment_gradients += _by(
+            torch.full((len(segment),), float(n), dtype=torch.float64), segment, len(self.segments)
+        )
+        if f0 is None or f1 is None:
+            f0, f1 = self._score_at(segment, t0), self._score_at(segment, t1)
+        if (
+            self.plan.metric.bounds_score
+        ):  # a length below the change of score would be an error, and break certificates
+            estimate = Estimate(
+                estimate.attributions, torch.maximum(estimate.length, (f1 - f0).abs()), estimate.low, estimate.high
+            )
+        unknown = torch.full_like(estimate.length, torch.inf)
+        return _Live(segment, t0, t1, f0, f1, estimate, unknown, unknown.clone())
+
+    def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
+        s = self.segments
+        return Pieces(self.path.points, s.tail[segment], s.head[segment], self.examples[s.owner[segment]], t0, t1)
+
+    def _score_at(self, segment: Tensor, t: Tensor) -> Tensor:
+        """The score at parameter t (pieces,) of each segment (pieces,); at the knots it is known already."""
+        f = self.f_tail.new_zeros(len(t))
+        for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
+            f[known.to(f.device)] = value[segment[known].to(f.device)]
+        inner = (t > 0) & (t < 1)
+        if inner.any():
+            pieces = self._pieces(segment[inner], t[inner], t[inner])
+            f[inner.to(f.device)] = self.plan.score.values(
+                pieces.at(t[inner], self.plan.score.work_dtype), pieces.example
+            )
+        return f
+
+    def _cut(self, parents: _Live, n: int) -> _Live:
+        """Both unequal parts of each piece, with how far they moved from what the whole had said."""
+        middle = parents.t0 + CUT * (parents.t1 - parents.t0)
+        f_middle = self._score_at(parents.segment, middle)
+        children = self._evaluated(
+            parents.segment.repeat_interleave(2), _pair(parents.t0, middle), _pair(middle, parents.t1), n,
+            _pair(parents.f0, f_middle), _pair(f_middle, parents.f1),
+        )  # fmt: skip
+        whole, parts = parents.estimate, children.estimate
+        moved = (
+            (parts.attributions.unflatten(0, (-1, 2)).sum(1) - whole.attributions).reshape(len(middle), -1).abs().sum(1)
+        )
+        length_moved = (parts.length.view(-1, 2).sum(1) - whole.length).abs()
+        # The blame goes half to both parts alike, half by their residuals, which say where the score was missed.
+        residual = self._residual(children).view(-1, 2)
+        blame = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
+        children.moved, children.length_moved = (
+            (blame * moved[:, None]).flatten(),
+            (blame * length_moved[:, None]).flatten(),
+        )
+        return children
+
+    def _residual(self, live: _Live) -> Tensor:
+        """(pieces,) |Σ attributions − change of score|, beyond what rounding explains."""
+        gap = live.estimate.attributions.reshape(len(live.segment), -1).sum(1) - (live.f1 - live.f0)
+        noise = 4 * self.plan.score.eps * torch.maximum(live.f0.abs(), live.f1.abs())
+        return (gap.abs() - noise).clamp_min(0)
+
+    def _wanted(self, live: _Live, sums: _Sums, done: Tensor) -> tuple[Tensor, Tensor]:
+        """(pieces,) which to cut next: those above an equal share of what their example may err by.
+
+        Also (batch,) which examples want to cut a piece that floating point cannot cut any more.
+        """
+        attribution, length, residual = self._allowed(sums)
+        open_leg = (~done)[self.segments.leg_example]
+        leg_example, leg_segment = self.segments.leg_example[open_leg], self.segments.leg_segment[open_leg]
+        too_much = torch.zeros(len(live.segment), dtype=torch.bool)
+        for error, allowed in (
+            (live.moved, attribution),
+            (live.length_moved, length),
+            (self._residual(live), residual),
+        ):
+            share = (allowed / sums.pieces).double().cpu()[leg_example]
+            limit = torch.full((len(self.segments),), torch.inf, dtype=torch.float64)
+            limit.scatter_reduce_(0, leg_segment, share, "amin")
+            too_much |= error.double().cpu() > limit[live.segment]
+        finest = 4 * torch.finfo(self.plan.score.work_dtype).eps
+        can_cut = (live.t1 - live.t0) > finest
+        hopeless = torch.zeros(len(self.segments), dtype=torch.bool)
+        hopeless[live.segment[too_much & ~can_cut]] = True
+        stuck = torch.zeros(len(self.path), dtype=torch.bool)
+        stuck[self.segments.leg_example[hopeless[self.segments.leg_segment]]] = True
+        return too_much & can_cut, stuck
+
+    def _affordable(self, live: _Live, wanted: Tensor, cost: int) -> Tensor:
+        """The worst of the wanted pieces, as many as each example's budget pays for."""
+        owner = self.segments.owner[live.segment[wanted]]
+        purse = ((self.plan.max_gradients - self._gradients()) // cost).clamp_min(0)
+        if not len(owner) or bool((torch.bincount(owner, minlength=len(purse)) <= purse).all()):
+            return wanted
+        badness = torch.maximum(live.moved, self._residual(live))[wanted.to(live.moved.device)].cpu().numpy()
+        order = np.lexsort((-badness, owner.numpy()))
+        counts = torch.bincount(owner, minlength=len(purse))
+        rank = torch.arange(len(order)) - (counts.cumsum(0) - counts)[owner[order]]
+        chosen = wanted.clone()
+        chosen[wanted.nonzero()[:, 0][order]] = rank < purse[owner[order]]
+        return chosen
+
+    # ---- sums and judgement --------------------------------------------------------------------------------------
+
+    def _sums(self, live: _Live) -> _Sums:
+        s, batch = self.segments, len(self.path)
+        e = live.estimate
+        segment = live.segment.to(e.length.device)
+        per_segment = torch.stack(
+            [e.length, self._residual(live), live.moved, live.length_moved, torch.ones_like(e.length)], 1
+        )
+        legs, examples = s.leg_segment.to(segment.device), s.leg_example.to(segment.device)
+        length, residual, moved, length_moved, pieces = _by(
+            _by(per_segment, segment, len(s))[legs], examples, batch
+        ).unbind(1)
+        low = _extreme(_extreme(e.low, segment, len(s), "amin")[legs], examples, batch, "amin")
+        high = _extreme(_extreme(e.high, segment, len(s), "amax")[legs], examples, batch, "amax")
+        return _Sums(
+            self._walked(_by(e.attributions, segment, len(s))), length, residual, moved,
+            length_moved, pieces.clamp_min(1),
+            torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high),
+        )  # fmt: skip
+
+    def _walked(self, of_segment: Tensor) -> Tensor:
+        """Attributions of segments (segments, *features) summed along each example's route: (batch, *features)."""
+        total = of_segment.new_zeros(len(self.path), *of_segment.shape[1:])
+        per_chunk = max(1, BLOCK_ELEMENTS // self.plan.score.n_features)
+        shape = (-1, *[1] * (of_segment.ndim - 1))
+        for rows in torch.arange(len(self.segments.leg_segment)).split(per_chunk):
+            signed = of_segment[self.segments.leg_segment[rows].to(total.device)]
+            sign = self.segments.leg_sign[rows].to(total.device, total.dtype).view(shape)
+            total.index_add_(0, self.segments.leg_example[rows].to(total.device), signed * sign)
+        return total
+
+    def _allowed(self, sums: _Sums) -> tuple[Tensor, Tensor, Tensor]:
+        """What attributions (in Σ|error|), length and completeness of each example may err by: (batch,) three times."""
+        assert self.plan.tolerance is not None
+        eps = self.plan.score.eps
+        tolerance = max(self.plan.tolerance, 8 * eps)
+        rounding = ROUNDING * eps * torch.maximum(sums.low.abs(), sums.high.abs())
+        change = self.change.abs()
+        attribution = tolerance * torch.maximum(sums.values.reshape(len(change), -1).abs().sum(1), change) + rounding
+        residual = self.plan.tolerance * torch.maximum(change, 0.01 * (sums.high - sums.low)) + rounding
+        return attribution, tolerance * sums.length + rounding, residual
+
+    def _done(self, sums: _Sums) -> Tensor:
+        attribution, length, residual = self._allowed(sums)
+        return (
+            (sums.moved <= attribution) & (sums.length_moved <= length)
+            & (sums.residual <= residual) & (self._gap(sums).abs() <= residual)
+        ).cpu()  # fmt: skip
+
+    def _gap(self, sums: _Sums) -> Tensor:
+        return sums.values.reshape(len(self.change), -1).sum(1) - self.change
+
+    def _gradients(self) -> Tensor:
+        """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
+        each = self.segment_gradients / self.sharers.clamp_min(1)
+        return _by(each[self.segments.leg_segment], self.segments.leg_example, len(self.path))
+
+    def _notes(self, sums: _Sums, done: Tensor | None = None, unresolved: Tensor | None = None) -> list[Note]:
+        """One note an example. Zeros are never silent: a score that does not move at all is said to be flat."""
+        flat = (sums.high <= sums.low) & ~sums.values.reshape(len(self.change), -1).any(1)
+        gaps, spent = self._gap(sums).abs().tolist(), self._gradients().tolist()
+        if done is None or unresolved is None:
+            return [FLAT if z else _fixed_note(n, gap) for z, n, gap in zip(flat.tolist(), spent, gaps, strict=True)]
+        rows = zip(
+            flat.tolist(), done.tolist(), unresolved.tolist(), spent, gaps,
+            self._allowed(sums)[2].tolist(), sums.moved.tolist(), strict=True,
+        )  # fmt: skip
+        return [
+            FLAT if z else self._refined_note(ok, stuck, n, gap, allowed, moved)
+            for z, ok, stuck, n, gap, allowed, moved in rows
+        ]
+
+    def _refined_note(self, done: bool, stuck: bool, spent: float, gap: float, allowed: float, moved: float) -> Note:
+        if done:
+            return Note(Outcome.REACHED, f"reached tolerance {self.plan.tolerance:g} with {spent:.0f} gradients")
+        measured = f"completeness gap {gap:.2g} where {allowed:.2g} was allowed, attributions uncertain by {moved:.2g}"
+        if self.interrupted:
+            return Note(
+                Outcome.INTERRUPTED,
+                f"the integral was interrupted after {spent:.0f} gradients: {measured}; run it again",
+            )
+        if stuck:
+            return Note(
+                Outcome.UNRESOLVED,
+                f"the score jumps within a step that {self.plan.score.dtype} cannot resolve: {measured}; "
+                "explain a smoother output (the logit, or a softmax in float64)",
+            )
+        return Note(
+            Outcome.BUDGET_SPENT,
+            f"stopped at {spent:.0f} of max_gradients={self.plan.max_gradients}: {measured}; "
+            "raise max_gradients or tolerance",
+        )
+
+    def _integral(self, sums: _Sums, length_error: Tensor, attribution_error: Tensor, notes: list[Note]) -> Integral:
+        bad = (~torch.isfinite(sums.values.reshape(len(self.change), -1)).all(1)).nonzero()
+        if len(bad):
+            raise ValueError(
+                f"the gradient of example {int(self.examples[int(bad[0])])} is NaN or infinite along its path, "
+                "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"
+            )
+        return Integral(
+            sums.values, self.change, sums.length, length_error, attribution_error,
+            sums.low, sums.high, self._gradients(), notes,
+        )  # fmt: skip
+
+
+FLAT = Note(
+    Outcome.FLAT,
+    "the score is the same along the whole path, so every attribution is zero; "
+    "choose another baseline, target or output",
+)
+
+
+def _fixed_note(steps: float, gap: float) -> Note:
+    return Note(
+        Outcome.FIXED_STEPS,
+        f"integrated with {steps:.0f} fixed steps, without error control: completeness gap {gap:.2g}",
+    )
+
+
+def _pair(first: Tensor, second: Tensor) -> Tensor:
+    """Two (n,) interleaved: (2n,)."""
+    return torch.stack([first, second], 1).flatten()
+
+
+def _by(values: Tensor, index: Tensor, n: int) -> Tensor:
+    """Sums of `values` (rows, …) by `index` (rows,): (n, …)."""
+    return values.new_zeros(n, *values.shape[1:]).index_add_(0, index, values)
+
+
+def _extreme(values: Tensor, index: Tensor, n: int, reduce: str) -> Tensor:
+    """Smallest or largest of `values` (rows,) by `index` (rows,): (n,)."""
+    empty = torch.inf if reduce == "amin" else -torch.inf
+    return values.new_full((n,), empty).scatter_reduce_(0, index, values, reduce)

@@ -1,0 +1,177 @@
+"""Path: a frozen polyline per example, as routes through shared points.
+
+A dense batch of polylines and ragged routes through one graph are the same type: a pool of points, and for each example
+the row numbers that it visits. A segment that several examples share is one segment, so it is integrated once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The distinct segments of a path, and which example walks which of them in which direction."""
+
+    tail: Tensor  # (segments,) row of Path.points
+    head: Tensor  # (segments,)
+    owner: Tensor  # (segments,) an example whose score judges the segment
+    leg_segment: Tensor  # (legs,) every step of every route, in route order
+    leg_example: Tensor  # (legs,)
+    leg_sign: Tensor  # (legs,) +1 from tail to head, -1 the other way
+
+    def __len__(self) -> int:
+        return len(self.tail)
+
+
+@dataclass(frozen=True)
+class Path:
+    """One polyline per example.
+
+    Args:
+        points: (n_points, *features) the knots.
+        route: (total,) rows of `points`, the examples' routes one after the other.
+        offsets: (batch + 1,) where each route begins in `route`.
+
+    Example:
+        >>> path = Path.straight(torch.zeros(2, 3), torch.ones(2, 3))
+        >>> len(path), path[0].shape
+        (2, torch.Size([2, 3]))
+    """
+
+    points: Tensor
+    route: Tensor
+    offsets: Tensor
+
+    def __post_init__(self) -> None:
+        if self.route.is_floating_point() or self.offsets.is_floating_point():
+            raise ValueError("route and offsets are row numbers: pass integer tensors")
+        if len(self.offsets) < 2 or int(self.offsets[-1]) != len(self.route) or bool((self.offsets.diff() < 1).any()):
+            raise ValueError(
+                f"offsets must rise from 0 to len(route)={len(self.route)} with at least one knot an example"
+            )
+        object.__setattr__(self, "route", self.route.cpu().long())
+        object.__setattr__(self, "offsets", self.offsets.cpu().long())
+
+    @classmethod
+    def polyline(cls, points: Tensor) -> Path:
+        """From dense knots (batch, knots, *features)."""
+        if points.ndim < 2 or points.shape[1] < 2:
+            raise ValueError(f"a polyline has shape (batch, knots ≥ 2, *features), got {tuple(points.shape)}")
+        batch, knots = points.shape[:2]
+        return cls(
+            points.reshape(batch * knots, *points.shape[2:]),
+            torch.arange(batch * knots),
+            torch.arange(0, batch * knots + 1, knots),
+        )
+
+    @classmethod
+    def straight(cls, start: Tensor, end: Tensor) -> Path:
+        """The straight lines from start (batch, *features) to end (batch, *features)."""
+        if start.shape != end.shape:
+            raise ValueError(f"start {tuple(start.shape)} and end {tuple(end.shape)} differ in shape")
+        return cls.polyline(torch.stack([start, end], dim=1))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, example: int) -> Tensor:
+        """The polyline of one example: (knots, *features)."""
+        if not -len(self) <= example < len(self):
+            raise IndexError(f"example {example} of a path with {len(self)} examples")
+        example %= len(self)
+        rows = self.route[int(self.offsets[example]) : int(self.offsets[example + 1])]
+        return self.points[rows.to(self.points.device)]
+
+    @property
+    def n_knots(self) -> Tensor:
+        """(batch,) knots of each example."""
+        return self.offsets.diff()
+
+    @property
+    def start(self) -> Tensor:
+        """(batch, *features) first knots."""
+        return self.points[self.route[self.offsets[:-1]].to(self.points.device)]
+
+    @property
+    def end(self) -> Tensor:
+        """(batch, *features) last knots."""
+        return self.points[self.route[self.offsets[1:] - 1].to(self.points.device)]
+
+    @property
+    def is_straight(self) -> Tensor:
+        """(batch,) whether an example has no knot between its ends."""
+        return self.n_knots <= 2
+
+    def select(self, examples: Tensor) -> Path:
+        """The paths of some examples, over the same points."""
+        counts = self.n_knots[examples]
+        offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
+        within = torch.arange(int(offsets[-1])) - offsets[:-1].repeat_interleave(counts)
+        return Path(self.points, self.route[self.offsets[examples].repeat_interleave(counts) + within], offsets)
+
+    def segments(self, groups: Tensor | None = None) -> Segments:
+        """Distinct segments. Examples share one only if they are of one group (the same score): groups (batch,)."""
+        example = torch.arange(len(self)).repeat_interleave(self.n_knots)
+        is_leg = torch.ones(len(self.route), dtype=torch.bool)
+        is_leg[self.offsets[1:] - 1] = False
+        a = self.route[is_leg]
+        b = self.route[is_leg.nonzero()[:, 0] + 1]
+        leg_example = example[is_leg]
+        group = torch.zeros_like(leg_example) if groups is None else groups[leg_example]
+        low, high = torch.minimum(a, b), torch.maximum(a, b)
+        n = len(self.points)
+        _, leg_segment = torch.unique((group * n + low) * n + high, return_inverse=True)
+        n_segments = int(leg_segment.max()) + 1 if len(leg_segment) else 0
+        # The last leg written wins, which is any leg of the segment: all of them are the same segment and score.
+        first = torch.zeros(n_segments, dtype=torch.long)
+        first[leg_segment] = torch.arange(len(leg_segment))
+        sign = torch.where(a == a[first][leg_segment], 1, -1) if n_segments else torch.ones(0, dtype=torch.long)
+        return Segments(a[first], b[first], leg_example[first], leg_segment, leg_example, sign)
+
+    def at(self, fractions: Tensor) -> Tensor:
+        """Points at fractions (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""
+        fractions = fractions.to(self.points.device, torch.promote_types(self.points.dtype, torch.float32))
+        return torch.stack([_along(self[b], fractions) for b in range(len(self))])
+
+    def resample(self, knots: int) -> Path:
+        """Polylines with `knots` knots each, equally spaced by Euclidean length; the ends stay exactly."""
+        if knots < 2:
+            raise ValueError(f"knots={knots}: a polyline has at least its two ends")
+        points = self.at(torch.linspace(0, 1, knots)).to(self.points.dtype)
+        points[:, 0], points[:, -1] = self.start, self.end
+        return Path.polyline(points)
+
+    def subdivide(self, pieces: int) -> Path:
+        """The same curves with every segment cut in `pieces` equal ones."""
+        if pieces < 1:
+            raise ValueError(f"pieces={pieces} must be at least 1")
+        lines = [_cut(self[b], pieces) for b in range(len(self))]
+        counts = torch.tensor([0, *(len(line) for line in lines)])
+        return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))
+
+
+def _along(knots: Tensor, fractions: Tensor) -> Tensor:
+    """Points of one polyline (knots, *features) at fractions (k,) of its length: (k, *features)."""
+    work = knots.to(fractions.dtype)
+    sizes = torch.linalg.vector_norm(work.diff(dim=0).reshape(len(knots) - 1, -1), dim=1)
+    travelled = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    if len(knots) == 1 or float(travelled[-1]) == 0:
+        return work[:1].expand(len(fractions), *work.shape[1:])
+    where = fractions * travelled[-1]
+    i = (torch.searchsorted(travelled, where, right=True) - 1).clamp(0, len(sizes) - 1)
+    t = ((where - travelled[i]) / sizes[i].clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(0, 1)
+    return torch.lerp(work[i], work[i + 1], t.view(-1, *[1] * (work.ndim - 1)))
+
+
+def _cut(knots: Tensor, pieces: int) -> Tensor:
+    """One polyline with every segment cut in equal pieces: ((knots - 1) · pieces + 1, *features)."""
+    work = knots.to(torch.promote_types(knots.dtype, torch.float32))
+    t = torch.arange(pieces, device=work.device, dtype=work.dtype) / pieces
+    t = t.view(1, -1, *[1] * (work.ndim - 1))
+    inner = work[:-1, None] + t * work.diff(dim=0)[:, None]
+    cut = inner.reshape(-1, *work.shape[1:]).to(knots.dtype)
+    return torch.cat([cut, knots[-1:]])

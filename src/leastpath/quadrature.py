@@ -1,0 +1,191 @@
+"""Quadrature on straight segments: rules as data, and the loop that applies one to many segments.
+
+The loop is the hot path. It holds at most one model batch of gradients and one sum a segment, whatever the number of
+steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.metric import Metric, length
+from leastpath.score import BoundScore
+
+Nodes = tuple[np.ndarray, np.ndarray]
+
+
+def _midpoint(n: int) -> Nodes:
+    return (np.arange(n) + 0.5) / n, np.full(n, 1 / n)
+
+
+def _trapezoid(n: int) -> Nodes:
+    if n == 1:
+        return _midpoint(1)  # two ends do not fit in one step
+    weights = np.full(n, 1 / (n - 1))
+    weights[[0, -1]] /= 2
+    return np.linspace(0, 1, n), weights
+
+
+def _gauss_legendre(n: int) -> Nodes:
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return (nodes + 1) / 2, weights / 2
+
+
+RULES: dict[str, Callable[[int], Nodes]] = {
+    "gauss_legendre": lru_cache(maxsize=256)(_gauss_legendre),
+    "midpoint": _midpoint,
+    "trapezoid": _trapezoid,
+}
+
+
+def rule_nodes(rule: str, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes in [0, 1] and weights that sum to one, both (n,), in the dtype and on the device of `like`.
+
+    Example:
+        >>> nodes, weights = rule_nodes("gauss_legendre", 3, torch.zeros(1))
+        >>> round(float(weights.sum()), 6)
+        1.0
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
+    if n < 1:
+        raise ValueError(f"a rule needs at least one step, got {n}")
+    nodes, weights = RULES[rule](n)
+    # Cast on the CPU first: MPS has no float64 at all.
+    return torch.as_tensor(nodes).to(like.dtype).to(like.device), torch.as_tensor(weights).to(like.dtype).to(
+        like.device
+    )
+
+
+class Weighting(Protocol):
+    """What each gradient adds to the attribution. `complete`: whether the sum over features is the change of score."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether attributions add up to Δf in the limit, which is what error control relies on."""
+        ...
+
+    def contribution(self, gradient: Tensor, step: Tensor) -> Tensor:
+        """gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
+        ...
+
+
+@dataclass(frozen=True)
+class PathIntegral:
+    """∂ᵢf · γ̇ᵢ: the line integral, complete on every path.
+
+    Example:
+        >>> PathIntegral().contribution(torch.full((1, 1, 2), 2.0), torch.tensor([[[1.0, 3.0]]]))
+        tensor([[[2., 6.]]])
+    """
+
+    complete: bool = True
+
+    def contribution(self, gradient: Tensor, step: Tensor) -> Tensor:
+        """gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
+        return gradient * step
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Parts of straight segments: from `start + t0 · step` to `start + t1 · step`, judged as example `example`."""
+
+    points: Tensor  # (n_points, *features) the path's knots
+    tail: Tensor  # (pieces,) rows of points
+    head: Tensor  # (pieces,)
+    example: Tensor  # (pieces,)
+    t0: Tensor  # (pieces,) float64, on the CPU: bookkeeping must not lose what float32 cannot hold
+    t1: Tensor  # (pieces,)
+
+    def __len__(self) -> int:
+        return len(self.tail)
+
+    def take(self, rows: Tensor | slice) -> Pieces:
+        """Some of the pieces."""
+        return Pieces(self.points, self.tail[rows], self.head[rows], self.example[rows], self.t0[rows], self.t1[rows])
+
+    def lines(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Start and step of each whole segment: (pieces, *features) twice."""
+        device = self.points.device
+        start = self.points[self.tail.to(device)].to(dtype)
+        return start, self.points[self.head.to(device)].to(dtype) - start
+
+    def at(self, t: Tensor, dtype: torch.dtype) -> Tensor:
+        """The point of each segment at parameter t (pieces,): (pieces, *features). Exact at the knots."""
+        start, step = self.lines(dtype)
+        shape = (-1, *[1] * (start.ndim - 1))
+        point = start + t.to(dtype).to(start.device).view(shape) * step
+        at_head = (t == 1).to(start.device).view(shape)
+        return torch.where(at_head, self.points[self.head.to(start.device)].to(dtype), point)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What quadrature says of each piece."""
+
+    attributions: Tensor  # (pieces, *features)
+    length: Tensor  # (pieces,)
+    low: Tensor  # (pieces,) smallest and largest score met
+    high: Tensor  # (pieces,)
+
+    @staticmethod
+    def join(parts: list[Estimate]) -> Estimate:
+        """One estimate of several, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        return Estimate(
+            *(torch.cat([getattr(p, name) for p in parts]) for name in ("attributions", "length", "low", "high"))
+        )
+
+
+def quadrature(
+    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting | None = None
+) -> Estimate:
+    """Attributions, length and range of the score over each piece, with `n` gradients a piece.
+
+    Pieces and nodes are walked in blocks of at most `score.batch_size` rows, so memory does not grow with n.
+    """
+    weighting = weighting or PathIntegral()
+    blocks = []
+    for first in range(0, max(1, len(pieces)), score.batch_size):
+        block = pieces.take(slice(first, first + score.batch_size))
+        blocks.append(_quadrature_block(score, block, metric, rule, n, weighting))
+    return Estimate.join(blocks)
+
+
+def _quadrature_block(
+    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting
+) -> Estimate:
+    dtype = score.work_dtype
+    start, step = pieces.lines(dtype)
+    m = len(pieces)
+    shape = (m, 1, *[1] * (start.ndim - 1))
+    t0 = pieces.t0.to(dtype).to(start.device).view(shape)
+    span = (pieces.t1 - pieces.t0).to(dtype).to(start.device).view(shape)
+    start, step = start.unsqueeze(1), step.unsqueeze(1)  # (m, 1, *features)
+    nodes, weights = rule_nodes(rule, n, start)
+    attributions = torch.zeros_like(start[:, 0])
+    total_length = start.new_zeros(m)
+    low, high = start.new_full((m,), torch.inf), start.new_full((m,), -torch.inf)
+    per_call = max(1, score.batch_size // max(1, m))
+    for first in range(0, n, per_call):
+        t, w = nodes[first : first + per_call], weights[first : first + per_call]
+        k = len(t)
+        points = start + (t0 + span * t.view(1, k, *shape[2:])) * step  # (m, k, *features)
+        flat = points.reshape(m * k, *points.shape[2:])
+        value, gradient = score.gradients(flat, pieces.example.repeat_interleave(k))
+        value = value.view(m, k)
+        low, high = torch.minimum(low, value.amin(1)), torch.maximum(high, value.amax(1))
+        flat_step = step.expand_as(points).reshape(flat.shape)
+        total_length += length(metric.speed(flat, gradient, flat_step).view(m, k), w)
+        gradient = gradient.view(points.shape)
+        contribution = weighting.contribution(gradient, step)
+        attributions += contribution[:, 0] * w[0] if k == 1 else torch.einsum("k,mk...->m...", w, contribution)
+    return Estimate(attributions * span[:, 0], total_length * span.view(m), low, high)

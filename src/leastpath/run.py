@@ -1,0 +1,95 @@
+"""Run: what one call carries along: its seed, its gradient budget and its progress display."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class Bar:
+    """A progress display that shows nothing; the others have the same two methods."""
+
+    def advance(self, steps: float = 1, note: str = "") -> None:
+        """Some steps are done; `note` replaces the text at the end of the bar."""
+
+    def total(self, steps: float) -> None:
+        """The expected number of steps has changed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seed, budget and display of one call. Holds no state: two solvers given the same run draw the same numbers.
+
+    `max_gradients` is per example, solver and integral together.
+    """
+
+    seed: int = 0
+    max_gradients: int | None = None
+    progress: bool = False
+
+    def noise(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
+        """Standard normal numbers of one draw. The same for every example: a batch gives what a loop gives."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + draw)
+        return torch.randn(shape, generator=generator).to(like.device, like.dtype)
+
+    def uniform(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
+        """Uniform numbers in [0, 1) of one draw, the same for every example."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + draw)
+        return torch.rand(shape, generator=generator).to(like.device, like.dtype)
+
+    @contextmanager
+    def bar(self, description: str, total: float) -> Iterator[Bar]:
+        """A progress bar for the time of a `with` block; silent unless `progress` is set."""
+        if not self.progress:
+            yield Bar()
+            return
+        try:
+            import rich.progress as display
+        except ImportError:
+            line = _LineBar(description, total)
+            yield line
+            line.close()
+            return
+        columns = (
+            display.TextColumn("{task.description}"),
+            display.BarColumn(),
+            display.TaskProgressColumn(),
+            display.TimeRemainingColumn(),
+            display.TextColumn("{task.fields[note]}"),
+        )
+        with display.Progress(*columns) as shown:
+            yield _RichBar(shown, shown.add_task(description, total=total, note=""))
+
+
+class _RichBar(Bar):
+    def __init__(self, shown: object, task: object) -> None:
+        self._shown, self._task = shown, task
+
+    def advance(self, steps: float = 1, note: str = "") -> None:
+        self._shown.update(self._task, advance=steps, note=note)  # type: ignore[attr-defined]
+
+    def total(self, steps: float) -> None:
+        self._shown.update(self._task, total=steps)  # type: ignore[attr-defined]
+
+
+class _LineBar(Bar):
+    """Where rich is not installed: one line on stderr that is written over."""
+
+    def __init__(self, description: str, total: float) -> None:
+        self._description, self._total, self._done = description, total, 0.0
+
+    def advance(self, steps: float = 1, note: str = "") -> None:
+        self._done += steps
+        share = min(1.0, self._done / max(self._total, 1e-9))
+        print(f"\r{self._description} {share:4.0%} {note}", end="", file=sys.stderr, flush=True)
+
+    def total(self, steps: float) -> None:
+        self._total = steps
+
+    def close(self) -> None:
+        print(file=sys.stderr)

@@ -1,0 +1,29 @@
+"""The straight line: plain Integrated Gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from leastpath.metric import Metric
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.score import BoundScore
+from leastpath.solvers.base import Solution
+
+
+@dataclass(frozen=True)
+class StraightLine:
+    """The straight line from baseline to input. Costs no gradients to find.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> score = lp.Score(torch.nn.Linear(3, 2).eval(), target=0)
+        >>> lp.attribute(score, torch.ones(1, 3), solver=lp.StraightLine()).values.shape
+        torch.Size([1, 3])
+    """
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> two knots an example."""
+        return Solution(Path.straight(start, end))

@@ -1,0 +1,68 @@
+"""What became of each example, as a sentence that the user can act on."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Outcome(enum.Enum):
+    """The kinds of outcome. Those that a user should look at are not `ok`."""
+
+    REACHED = "reached the tolerance"
+    FIXED_STEPS = "integrated at fixed steps, without error control"
+    BUDGET_SPENT = "the gradient budget ended the work before the tolerance was reached"
+    UNRESOLVED = "the score jumps faster than its precision can resolve"
+    FLAT = "the score does not change along the path"
+    LONGER_THAN_LINE = "the path is longer than the straight line"
+    FELL_BACK = "the solver failed and the straight line was used"
+    INTERRUPTED = "interrupted"
+    BRIDGED = "the route uses a bridge between components of the graph"
+    NOT_CONVERGED = "the solver stopped before it converged"
+    SOLVER_NOTE = "a remark of the solver"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the result needs no second look."""
+        return self in (Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing to say about one example: what kind it is, and the sentence with its numbers and remedy."""
+
+    outcome: Outcome
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """All that is to be said about one example. `value` is the sentence the user reads.
+
+    Example:
+        >>> Status((Note(Outcome.REACHED, "reached tolerance 0.01 with 36 gradients"),)).value
+        'Reached tolerance 0.01 with 36 gradients.'
+    """
+
+    notes: tuple[Note, ...]
+
+    @property
+    def value(self) -> str:
+        """The whole status in one readable string."""
+        return " ".join(f"{n.sentence[:1].upper()}{n.sentence[1:]}." for n in self.notes)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The kinds of outcome, in the order of the sentences."""
+        return tuple(n.outcome for n in self.notes)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing here needs a second look."""
+        return all(outcome.ok for outcome in self.outcomes)
+
+    def __contains__(self, outcome: Outcome) -> bool:
+        return outcome in self.outcomes
+
+    def __str__(self) -> str:
+        return self.value
