@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.integrate import ROUNDING, Integral, integrate
+from leastpath.integrate import FIRST_GRADIENTS, ROUNDING, Integral, check_settings, integrate
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.quadrature import Weighting
@@ -22,6 +22,7 @@ from leastpath.score import (
     Score,
     baselines_per_example,
     check_rows_are_independent,
+    device_of,
     untouched,
     warn_of_training_mode,
 )
@@ -137,11 +138,10 @@ def attribute(
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
-    if max_gradients is not None and max_gradients < 1:
-        raise ValueError(f"max_gradients={max_gradients} must be at least 1, or None")
+    check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     solver, metric = solver or StraightLine(), metric or Conformal()
     warn_of_training_mode(score.model)
-    with untouched(score.model, _device(inputs)):
+    with untouched(score.model, device_of(inputs)):
         bound, m = _bound(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
@@ -149,16 +149,22 @@ def attribute(
         solution = solver.solve(bound, metric, start, end, run)
         _check_ends(solution.path, start, end, solver)
         spent = bound.gradients_spent.copy()
-        left = None if max_gradients is None else max(1, max_gradients - int(spent.max()))
-        settings = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "max_gradients": left, "run": run}
-        integral = integrate(bound, solution.path, metric, weighting=weighting, **settings)  # type: ignore[arg-type]
-        line = _line_length(bound, solution.path, metric, integral, settings)
+        bent = ~solution.path.is_straight
+        left = None if max_gradients is None else (max_gradients - torch.as_tensor(spent)).clamp_min(1)
+        settings: dict[str, Any] = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "run": run}
+        # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
+        kept = None if left is None else left - bent * torch.floor(left / 4)
+        integral = integrate(bound, solution.path, metric, weighting=weighting, max_gradients=kept, **settings)
+        spent += integral.n_gradients.numpy()
+        line = integral.length.clone()
+        if bent.any():
+            if any(note.outcome is Outcome.INTERRUPTED for note in integral.notes):
+                settings |= {"tolerance": None, "n_steps": FIRST_GRADIENTS}
+            rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
+            measured = _measured_lines(bound, solution.path, bent, metric, rest, settings)
+            line = torch.where(bent.to(line.device), measured.length, line)
+            spent += measured.n_gradients.numpy()
     return _assembled(bound, m, solver, metric, solution, integral, line, spent)
-
-
-def _device(inputs: Any) -> torch.device:
-    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
-    return first.device if isinstance(first, Tensor) else torch.device("cpu")
 
 
 def _bound(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
@@ -176,23 +182,17 @@ def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
         )
 
 
-def _line_length(bound: BoundScore, path: Path, metric: Metric, integral: Integral, settings: dict[str, Any]) -> Tensor:
-    """(batch,) length of the straight line between the ends, measured where the path is not that line itself."""
-    line = integral.length.clone()
-    bent = (~path.is_straight).nonzero()[:, 0]
-    if len(bent):
-        measured = integrate(bound, _lines(path, bent, len(path)), metric, **{**settings, "weighting": None})
-        line[bent.to(line.device)] = measured.length[bent.to(line.device)]
-    return line
-
-
-def _lines(path: Path, bent: Tensor, batch: int) -> Path:
-    """Straight lines for the bent examples; the others stay where they start, which costs nothing."""
-    start, end = path.start, path.end.clone()
-    still = torch.ones(batch, dtype=torch.bool)
-    still[bent] = False
-    end[still.to(end.device)] = start[still.to(end.device)]
-    return Path.straight(start, end)
+def _measured_lines(
+    bound: BoundScore, path: Path, bent: Tensor, metric: Metric, budget: Tensor | None, settings: dict[str, Any]
+) -> Integral:
+    """The straight lines between the ends of the bent examples; the others get a single knot, which costs nothing."""
+    batch = len(path)
+    knots = 1 + bent.long()
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), knots.cumsum(0)])
+    route = torch.arange(batch).repeat_interleave(knots)
+    route[offsets[1:][bent] - 1] += batch
+    lines = Path(torch.cat([path.start, path.end]), route, offsets)
+    return integrate(bound, lines, metric, max_gradients=budget, **settings)
 
 
 def _assembled(
@@ -208,7 +208,8 @@ def _assembled(
     change, values = integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
     rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
-    ratio = torch.where(line > 0, integral.length / line, torch.ones_like(line))
+    # No length over no length is one; some length over none is endless.
+    ratio = torch.where((line > 0) | (integral.length > 0), integral.length / line, torch.ones_like(line))
     certificate = torch.where(change.abs() > rounding, (integral.length / change.abs()).clamp_min(1), torch.inf)
     if not metric.bounds_score:
         certificate = torch.full_like(certificate, torch.nan)
@@ -233,7 +234,7 @@ def _assembled(
         certificate=mean(certificate),
         path=solution.path,
         status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
-        n_gradients=total(spent + integral.n_gradients.numpy()),
+        n_gradients=total(spent),
         score_change=mean(change),
         n_forwards=total(bound.forwards_spent),
         attribution_error=mean(integral.attribution_error),

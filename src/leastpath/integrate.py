@@ -16,9 +16,9 @@ from torch import Tensor
 
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path, Segments
-from leastpath.quadrature import Estimate, PathIntegral, Pieces, Weighting, quadrature
+from leastpath.quadrature import RULES, Estimate, PathIntegral, Pieces, Weighting, quadrature
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore, Score
+from leastpath.score import BoundScore, Score, untouched
 from leastpath.status import Note, Outcome
 
 CUT = 0.4  # unequal, so that nothing symmetric looks the same before and after
@@ -59,7 +59,7 @@ def integrate(
     n_steps: int | None = None,
     rule: str = "gauss_legendre",
     weighting: Weighting | None = None,
-    max_gradients: int | None = None,
+    max_gradients: int | Tensor | None = None,
     run: Run | None = None,
 ) -> Integral:
     """Integrate the score's gradient along a path.
@@ -74,7 +74,8 @@ def integrate(
         n_steps: gradients per path, spread over its segments by length. With a tolerance: where refinement starts.
         rule: "gauss_legendre", "midpoint" or "trapezoid".
         weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
-        max_gradients: per example; 10,000 where None.
+        max_gradients: per example, one number for all or (batch,); 10,000 where None. A path of more segments than
+            that still takes one gradient a segment.
         run: seed and progress display.
 
     Example:
@@ -83,22 +84,35 @@ def integrate(
         >>> integrate(score, path).values
         tensor([[1., 1.]])
     """
-    bound = score if isinstance(score, BoundScore) else score.bind(path.end)
     weighting = weighting or PathIntegral()
-    _check(tolerance, n_steps, weighting)
-    plan = _Plan(
-        bound, metric or Conformal(), rule, weighting, tolerance, n_steps, max_gradients or DEFAULT_MAX_GRADIENTS
-    )
-    groups = bound.groups
+    check_settings(tolerance, n_steps, rule, weighting, max_gradients)
+    with untouched(score.model if isinstance(score, Score) else score.score.model, path.points.device):
+        bound = score if isinstance(score, BoundScore) else score.bind(path.end)
+        if len(path) != bound.batch:
+            raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")
+        budget = torch.as_tensor(DEFAULT_MAX_GRADIENTS if max_gradients is None else max_gradients)
+        plan = _Plan(
+            bound, metric or Conformal(), rule, weighting, tolerance, n_steps, budget.cpu().double().expand(len(path)),
+            (run or Run()).max_gradients,
+        )  # fmt: skip
+        return _integrated(plan, path, run or Run())
+
+
+def _integrated(plan: _Plan, path: Path, run: Run) -> Integral:
+    """All examples, in blocks that bound what is held at once."""
+    bound, groups = plan.score, plan.score.groups
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
     mean_segments = max(1.0, len(path.route) / len(path) - 1)
     per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
     parts = []
-    with (run or Run()).bar("integrating", len(path)) as bar:
+    interrupted = False
+    with run.bar("integrating", len(path)) as bar:
         for examples in torch.arange(len(path)).split(per_block):
             block = _Block.make(plan, path.select(examples), examples, groups[examples])
-            parts.append(block.fixed() if tolerance is None else block.refined(bar))
-            bar.advance(len(examples) if tolerance is None else 0)
+            block.interrupted = interrupted  # then a first look must do
+            parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
+            bar.advance(len(examples) if plan.tolerance is None else 0)
+            interrupted = block.interrupted
     joined = {
         name: torch.cat([getattr(part, name) for part in parts])
         for name in ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")
@@ -106,14 +120,29 @@ def integrate(
     return Integral(**joined, notes=[note for part in parts for note in part.notes])
 
 
-def _check(tolerance: float | None, n_steps: int | None, weighting: Weighting) -> None:
+def check_settings(
+    tolerance: float | None,
+    n_steps: int | None,
+    rule: str,
+    weighting: Weighting | None = None,
+    max_gradients: int | Tensor | None = None,
+) -> None:
+    """Refuse what cannot be integrated, before anything is spent on it."""
+    if rule not in RULES:
+        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
+    if isinstance(max_gradients, int) and max_gradients < 1:
+        raise ValueError(f"max_gradients={max_gradients} must be at least 1, or None")
     if n_steps is not None and n_steps < 1:
         raise ValueError(f"n_steps={n_steps} must be at least 1")
     if tolerance is None and n_steps is None:
         raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")
     if tolerance is not None and not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
-    if tolerance is not None and not weighting.complete:
+    if tolerance is None and isinstance(max_gradients, int) and n_steps is not None and n_steps > max_gradients:
+        raise ValueError(
+            f"n_steps={n_steps} do not fit in max_gradients={max_gradients}: lower the one or raise the other"
+        )
+    if tolerance is not None and weighting is not None and not weighting.complete:
         raise ValueError(
             f"{type(weighting).__name__} is not complete, so its error cannot be controlled: "
             "pass tolerance=None, n_steps=50"
@@ -130,7 +159,8 @@ class _Plan:
     weighting: Weighting
     tolerance: float | None
     n_steps: int | None
-    max_gradients: int
+    budget: Tensor  # (batch,) float64, gradients each example may spend here
+    max_gradients: int | None  # what the user said, of which a solver may have spent a part
 
     @property
     def order(self) -> int:
@@ -209,6 +239,11 @@ class _Block:
     segment_gradients: Tensor  # (segments,) float64, gradients spent
     interrupted: bool = field(default=False)
 
+    @property
+    def budget(self) -> Tensor:
+        """(batch,) float64 gradients each example may spend."""
+        return self.plan.budget[self.examples]
+
     @classmethod
     def make(cls, plan: _Plan, path: Path, examples: Tensor, groups: Tensor) -> _Block:
         segments = path.segments(groups)
@@ -241,17 +276,8 @@ class _Block:
         """Exactly `n_steps` gradients a path (and at least one a segment), spread by length."""
         assert self.plan.n_steps is not None
         counts = self._steps_by_length(self.plan.n_steps)
-        live = None
-        for n in torch.unique(counts).tolist():
-            rows = (counts == n).nonzero()[:, 0]
-            part = self._evaluated(
-                rows, torch.zeros(len(rows), dtype=torch.float64), torch.ones(len(rows), dtype=torch.float64), n
-            )
-            live = part if live is None else live.plus(part)
-        if live is None:  # paths of a single knot have no segment
-            live = self._evaluated(
-                torch.zeros(0, dtype=torch.long), torch.zeros(0).double(), torch.zeros(0).double(), 1
-            )
+        ends = torch.zeros(len(counts), dtype=torch.float64), torch.ones(len(counts), dtype=torch.float64)
+        live = self._looked_at(torch.arange(len(counts)), *ends, counts)
         sums = self._sums(live)
         unknown = torch.full_like(sums.length, torch.nan)
         return self._integral(sums, unknown, unknown, self._notes(sums))
@@ -260,11 +286,11 @@ class _Block:
         """(segments,) gradients of each segment; where examples share one, the largest share wins."""
         share = self._length_share()  # (legs,)
         spread = torch.bincount(self.segments.leg_example, minlength=len(self.path))
-        exact = share * n_steps
-        counts = exact.floor().clamp_min(1)
-        # Largest remainders take what is left, so that the counts of an example sum to n_steps.
+        # One each, and the rest by length: the largest remainders round up, so that an example's counts sum to n_steps.
+        exact = share * (n_steps - spread).clamp_min(0)[self.segments.leg_example]
+        counts = 1 + exact.floor()
         left = (n_steps - _by(counts, self.segments.leg_example, len(self.path))).clamp_min(0)
-        order = np.lexsort((-(exact - counts).numpy(), self.segments.leg_example.numpy()))
+        order = np.lexsort((-(exact - exact.floor()).numpy(), self.segments.leg_example.numpy()))
         rank = torch.arange(len(order)) - (spread.cumsum(0) - spread)[self.segments.leg_example[order]]
         counts[order] += (rank < left[self.segments.leg_example[order]]).double()
         return _extreme(counts, self.segments.leg_segment, len(self.segments), "amax").long()
@@ -289,7 +315,7 @@ class _Block:
         done, wanted = torch.zeros(len(self.path), dtype=torch.bool), torch.ones(len(live.segment), dtype=torch.bool)
         reported = 0
         try:
-            while True:
+            while not self.interrupted:
                 wanted = self._affordable(live, wanted, 2 * n)
                 if not wanted.any():
                     break
@@ -311,17 +337,34 @@ class _Block:
         count = _extreme(wished, self.segments.leg_segment, len(self.segments), "amax").clamp_min(1).long()
         # A third of the budget for the first look leaves two thirds for verifying all of it.
         pieces = _by(count.double()[self.segments.leg_segment], self.segments.leg_example, len(self.path))
-        tight = (pieces * n * 3 > self.plan.max_gradients)[self.segments.leg_example]
+        tight = (pieces * n * 3 > self.budget)[self.segments.leg_example]
         count[self.segments.leg_segment[tight]] = 1
+        # Where not even that is paid for, fewer gradients a segment, but one at least.
+        paid = (self.budget / _by(torch.ones_like(wished), self.segments.leg_example, len(self.path))).floor()
+        nodes = _extreme(
+            paid.clamp(1, n)[self.segments.leg_example], self.segments.leg_segment, len(self.segments), "amin"
+        ).long()
+        nodes[count > 1] = n
         segment = torch.arange(len(self.segments)).repeat_interleave(count)
         t0, t1 = [], []
         for k in count.tolist():
-            cuts = np.concatenate([[0.0], np.sort(np.arange(1, k) * GOLDEN % 1), [1.0]])
-            t0.append(cuts[:-1])
-            t1.append(cuts[1:])
+            edges = np.concatenate([[0.0], np.sort(np.arange(1, k) * GOLDEN % 1), [1.0]])
+            t0.append(edges[:-1])
+            t1.append(edges[1:])
         if not t0:
             t0, t1 = [np.zeros(0)], [np.zeros(0)]
-        return self._evaluated(segment, torch.as_tensor(np.concatenate(t0)), torch.as_tensor(np.concatenate(t1)), n)
+        cuts = torch.as_tensor(np.concatenate(t0)), torch.as_tensor(np.concatenate(t1))
+        return self._looked_at(segment, *cuts, nodes[segment])
+
+    def _looked_at(self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor) -> _Live:
+        """Pieces with a number of gradients each, nodes (pieces,)."""
+        live = None
+        for n in torch.unique(nodes).tolist() or [1]:  # paths of a single knot have no segment, hence no piece
+            rows = nodes == n
+            part = self._evaluated(segment[rows], t0[rows], t1[rows], n)
+            live = part if live is None else live.plus(part)
+        assert live is not None
+        return live
 
     def _evaluated(
         self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, f0: Tensor | None = None, f1: Tensor | None = None
@@ -414,17 +457,26 @@ class _Block:
         return too_much & can_cut, stuck
 
     def _affordable(self, live: _Live, wanted: Tensor, cost: int) -> Tensor:
-        """The worst of the wanted pieces, as many as each example's budget pays for."""
-        owner = self.segments.owner[live.segment[wanted]]
-        purse = ((self.plan.max_gradients - self._gradients()) // cost).clamp_min(0)
-        if not len(owner) or bool((torch.bincount(owner, minlength=len(purse)) <= purse).all()):
+        """The worst of the wanted pieces, as many as the budgets of all the examples that walk them pay for."""
+        purse = self.budget - self._gradients()
+        rows = wanted.nonzero()[:, 0]
+        segment = live.segment[rows]
+        walkers = self.sharers.long()[segment]  # (wanted,) each pays its part of a piece
+        piece = torch.arange(len(rows)).repeat_interleave(walkers)  # (parts,)
+        first = self.sharers.long().cumsum(0) - self.sharers.long()
+        within = torch.arange(len(piece)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
+        leg = self.segments.leg_segment.argsort()[first[segment][piece] + within]
+        payer, part = self.segments.leg_example[leg], cost / walkers.double()[piece]
+        if bool((_by(part, payer, len(purse)) <= purse).all()):
             return wanted
-        badness = torch.maximum(live.moved, self._residual(live))[wanted.to(live.moved.device)].cpu().numpy()
-        order = np.lexsort((-badness, owner.numpy()))
-        counts = torch.bincount(owner, minlength=len(purse))
-        rank = torch.arange(len(order)) - (counts.cumsum(0) - counts)[owner[order]]
+        badness = torch.maximum(live.moved, self._residual(live))[rows.to(live.moved.device)].cpu()
+        order = torch.as_tensor(np.lexsort((-badness[piece].numpy(), payer.numpy())))
+        bill = part[order].cumsum(0)
+        before = _by(part, payer, len(purse)).cumsum(0) - _by(part, payer, len(purse))
+        # Sums of thirds round: a millionth of a gradient is not what the budget is about.
+        unpaid = bill - before[payer[order]] > purse[payer[order]] + 1e-6
         chosen = wanted.clone()
-        chosen[wanted.nonzero()[:, 0][order]] = rank < purse[owner[order]]
+        chosen[rows[piece[order[unpaid]]]] = False
         return chosen
 
     # ---- sums and judgement --------------------------------------------------------------------------------------
@@ -493,14 +545,16 @@ class _Block:
             return [FLAT if z else _fixed_note(n, gap) for z, n, gap in zip(flat.tolist(), spent, gaps, strict=True)]
         rows = zip(
             flat.tolist(), done.tolist(), unresolved.tolist(), spent, gaps,
-            self._allowed(sums)[2].tolist(), sums.moved.tolist(), strict=True,
+            self._allowed(sums)[2].tolist(), sums.moved.tolist(), self.budget.tolist(), strict=True,
         )  # fmt: skip
         return [
-            FLAT if z else self._refined_note(ok, stuck, n, gap, allowed, moved)
-            for z, ok, stuck, n, gap, allowed, moved in rows
+            FLAT if z else self._refined_note(ok, stuck, n, gap, allowed, moved, budget)
+            for z, ok, stuck, n, gap, allowed, moved, budget in rows
         ]
 
-    def _refined_note(self, done: bool, stuck: bool, spent: float, gap: float, allowed: float, moved: float) -> Note:
+    def _refined_note(
+        self, done: bool, stuck: bool, spent: float, gap: float, allowed: float, moved: float, budget: float
+    ) -> Note:
         if done:
             return Note(Outcome.REACHED, f"reached tolerance {self.plan.tolerance:g} with {spent:.0f} gradients")
         measured = f"completeness gap {gap:.2g} where {allowed:.2g} was allowed, attributions uncertain by {moved:.2g}"
@@ -515,17 +569,19 @@ class _Block:
                 f"the score jumps within a step that {self.plan.score.dtype} cannot resolve: {measured}; "
                 "explain a smoother output (the logit, or a softmax in float64)",
             )
+        said = self.plan.max_gradients or budget
+        left = "" if said == budget else f"the {budget:.0f} that were left of "
         return Note(
             Outcome.BUDGET_SPENT,
-            f"stopped at {spent:.0f} of max_gradients={self.plan.max_gradients}: {measured}; "
-            "raise max_gradients or tolerance",
+            f"stopped at {spent:.0f} of {left}max_gradients={said:.0f}: {measured}; raise max_gradients or tolerance",
         )
 
     def _integral(self, sums: _Sums, length_error: Tensor, attribution_error: Tensor, notes: list[Note]) -> Integral:
         bad = (~torch.isfinite(sums.values.reshape(len(self.change), -1)).all(1)).nonzero()
         if len(bad):
+            row = self.plan.score.row(int(self.examples[int(bad[0])]))
             raise ValueError(
-                f"the gradient of example {int(self.examples[int(bad[0])])} is NaN or infinite along its path, "
+                f"the gradient of example {row} is NaN or infinite along its path, "
                 "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"
             )
         return Integral(

@@ -49,9 +49,18 @@ class Path:
     def __post_init__(self) -> None:
         if self.route.is_floating_point() or self.offsets.is_floating_point():
             raise ValueError("route and offsets are row numbers: pass integer tensors")
-        if len(self.offsets) < 2 or int(self.offsets[-1]) != len(self.route) or bool((self.offsets.diff() < 1).any()):
+        if (
+            len(self.offsets) < 2
+            or int(self.offsets[0]) != 0
+            or int(self.offsets[-1]) != len(self.route)
+            or bool((self.offsets.diff() < 1).any())
+        ):
             raise ValueError(
                 f"offsets must rise from 0 to len(route)={len(self.route)} with at least one knot an example"
+            )
+        if int(self.route.min()) < 0 or int(self.route.max()) >= len(self.points):
+            raise ValueError(
+                f"route visits rows {int(self.route.min())} to {int(self.route.max())}, points has {len(self.points)}"
             )
         object.__setattr__(self, "route", self.route.cpu().long())
         object.__setattr__(self, "offsets", self.offsets.cpu().long())

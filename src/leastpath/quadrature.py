@@ -65,15 +65,19 @@ def rule_nodes(rule: str, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Weighting(Protocol):
-    """What each gradient adds to the attribution. `complete`: whether the sum over features is the change of score."""
+    """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`."""
 
     @property
     def complete(self) -> bool:
         """Whether attributions add up to Δf in the limit, which is what error control relies on."""
         ...
 
-    def contribution(self, gradient: Tensor, step: Tensor) -> Tensor:
-        """gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
+    def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
+        """What is summed: gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
+        ...
+
+    def finish(self, total: Tensor, step: Tensor) -> Tensor:
+        """From the sum to attributions: total (rows, *features), step (rows, *features) -> (rows, *features)."""
         ...
 
 
@@ -82,15 +86,19 @@ class PathIntegral:
     """∂ᵢf · γ̇ᵢ: the line integral, complete on every path.
 
     Example:
-        >>> PathIntegral().contribution(torch.full((1, 1, 2), 2.0), torch.tensor([[[1.0, 3.0]]]))
-        tensor([[[2., 6.]]])
+        >>> PathIntegral().finish(torch.full((1, 2), 2.0), torch.tensor([[1.0, 3.0]]))
+        tensor([[2., 6.]])
     """
 
     complete: bool = True
 
-    def contribution(self, gradient: Tensor, step: Tensor) -> Tensor:
-        """gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
-        return gradient * step
+    def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
+        """The gradient itself, since on a straight segment the step is the same everywhere."""
+        return gradient
+
+    def finish(self, total: Tensor, step: Tensor) -> Tensor:
+        """The mean gradient times the step: (rows, *features)."""
+        return total * step
 
 
 @dataclass(frozen=True)
@@ -111,19 +119,15 @@ class Pieces:
         """Some of the pieces."""
         return Pieces(self.points, self.tail[rows], self.head[rows], self.example[rows], self.t0[rows], self.t1[rows])
 
-    def lines(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Start and step of each whole segment: (pieces, *features) twice."""
+    def ends(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """First and last point of each whole segment: (pieces, *features) twice."""
         device = self.points.device
-        start = self.points[self.tail.to(device)].to(dtype)
-        return start, self.points[self.head.to(device)].to(dtype) - start
+        return self.points[self.tail.to(device)].to(dtype), self.points[self.head.to(device)].to(dtype)
 
     def at(self, t: Tensor, dtype: torch.dtype) -> Tensor:
         """The point of each segment at parameter t (pieces,): (pieces, *features). Exact at the knots."""
-        start, step = self.lines(dtype)
-        shape = (-1, *[1] * (start.ndim - 1))
-        point = start + t.to(dtype).to(start.device).view(shape) * step
-        at_head = (t == 1).to(start.device).view(shape)
-        return torch.where(at_head, self.points[self.head.to(start.device)].to(dtype), point)
+        start, end = self.ends(dtype)
+        return torch.lerp(start, end, t.to(dtype).to(start.device).view(-1, *[1] * (start.ndim - 1)))
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,9 @@ def quadrature(
     """
     weighting = weighting or PathIntegral()
     blocks = []
-    for first in range(0, max(1, len(pieces)), score.batch_size):
-        block = pieces.take(slice(first, first + score.batch_size))
+    size = score.batch_size  # kept: it shrinks on the way when memory runs out
+    for first in range(0, max(1, len(pieces)), size):
+        block = pieces.take(slice(first, first + size))
         blocks.append(_quadrature_block(score, block, metric, rule, n, weighting))
     return Estimate.join(blocks)
 
@@ -163,29 +168,26 @@ def quadrature(
 def _quadrature_block(
     score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting
 ) -> Estimate:
-    dtype = score.work_dtype
-    start, step = pieces.lines(dtype)
-    m = len(pieces)
-    shape = (m, 1, *[1] * (start.ndim - 1))
-    t0 = pieces.t0.to(dtype).to(start.device).view(shape)
-    span = (pieces.t1 - pieces.t0).to(dtype).to(start.device).view(shape)
-    start, step = start.unsqueeze(1), step.unsqueeze(1)  # (m, 1, *features)
+    dtype, m = score.work_dtype, len(pieces)
+    start, end = pieces.ends(dtype)
+    step = end - start
+    t0, span = (t.to(dtype).to(start.device) for t in (pieces.t0, pieces.t1 - pieces.t0))  # (m,)
     nodes, weights = rule_nodes(rule, n, start)
-    attributions = torch.zeros_like(start[:, 0])
-    total_length = start.new_zeros(m)
-    low, high = start.new_full((m,), torch.inf), start.new_full((m,), -torch.inf)
+    t = t0[:, None] + span[:, None] * nodes  # (m, n)
+    total, values, speeds = torch.zeros_like(start), torch.empty_like(t), torch.empty_like(t)
     per_call = max(1, score.batch_size // max(1, m))
     for first in range(0, n, per_call):
-        t, w = nodes[first : first + per_call], weights[first : first + per_call]
-        k = len(t)
-        points = start + (t0 + span * t.view(1, k, *shape[2:])) * step  # (m, k, *features)
-        flat = points.reshape(m * k, *points.shape[2:])
+        some = slice(first, first + per_call)
+        w, k = weights[some], len(weights[some])
+        points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), t[:, some].reshape(m, k, *[1] * (start.ndim - 1)))
+        flat = points.flatten(0, 1)  # (m · k, *features)
         value, gradient = score.gradients(flat, pieces.example.repeat_interleave(k))
-        value = value.view(m, k)
-        low, high = torch.minimum(low, value.amin(1)), torch.maximum(high, value.amax(1))
-        flat_step = step.expand_as(points).reshape(flat.shape)
-        total_length += length(metric.speed(flat, gradient, flat_step).view(m, k), w)
-        gradient = gradient.view(points.shape)
-        contribution = weighting.contribution(gradient, step)
-        attributions += contribution[:, 0] * w[0] if k == 1 else torch.einsum("k,mk...->m...", w, contribution)
-    return Estimate(attributions * span[:, 0], total_length * span.view(m), low, high)
+        values[:, some] = value.view(m, k)
+        speeds[:, some] = metric.speed(flat, gradient, step.unsqueeze(1).expand_as(points).flatten(0, 1)).view(m, k)
+        weighed = weighting.weigh(gradient.view_as(points), step.unsqueeze(1))
+        if k == 1:  # the common case for large inputs, in one pass over memory
+            total.add_(weighed[:, 0], alpha=float(w))
+        else:
+            total += torch.einsum("k,mk...->m...", w, weighed)
+    attributions = weighting.finish(total, step) * span.view(m, *[1] * (start.ndim - 1))
+    return Estimate(attributions, length(speeds, weights) * span, values.amin(1), values.amax(1))

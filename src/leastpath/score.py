@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ Output = OutputName | Callable[[Tensor], Tensor]
 Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None
 Inputs = Tensor | tuple[Tensor, ...]
 Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
+T = TypeVar("T")
 
 # Elements of the inputs in one model call when the user names no batch size: 4M floats keep an ImageNet batch near 27
 # images and a small table at the ceiling, where larger batches no longer gain speed.
@@ -76,9 +77,8 @@ class Score:
         self.target = _checked_target(target)
         self.output = output
         self.layer = layer
-        self.additional_forward_args = (
-            additional_forward_args if isinstance(additional_forward_args, tuple) else (additional_forward_args,)
-        )
+        extra = () if additional_forward_args is None else additional_forward_args  # None is Captum's word for none
+        self.additional_forward_args = extra if isinstance(extra, tuple) else (extra,)
         self.batch_size = batch_size
 
     def bind(self, inputs: Inputs, baselines_per_example: int = 1) -> BoundScore:
@@ -87,8 +87,9 @@ class Score:
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """The score of each input, without gradients: (batch,)."""
-        bound = self.bind(inputs)
-        return bound.values(bound.ends(None)[1], torch.arange(bound.batch))
+        with untouched(self.model, device_of(inputs)):
+            bound = self.bind(inputs)
+            return bound.values(bound.explained(), torch.arange(bound.batch))
 
     def __repr__(self) -> str:
         name = (
@@ -117,6 +118,7 @@ class BoundScore:
         self.device = first.device
         self._targets = self._bound_targets(len(first))
         self._args, self._per_example = self._bound_args(len(first))
+        self._looks_up_rows = self._per_example or isinstance(self._targets, Tensor)
         activations = self._activations(self._raw) if score.layer is not None else None
         self._explained = [activations] if activations is not None else list(self._raw)
         self._shapes = [part.shape[1:] for part in self._explained]
@@ -130,9 +132,7 @@ class BoundScore:
             else self._shapes[0]
         )
         self.n_features = max(1, self.shape.numel())
-        self.batch_size = score.batch_size or max(
-            1, min(DEFAULT_BATCH_CEILING, DEFAULT_BATCH_ELEMENTS // self.n_features)
-        )
+        self.batch_size = score.batch_size or _default_batch_size(self.n_features)
         self.eps = _resolution(self.dtype, self.device)
         self.gradients_spent = np.zeros(self.batch)  # rows differentiated, for each example
         self.forwards_spent = np.zeros(self.batch)  # rows evaluated without gradient
@@ -149,9 +149,17 @@ class BoundScore:
             return torch.unique(self._targets.cpu()[self._source], return_inverse=True)[1]
         return torch.zeros(self.batch, dtype=torch.long)
 
+    def row(self, example: int) -> int:
+        """The row of the inputs that an example is: with several baselines an example, rows come up several times."""
+        return int(self._source[example])
+
     def ends(self, baselines: Baselines) -> tuple[Tensor, Tensor]:
         """Where paths start and end: both (batch, *shape), in the explained dtype."""
-        return self._join(self._starts(baselines)), self._join([part[self._source] for part in self._explained])
+        return self._join(self._starts(baselines)), self.explained()
+
+    def explained(self) -> Tensor:
+        """The inputs, or the layer's activations, as points: (batch, *shape)."""
+        return self._join([part[self._source] for part in self._explained])
 
     def split(self, joint: Tensor) -> Inputs:
         """(n, *shape) back in the structure, shapes and dtypes of the explained inputs."""
@@ -176,11 +184,14 @@ class BoundScore:
         )
         if len(given) == 1 and self._is_tuple and not isinstance(given[0], Tensor):
             given = given * len(self._raw)
+        self._check_baseline_count(given)
+        return [self._expanded(b, part) for b, part in zip(given, self._raw, strict=True)]
+
+    def _check_baseline_count(self, given: tuple[float | Tensor | None, ...]) -> None:
         if len(given) != len(self._raw):
             raise ValueError(
                 f"got {len(given)} baselines for {len(self._raw)} inputs: pass a tuple with one baseline an input"
             )
-        return [self._expanded(b, part) for b, part in zip(given, self._raw, strict=True)]
 
     def _expanded(self, baseline: float | Tensor | None, like: Tensor) -> Tensor:
         rows = flat_baseline(baseline, like, self.batch // len(like))  # (batch, *features)
@@ -194,54 +205,53 @@ class BoundScore:
         if isinstance(baselines, Tensor) and (not _fits(baselines, raw[0]) or len(raw) > 1):
             return self._expanded(baselines, layer_like)
         given = baselines if isinstance(baselines, tuple) else (baselines,) * len(raw)
-        parts = tuple(flat_baseline(b, part, self.batch // len(part)) for b, part in zip(given, raw, strict=True))
-        return self._activations(parts)
+        self._check_baseline_count(given)
+        return self._activations([self._expanded(b, part) for b, part in zip(given, raw, strict=True)])
 
     # ---- f and its gradient --------------------------------------------------------------------------------------
 
     def values(self, points: Tensor, examples: Tensor) -> Tensor:
         """f at `points` (n, *shape), each judged as example `examples[i]`: (n,) in the working dtype."""
-        np.add.at(self.forwards_spent, examples.numpy(), 1)
-        chunks = [self._values_chunk(points[rows], examples[rows]) for rows in self._chunks(len(points))]
-        return torch.cat(chunks) if len(chunks) != 1 else chunks[0]
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+        if not len(points):
+            return torch.zeros(0, dtype=self.work_dtype, device=self.device)
+        values = self._in_batches(self._values_chunk, points, examples)
+        return values[0] if len(values) == 1 else torch.cat(values)
 
     def gradients(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
         """f (n,) and its gradient (n, *shape) at `points` (n, *shape), in the working dtype."""
-        np.add.at(self.gradients_spent, examples.numpy(), 1)
-        values, gradients = [], []
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+        if not len(points):
+            return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
+        chunks = self._in_batches(self._gradients_chunk, points, examples)
+        if len(chunks) == 1:
+            return chunks[0]
+        return torch.cat([value for value, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+
+    def _in_batches(self, chunk: Callable[[Tensor, Tensor], T], points: Tensor, examples: Tensor) -> list[T]:
+        """`chunk` of at most `batch_size` rows at a time; what did not fit in memory is tried again with half."""
+        results: list[T] = []
         start = 0
         while start < len(points):
             rows = slice(start, start + self.batch_size)
             try:
-                value, gradient = self._gradients_chunk(points[rows], examples[rows])
+                results.append(chunk(points[rows], examples[rows]))
             except (RuntimeError, MemoryError) as error:
-                self._halve_or_raise(error)
+                self._halve_or_raise(error, len(points[rows]))
                 continue
-            values.append(value)
-            gradients.append(gradient)
-            start += len(value)
-        if len(values) == 1:
-            return values[0], gradients[0]
-        return torch.cat(values), torch.cat(gradients)
-
-    def _chunks(self, n: int) -> Iterator[slice]:
-        for start in range(0, max(n, 1), self.batch_size):
-            yield slice(start, start + self.batch_size)
+            start = rows.stop
+        return results
 
     def _values_chunk(self, points: Tensor, examples: Tensor) -> Tensor:
-        try:
-            with torch.no_grad():
-                value = self._run(points, examples).detach()
-        except (RuntimeError, MemoryError) as error:
-            self._halve_or_raise(error)
-            halves = [self._values_chunk(points[rows], examples[rows]) for rows in self._chunks(len(points))]
-            return torch.cat(halves)
+        with torch.no_grad():
+            value = self._run(points, examples).detach()
         return self._finite(value.to(self.work_dtype), examples, "score")
 
     def _gradients_chunk(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
         # Ambient no_grad or inference mode must not reach the model: a leaf made here is differentiable again.
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = points.detach().to(self.dtype).clone().requires_grad_()
+            leaf = points.detach().to(self.dtype)
+            leaf = (leaf.clone() if leaf.is_inference() else leaf).requires_grad_()
             value = self._run(leaf, examples)
             if not value.requires_grad:
                 raise ValueError(
@@ -258,7 +268,7 @@ class BoundScore:
         return value, gradient.to(self.work_dtype)
 
     def _run(self, points: Tensor, examples: Tensor) -> Tensor:
-        rows = self._source[examples].to(self.device)
+        rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
         args = [arg[rows] if per_row else arg for arg, per_row in self._args]
         points = points.to(self.dtype)
         if self.score.layer is not None:
@@ -272,17 +282,17 @@ class BoundScore:
 
     def _finite(self, value: Tensor, examples: Tensor, what: str) -> Tensor:
         if not torch.isfinite(value).all():
-            bad = int(self._source[examples[int((~torch.isfinite(value)).nonzero()[0].cpu())]])
+            bad = self.row(int(examples[int((~torch.isfinite(value)).nonzero()[0].cpu())]))
             raise ValueError(
                 f"the {what} of example {bad} is NaN or infinite along its path: explain a finite output "
                 f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
             )
         return value
 
-    def _halve_or_raise(self, error: Exception) -> None:
-        if not _is_out_of_memory(error) or self.batch_size == 1:
+    def _halve_or_raise(self, error: Exception, rows: int) -> None:
+        if not _is_out_of_memory(error) or rows <= 1:
             raise error
-        self.batch_size = max(1, self.batch_size // 2)
+        self.batch_size = rows // 2  # of what was tried, which may be less than a whole batch
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         if not self._warned_of_memory:
@@ -308,14 +318,24 @@ class BoundScore:
         bound = []
         for arg in self.score.additional_forward_args:
             per_row = isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == n
-            bound.append((arg.to(self.device) if per_row else arg, per_row))
+            if isinstance(arg, Tensor) and arg.is_inference():
+                with torch.inference_mode(False):
+                    bound.append((arg.clone(), per_row))  # the model cannot save an inference tensor for backward
+            else:
+                bound.append((arg, per_row))
+        bound = [(arg.to(self.device) if per_row else arg, per_row) for arg, per_row in bound]
         return bound, self.score.layer is not None or any(per_row for _, per_row in bound)
 
     def _activations(self, raw: Sequence[Tensor]) -> Tensor:
         """The layer's output for raw inputs (rows, …): (rows, *layer features)."""
-        assert self.score.layer is not None
         repeats = len(raw[0]) // len(self._raw[0])
-        rows = torch.arange(len(self._raw[0])).repeat_interleave(repeats).to(self.device)
+        source = torch.arange(len(self._raw[0])).repeat_interleave(repeats).to(self.device)
+        size = self.score.batch_size or _default_batch_size(sum(part[0].numel() for part in raw))
+        chunks = torch.arange(len(source), device=self.device).split(size)
+        return torch.cat([self._activations_chunk([part[rows] for part in raw], source[rows]) for rows in chunks])
+
+    def _activations_chunk(self, raw: Sequence[Tensor], rows: Tensor) -> Tensor:
+        assert self.score.layer is not None
         seen: list[Tensor] = []
 
         def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -403,15 +423,13 @@ def _checked_index(target: Any, tensor: Tensor) -> Tensor:
         raise ValueError(
             f"an index target needs an output (batch, classes), got {tuple(tensor.shape)}: pass target=lambda output: …"
         )
-    index = (
-        target[:, None] if isinstance(target, Tensor) else torch.full((len(tensor), 1), target, device=tensor.device)
-    )
-    if len(index) and not (int(index.min()) >= 0 and int(index.max()) < tensor.shape[1]):
-        bad = int(index.min()) if int(index.min()) < 0 else int(index.max())
+    low, high = (int(target.min()), int(target.max())) if isinstance(target, Tensor) else (target, target)
+    if low < 0 or high >= tensor.shape[1]:
         raise ValueError(
-            f"target {bad} is out of range: the model returns {tensor.shape[1]} classes, 0 to {tensor.shape[1] - 1}"
+            f"target {low if low < 0 else high} is out of range: "
+            f"the model returns {tensor.shape[1]} classes, 0 to {tensor.shape[1] - 1}"
         )
-    return index
+    return target[:, None] if isinstance(target, Tensor) else torch.full((len(tensor), 1), target, device=tensor.device)
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------
@@ -420,6 +438,8 @@ def _checked_index(target: Any, tensor: Tensor) -> Tensor:
 def flat_baseline(baseline: float | Tensor | None, like: Tensor, per_example: int) -> Tensor:
     """None, number, (1, …), (batch, …) or (batch, m, …) as one row a path: (batch · m, *features)."""
     n, features = len(like), like.shape[1:]
+    if isinstance(baseline, Tensor) and baseline.ndim == 0:
+        baseline = baseline.item()
     if baseline is None or not isinstance(baseline, Tensor):
         number = 0 if baseline is None else baseline
         if not isinstance(number, (int, float)):
@@ -428,13 +448,21 @@ def flat_baseline(baseline: float | Tensor | None, like: Tensor, per_example: in
                 "use torch.as_tensor(baselines)"
             )
         return torch.full((n * per_example, *features), number, dtype=like.dtype, device=like.device)
+    given = tuple(baseline.shape)
     baseline = baseline.detach().to(like.device, like.dtype)
     if baseline.ndim == like.ndim:
         baseline = baseline.unsqueeze(1)  # (1 or batch, 1, *features)
-    if baseline.ndim != like.ndim + 1 or baseline.shape[2:] != features or len(baseline) not in (1, n):
+    if (
+        baseline.ndim != like.ndim + 1
+        or baseline.shape[2:] != features
+        or len(baseline) not in (1, n)
+        or baseline.shape[1] not in (1, per_example)
+        or not per_example
+    ):
+        several = ", ".join(map(str, (n, "m", *features)))
         raise ValueError(
-            f"baselines have shape {tuple(baseline.squeeze(1).shape)}, inputs {tuple(like.shape)}: expected a number, "
-            f"{(1, *features)}, {tuple(like.shape)} or several an example, ({n}, m, {', '.join(map(str, features))})"
+            f"baselines have shape {given}, inputs {tuple(like.shape)}: expected a number, "
+            f"{(1, *features)}, {tuple(like.shape)} or several an example, ({several})"
         )
     return baseline.expand(n, per_example, *features).reshape(n * per_example, *features)
 
@@ -453,8 +481,8 @@ def baselines_per_example(baselines: Baselines, inputs: Inputs, layer_shape: tor
         and b.ndim == x.ndim + 1
         and not (layer_shape is not None and b.shape[1:] == layer_shape)
     }
-    if isinstance(baselines, Tensor) and layer_shape is not None and baselines.ndim == len(layer_shape) + 2:
-        counts = {baselines.shape[1]}
+    if isinstance(baselines, Tensor) and layer_shape is not None and baselines.shape[2:] == layer_shape:
+        counts = {baselines.shape[1]}  # several activations an example
     if len(counts) > 1:
         raise ValueError(f"the inputs have different numbers of baselines {sorted(counts)}: give each the same number")
     return counts.pop() if counts else 1
@@ -513,6 +541,10 @@ def _checked_target(target: Target) -> int | Tensor | Callable[[Tensor], Tensor]
     return int(tensor) if tensor.ndim == 0 else tensor.detach().long()
 
 
+def _default_batch_size(elements: int) -> int:
+    return max(1, min(DEFAULT_BATCH_CEILING, DEFAULT_BATCH_ELEMENTS // max(1, elements)))
+
+
 def _resolution(dtype: torch.dtype, device: torch.device) -> float:
     """The rounding unit of the model's arithmetic, which under autocast is coarser than that of its inputs."""
     eps = torch.finfo(dtype).eps
@@ -553,6 +585,12 @@ def _replaced_output(layer: nn.Module, points: Tensor) -> Iterator[None]:
         handle.remove()
 
 
+def device_of(inputs: Any) -> torch.device:
+    """Where the inputs are, whatever they turn out to be."""
+    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
+    return first.device if isinstance(first, Tensor) else torch.device("cpu")
+
+
 @contextmanager
 def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """Whatever happens inside, the model leaves with the buffers, and the program with the random state, that it had.
@@ -582,24 +620,27 @@ def warn_of_training_mode(model: Any) -> None:
 
 
 def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) -> None:
-    """A row must score the same alone as in company; BatchNorm in training mode is the usual culprit."""
+    """A row must score the same among others as among copies of itself: BatchNorm in training mode does not.
+
+    Copies rather than alone: batches of one size round alike, so that a score near zero is not taken for dependent.
+    """
     companions = torch.cat([end[:1], start[:2], end[1:3]])
     examples = torch.cat([torch.arange(min(n, len(end))) for n in (1, 2)] + [torch.arange(1, min(3, len(end)))])
     try:
         together = score.values(companions, examples)[0]
-        alone = score.values(companions[:1], examples[:1])[0]
+        alone = score.values(companions[:1].expand_as(companions), torch.zeros_like(examples))[0]
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise ValueError(_DEPENDENT_ROWS.format(alone="an error", together="a score")) from error
-    # Batched and single matrix products round differently; dependence shows orders of magnitude above that.
+    # Some kernels round differently from call to call; dependence shows orders of magnitude above that.
     allowed = max(1e-3, 64 * score.eps) * max(1e-6, float(together.abs()), float(alone.abs()))
     if float((alone - together).abs()) > allowed:
         raise ValueError(_DEPENDENT_ROWS.format(alone=f"{float(alone):.6g}", together=f"{float(together):.6g}"))
 
 
 _DEPENDENT_ROWS = (
-    "the model's rows are not independent: example 0 alone gives {alone}, in a batch {together}. "
+    "the model's rows are not independent: example 0 gives {alone} among copies of itself, {together} among others. "
     "Attributions would mix examples. Call model.eval() (BatchNorm, dropout), "
     "or explain one example at a time with Score(…, batch_size=1)"
 )

@@ -1,0 +1,135 @@
+"""What the straight line costs, beside Captum's IntegratedGradients and beside the bare loop of model gradients.
+
+    python benchmarks/overhead.py [--repeats 15] [--steps 50]
+
+Same model, same inputs, same number of steps, same rows in a model call. The three take turns in every repeat, so that
+whatever else the machine does hits all of them alike; ratios are formed within a repeat, and their median and
+quartiles are printed. Also prints peak memory at 2,000 steps over that at 50.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import leastpath as lp
+
+
+class TinyTransformer(nn.Module):
+    """Two encoder layers over a sequence of vectors, mean-pooled."""
+
+    def __init__(self, width: int = 64, classes: int = 5) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.encoder(x).mean(1))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5))
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(),
+        nn.Conv2d(64, 64, 3, 1, 1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 5),
+    )  # fmt: skip
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "MLP": (mlp, (256, 20)),
+    "CNN": (cnn, (16, 3, 64, 64)),
+    "transformer": (TinyTransformer, (16, 32, 64)),
+}
+
+
+def bare_loop(model: nn.Module, inputs: Tensor, target: int, steps: int) -> Tensor:
+    """The floor: one model gradient of the whole batch a step, and nothing else but their weighted sum."""
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    total = torch.zeros_like(inputs)
+    for t, w in zip((nodes + 1) / 2, weights / 2, strict=True):
+        point = (float(t) * inputs).requires_grad_()
+        (gradient,) = torch.autograd.grad(model(point)[:, target].sum(), point)
+        total += float(w) * gradient
+    return total * inputs
+
+
+def compare(name: str, steps: int, repeats: int) -> None:
+    from captum.attr import IntegratedGradients
+
+    torch.manual_seed(0)
+    make, shape = CASES[name]
+    model, inputs = make().eval(), torch.randn(shape)
+    batch = shape[0]
+    score = lp.Score(model, 1, batch_size=batch)
+    ig = IntegratedGradients(model)
+    rivals: dict[str, Callable[[], Tensor]] = {
+        "bare": lambda: bare_loop(model, inputs, 1, steps),
+        "captum": lambda: ig.attribute(inputs, target=1, n_steps=steps, internal_batch_size=batch),
+        "leastpath": lambda: (
+            lp.attribute(score, inputs, solver=lp.StraightLine(), tolerance=None, n_steps=steps).values
+        ),  # type: ignore[dict-item, return-value]
+    }
+    answers = {key: run() for key, run in rivals.items()}  # warms up, and checks that all compute the same thing
+    scale = answers["bare"].abs().max()
+    worst = max(float((a - answers["bare"]).abs().max() / scale) for a in answers.values())
+    times: dict[str, list[float]] = {key: [] for key in rivals}
+    for _ in range(repeats):
+        for key, run in rivals.items():
+            begin = time.perf_counter()
+            run()
+            times[key].append(time.perf_counter() - begin)
+    ours, bare, captum = (np.array(times[k]) for k in ("leastpath", "bare", "captum"))
+    for label, ratio in (("bare loop", ours / bare), ("Captum", ours / captum)):
+        low, middle, high = np.quantile(ratio, [0.25, 0.5, 0.75])
+        print(f"{name:12s} leastpath / {label:10s} {middle:5.3f}  (quartiles {low:5.3f} to {high:5.3f})")
+    print(
+        f"{name:12s} bare loop {np.median(bare) * 1e3:.0f} ms, values differ by {worst:.0e} of the largest"
+    )
+
+
+PEAK_MEMORY = """
+import resource, torch, leastpath as lp, sys
+sys.path.insert(0, {folder!r})
+from overhead import CASES
+torch.manual_seed(0)
+make, shape = CASES["CNN"]
+score = lp.Score(make().eval(), 1, batch_size=16)
+lp.attribute(score, torch.randn(shape), solver=lp.StraightLine(), tolerance=None, n_steps={steps})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak_memory(steps: int) -> int:
+    """Largest resident size, in KiB, of a process of its own that explains the CNN's batch."""
+    from pathlib import Path
+
+    code = PEAK_MEMORY.format(folder=str(Path(__file__).parent), steps=steps)
+    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=15)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in CASES:
+        compare(name, arguments.steps, arguments.repeats)
+    few, many = peak_memory(50), peak_memory(2000)
+    print(f"peak memory at 2,000 steps / at 50 steps: {many / few:.3f}  ({many / 1024:.0f} MiB / {few / 1024:.0f} MiB)")
+
+
+if __name__ == "__main__":
+    main()

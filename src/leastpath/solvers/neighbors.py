@@ -1,0 +1,562 @@
+"""Neighbour graphs and shortest paths: indices and lengths only; no model, no gradient.
+
+The walk: `nearest_neighbors` → `neighbor_edges` → `connected_edges` (bridges) → lengths, given by the caller
+→ `shortest_path_trees` → `routes` or `tree_sums`. Nothing here holds an (n, n) matrix.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+from sklearn.neighbors import NearestNeighbors
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Method = Literal["auto", "tree", "brute", "faiss"]
+
+TREE_MAX_DIMENSION = 8  # measured, Gaussian points, k = 15: the tree wins up to 8 dimensions, brute force from 10
+ALL_PAIRS_MAX_COMPONENTS = 30  # the paper's bridge for every pair of components: 435 bridges; above, see bridge_edges
+NEAR_COMPONENTS = 8  # a little more than the number of neighbours of a cell in the plane
+MINIMUM_RECALL = 0.99  # of an approximate index, on a sample of the rows; below, its search widens
+_LARGEST = 1e150  # squares of larger coordinates overflow, and every distance would be inf
+_CHUNK_VALUES = 2**23  # float64 values in a temporary array: 64 MB
+_SMALL_PAIRS = 2**20  # below, starting the threads of a brute-force search costs more than the distances
+_SPARE = 4  # candidates beyond those asked for, so that rounding in the search seldom decides who is in
+
+
+# ---------------------------------------------------------------------------------------------- nearest neighbours
+
+
+def nearest_neighbors(
+    points: ArrayLike,
+    k: int,
+    *,
+    queries: ArrayLike | None = None,
+    method: Method = "auto",
+    workers: int = -1,
+) -> tuple[Floats, Integers]:
+    """The k nearest points of each query, or of each point among the others.
+
+    Parameters
+    ----------
+    points : (n, d) array
+        Finite coordinates.
+    k : int
+        Neighbours of each row. Without `queries` a point is never its own neighbour (its exact duplicates are).
+    queries : (m, d) array, optional
+        Where to look from; default: the points themselves.
+    method : {"auto", "tree", "brute", "faiss"}
+        "tree" and "brute" are exact, and "auto" takes the faster of the two for the dimension, whatever else is
+        installed. "faiss" is approximate (an HNSW graph, at least 99 % of the neighbours on a sample of rows, or
+        exact search if that cannot be reached): worth it above about 20 dimensions or 200,000 points.
+    workers : int
+        Threads of "tree" and "faiss"; -1 takes all. An HNSW graph built by several threads can differ between
+        runs: `workers=1` repeats exactly.
+
+    Returns
+    -------
+    distances : (m, k) float64, ascending in each row
+    indices : (m, k) int64, into `points`; equal distances by index
+    """
+    points = _as_points(points, "points")
+    targets = points if queries is None else _as_points(queries, "queries")
+    if targets.shape[1] != points.shape[1]:
+        raise ValueError(
+            f"queries have {targets.shape[1]} features and points have {points.shape[1]}; expected the same number: "
+            "pass queries of shape (m, features of points)."
+        )
+    _check_k(k, len(points), itself=queries is None)
+    if len(targets) == 0:
+        return np.empty((0, k)), np.empty((0, k), dtype=np.int64)
+    wanted = k + (queries is None)  # one more, because a point finds itself
+    if method == "auto" and points.shape[1] > TREE_MAX_DIMENSION:
+        small = len(points) * len(targets) <= _SMALL_PAIRS
+        distances, indices = (_plain_search if small else _brute_search)(points, targets, wanted)
+    elif method in ("auto", "tree"):
+        distances, indices = _tree_search(points, targets, wanted, workers)
+    elif method == "brute":
+        distances, indices = _brute_search(points, targets, wanted)
+    elif method == "faiss":
+        distances, indices = _faiss_search(points, targets, wanted, workers)
+    else:
+        raise ValueError(f'method={method!r}; expected "auto", "tree", "brute" or "faiss": use method="auto".')
+    return _without_self(distances, indices) if queries is None else (distances, indices)
+
+
+def _as_points(values: ArrayLike, name: str) -> Floats:
+    """Values as a contiguous (n, d) float64 array, or a ValueError that names the first bad row."""
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected (n, features): flatten each example with "
+            f"{name}.reshape(len({name}), -1)."
+        )
+    bad = ~(np.abs(array) <= _LARGEST).all(axis=1)  # written so that NaN is bad
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"{name} has {int(bad.sum())} rows that are not finite or exceed {_LARGEST:g} (first: row {row}); expected "
+            f"finite values: drop them with {name}[np.isfinite({name}).all(axis=1)]."
+        )
+    return array
+
+
+def _check_k(k: int, n: int, *, itself: bool) -> None:
+    largest = n - 1 if itself else n
+    if k < 1 or k > largest:
+        others = "other points" if itself else "points"
+        remedy = f"pass n_neighbors={largest} or fewer, or more points" if largest >= 1 else "pass more points"
+        raise ValueError(f"n_neighbors={k} for {n} points; expected 1 to {largest} ({largest} {others}): {remedy}.")
+
+
+def _tree_search(points: Floats, queries: Floats, wanted: int, workers: int) -> tuple[Floats, Integers]:
+    distances, indices = cKDTree(points).query(queries, wanted, workers=workers)
+    shape = (len(queries), wanted)  # scipy drops the last axis for wanted = 1
+    return _sorted_rows(distances.reshape(shape), indices.reshape(shape).astype(np.int64, copy=False))
+
+
+def _brute_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats, Integers]:
+    """Exact: a fast search through matrix products, verified; rows that rounding may have spoilt are done again.
+
+    ‖x‖² - 2x·y + ‖y‖² cancels where points are close: the products only nominate candidates. A point left out is no
+    closer than the last candidate minus the rounding error, and where that does not settle it the row is recomputed
+    from plain differences.
+    """
+    count = min(wanted + _SPARE, len(points))
+    center = points.mean(axis=0)  # the rounding error grows with the distance from the origin
+    centered, centered_queries = points - center, queries - center
+    search = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(centered)
+    rough, candidates = search.kneighbors(centered_queries)  # chunked and threaded inside scikit-learn
+    distances, indices = _nearest_candidates(points, queries, candidates.astype(np.int64, copy=False), wanted)
+    if count == len(points):
+        return distances, indices
+    radius2 = max((centered**2).sum(axis=1).max(), (centered_queries**2).sum(axis=1).max(initial=0.0))
+    rounding = 8 * (points.shape[1] + 4) * np.finfo(np.float64).eps * radius2
+    last = distances[:, -1]
+    doubtful = np.flatnonzero((last > 0) & (last**2 > rough[:, -1] ** 2 - 2 * rounding))  # nothing is closer than 0
+    distances[doubtful], indices[doubtful] = _plain_search(points, queries[doubtful], wanted)
+    return distances, indices
+
+
+def _plain_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats, Integers]:
+    """Exact search from plain differences, in chunks of queries."""
+    distances = np.empty((len(queries), wanted))
+    indices = np.empty((len(queries), wanted), dtype=np.int64)
+    step = max(1, _CHUNK_VALUES // len(points))
+    for first in range(0, len(queries), step):
+        rows = slice(first, first + step)
+        block = cdist(queries[rows], points)  # (step, n)
+        if wanted < len(points):
+            nearest = np.argpartition(block, wanted - 1, axis=1)[:, :wanted]
+        else:
+            nearest = np.broadcast_to(np.arange(wanted), block.shape)
+        distances[rows], indices[rows] = _sorted_rows(np.take_along_axis(block, nearest, axis=1), nearest)
+    return distances, indices
+
+
+def _faiss_search(points: Floats, queries: Floats, wanted: int, workers: int) -> tuple[Floats, Integers]:
+    """Approximate search; widens until a sample of rows finds `MINIMUM_RECALL` of its true neighbours."""
+    faiss = _import_faiss()
+    center = points.mean(axis=0)
+    scale = np.abs(points - center).max() or 1.0  # single precision has no room for large or off-centre coordinates
+    single, single_queries = (((a - center) / scale).astype(np.float32) for a in (points, queries))
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(workers if workers > 0 else threads)
+    try:
+        index = faiss.IndexHNSWFlat(points.shape[1], 32)
+        index.hnsw.efConstruction = 100
+        index.add(single)
+        sample = np.linspace(0, len(queries) - 1, min(len(queries), 200)).astype(np.int64)
+        truth = _plain_search(points, queries[sample], wanted)[0]
+        count = min(wanted + _SPARE, len(points))
+        width = max(64, 2 * count)
+        while width <= 1024:
+            index.hnsw.efSearch = width
+            found = _search_index(index, points, queries[sample], single_queries[sample], wanted, count)
+            if found is not None and (found[0] <= truth[:, -1:]).mean() >= MINIMUM_RECALL:
+                result = _search_index(index, points, queries, single_queries, wanted, count)
+                if result is not None:
+                    return result
+            width *= 2
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return _brute_search(points, queries, wanted)
+
+
+def _search_index(
+    index: Any, points: Floats, queries: Floats, single: NDArray[np.float32], wanted: int, count: int
+) -> tuple[Floats, Integers] | None:
+    """Neighbours re-ranked in double precision, or None where the index came back with fewer than asked."""
+    candidates = index.search(single, count)[1].astype(np.int64, copy=False)
+    if (candidates < 0).any():
+        return None
+    return _nearest_candidates(points, queries, candidates, wanted)
+
+
+def _import_faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError(
+            'method="faiss" needs the package faiss-cpu, which is not installed: pip install "leastpath[ann]", or '
+            'use method="auto" for exact search.'
+        ) from error
+    return faiss
+
+
+def _nearest_candidates(points: Floats, queries: Floats, candidates: Integers, wanted: int) -> tuple[Floats, Integers]:
+    """The `wanted` nearest of each row's (m, c) candidates, distances from plain differences."""
+    distances = np.empty(candidates.shape)
+    step = max(1, _CHUNK_VALUES // (candidates.shape[1] * points.shape[1]))
+    for first in range(0, len(queries), step):
+        rows = slice(first, first + step)
+        difference = points[candidates[rows]] - queries[rows, None]  # (step, c, d)
+        distances[rows] = np.sqrt(np.einsum("qcd,qcd->qc", difference, difference))
+    distances, indices = _sorted_rows(distances, candidates)
+    return distances[:, :wanted].copy(), indices[:, :wanted].copy()
+
+
+def _sorted_rows(distances: Floats, indices: Integers) -> tuple[Floats, Integers]:
+    """Each row by distance, ties by index, so that the search method does not show in the order."""
+    order = np.lexsort((indices, distances), axis=-1)
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(indices, order, axis=1)
+
+
+def _without_self(distances: Floats, indices: Integers) -> tuple[Floats, Integers]:
+    """Drop each row's own index, which among duplicates may stand anywhere or be missing: then the last goes."""
+    itself = indices == np.arange(len(indices))[:, None]  # (n, k + 1)
+    itself[~itself.any(axis=1), -1] = True
+    shape = (len(indices), indices.shape[1] - 1)
+    return distances[~itself].reshape(shape), indices[~itself].reshape(shape)
+
+
+# --------------------------------------------------------------------------------------------------------- edges
+
+
+def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", workers: int = -1) -> Integers:
+    """The undirected edges between points of which one is among the k nearest neighbours of the other.
+
+    Exact duplicates are one place: each is tied to the first of its kind by one edge (of zero length under every
+    metric), and the first looks for its k neighbours among the other places. Otherwise a point with more than k
+    duplicates would know nobody else, and repeated rows would cut the graph to pieces.
+
+    Parameters
+    ----------
+    points : (n, d) array
+    k : int
+        Neighbours of each point, from 1 to n - 1.
+    method, workers
+        As in `nearest_neighbors`.
+
+    Returns
+    -------
+    edges : (m, 2) int64, i < j, sorted, unique
+    """
+    points = _as_points(points, "points")
+    _check_k(k, len(points), itself=True)
+    first, place = _places(points)
+    ties = np.column_stack([first[place], np.arange(len(points))])  # (n, 2); a first one's tie to itself goes below
+    near = min(k, len(first) - 1)
+    if near == 0:
+        return unique_edges(ties, len(points))
+    indices = nearest_neighbors(points[first], near, method=method, workers=workers)[1]
+    links = np.column_stack([np.repeat(first, near), first[indices.ravel()]])
+    return unique_edges(np.concatenate([links, ties]), len(points))
+
+
+def _places(points: Floats) -> tuple[Integers, Integers]:
+    """The first point of each distinct place (p,), ascending, and the place of each point (n,)."""
+    n = len(points)
+    order = np.lexsort(points.T)  # stable: equal rows keep ascending indices
+    opens = np.ones(n, dtype=bool)
+    opens[1:] = (points[order[1:]] != points[order[:-1]]).any(axis=1)
+    first = order[opens][np.cumsum(opens) - 1]  # of each sorted row
+    representative = np.empty(n, dtype=np.int64)
+    representative[order] = first
+    firsts, place = np.unique(representative, return_inverse=True)
+    return firsts, place.astype(np.int64, copy=False)
+
+
+def unique_edges(pairs: ArrayLike, n_nodes: int) -> Integers:
+    """Pairs of nodes (p, 2) in any order as sorted unique edges (m, 2) with i < j; pairs (i, i) are dropped."""
+    keys = np.unique(_edge_keys(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), n_nodes))
+    edges = np.column_stack([keys // n_nodes, keys % n_nodes])
+    return edges[edges[:, 0] < edges[:, 1]]
+
+
+def edge_ids(edges: Integers, pairs: ArrayLike, n_nodes: int) -> Integers:
+    """Row of each pair of nodes (p, 2), in either direction, among the (m, 2) edges; -1 where there is none.
+
+    Edges need not be sorted: appended bridges are found as well.
+    """
+    wanted = _edge_keys(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), n_nodes)
+    if len(edges) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    keys = _edge_keys(edges, n_nodes)
+    order = np.argsort(keys, kind="stable")
+    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    return np.where(keys[found] == wanted, found, -1)
+
+
+def _edge_keys(pairs: Integers, n_nodes: int) -> Integers:
+    keys: Integers = pairs.min(axis=1) * n_nodes + pairs.max(axis=1)
+    return keys
+
+
+# -------------------------------------------------------------------------------------------------------- bridges
+
+
+def connected_edges(
+    points: ArrayLike, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS
+) -> tuple[Integers, NDArray[np.bool_]]:
+    """The edges followed by the bridges that connect them.
+
+    Returns
+    -------
+    edges : (m + b, 2) int64
+    is_bridge : (m + b,) bool
+    """
+    bridges = bridge_edges(points, edges, max_components=max_components)
+    is_bridge = np.arange(len(edges) + len(bridges)) >= len(edges)
+    return np.concatenate([np.asarray(edges, dtype=np.int64).reshape(-1, 2), bridges]), is_bridge
+
+
+def bridge_edges(points: ArrayLike, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS) -> Integers:
+    """Bridges between the components of a graph, each between the closest points of the two.
+
+    Up to `max_components` components every pair gets its bridge, as in the paper. Above, pairs grow with the square
+    of the components and most would leap over others: each component is bridged to the one that is truly nearest and
+    to the `NEAR_COMPONENTS` whose centroids are nearest. This at least halves the number of components, and is
+    repeated until all pairs are few.
+
+    Parameters
+    ----------
+    points : (n, d) array
+    edges : (m, 2) int64
+
+    Returns
+    -------
+    bridges : (b, 2) int64, i < j, sorted; empty for a connected graph
+    """
+    points = _as_points(points, "points")
+    bridges = np.empty((0, 2), dtype=np.int64)
+    while True:
+        labels, count = components(len(points), np.concatenate([np.asarray(edges).reshape(-1, 2), bridges]))
+        if count <= 1:
+            return unique_edges(bridges, len(points))
+        if count <= max_components:
+            links = _closest_links(points, labels, np.column_stack(np.triu_indices(count, 1)))
+        else:
+            near = _closest_links(points, labels, _near_components(points, labels, count))
+            links = np.concatenate([near, _foreign_links(points, labels, count)])
+        bridges = np.concatenate([bridges, _shortest_links(points, labels, links)])
+
+
+def components(n_nodes: int, edges: ArrayLike) -> tuple[Integers, int]:
+    """Component of each node (n,) and their number."""
+    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n_nodes, n_nodes))
+    count, labels = connected_components(graph.tocsr(), directed=False)
+    return labels.astype(np.int64), int(count)
+
+
+def _near_components(points: Floats, labels: Integers, count: int) -> Integers:
+    """Pairs (p, 2) of components, one of which has its centroid among the nearest of the other's."""
+    sizes = np.bincount(labels, minlength=count)
+    centroids = np.column_stack([np.bincount(labels, column, minlength=count) / sizes for column in points.T])
+    near = min(NEAR_COMPONENTS, count - 1)
+    partners = nearest_neighbors(centroids, near)[1]
+    return unique_edges(np.column_stack([np.repeat(np.arange(count), near), partners.ravel()]), count)
+
+
+def _closest_links(points: Floats, labels: Integers, pairs: Integers) -> Integers:
+    """The link (p, 2) between the closest points of each pair (p, 2) of components, in no particular order."""
+    sizes = np.bincount(labels)
+    members = np.split(np.argsort(labels, kind="stable"), np.cumsum(sizes)[:-1])
+    rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
+    larger_second = rank[pairs[:, 0]] > rank[pairs[:, 1]]
+    searched = np.where(larger_second, pairs[:, 1], pairs[:, 0])  # the smaller component looks into the larger
+    searching = np.where(larger_second, pairs[:, 0], pairs[:, 1])
+    order = np.argsort(searched, kind="stable")
+    groups, starts = np.unique(searched[order], return_index=True)
+    links = []
+    for component, others in zip(groups, np.split(searching[order], starts[1:]), strict=True):
+        here, there = np.concatenate([members[other] for other in others]), members[component]
+        nearest = nearest_neighbors(points[there], 1, queries=points[here])[1][:, 0]
+        # reduced at once: kept to the end, the links of all components would be many times the points
+        links.append(_shortest_links(points, labels, np.column_stack([here, there[nearest]])))
+    return np.concatenate(links)
+
+
+def _foreign_links(points: Floats, labels: Integers, count: int) -> Integers:
+    """Each point linked (n, 2) to its nearest point of another component, exactly.
+
+    Two different labels differ in at least one bit: for each bit the points that have it search among those that
+    have not, and the other way round; the best over the bits is the nearest of all. 2 log₂(count) searches.
+    """
+    n = len(points)
+    best, nearest = np.full(n, np.inf), np.full(n, -1, dtype=np.int64)
+    for bit in range(int(count - 1).bit_length()):
+        high = (labels >> bit) & 1 == 1
+        ones, zeros = np.flatnonzero(high), np.flatnonzero(~high)
+        for here, there in ((ones, zeros), (zeros, ones)):
+            distances, found = nearest_neighbors(points[there], 1, queries=points[here])
+            closer = distances[:, 0] < best[here]
+            best[here[closer]] = distances[closer, 0]
+            nearest[here[closer]] = there[found[closer, 0]]
+    return np.column_stack([np.arange(n), nearest])
+
+
+def _shortest_links(points: Floats, labels: Integers, links: Integers) -> Integers:
+    """Of the links (l, 2) between each pair of components the shortest, equal ones by index: (b, 2), i < j."""
+    links = np.sort(links, axis=1)
+    distances = np.linalg.norm(points[links[:, 0]] - points[links[:, 1]], axis=1)
+    pair = _edge_keys(labels[links], len(points))
+    order = np.lexsort((links[:, 1], links[:, 0], distances, pair))
+    first = np.unique(pair[order], return_index=True)[1]
+    return links[order[first]]
+
+
+# ------------------------------------------------------------------------------------------------- shortest paths
+
+
+def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
+    """The symmetric (n, n) sparse matrix of undirected edges, zero lengths kept.
+
+    Its three arrays are laid out here: sums and maxima of sparse matrices drop stored zeros, and coincident points
+    would become unreachable. `scipy.sparse.csgraph.dijkstra` honours zeros that are stored, and of parallel edges
+    takes the shortest.
+    """
+    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    values = np.asarray(lengths, dtype=np.float64).ravel()
+    if len(values) != len(pairs):
+        raise ValueError(
+            f"{len(values)} lengths for {len(pairs)} edges; expected one each: pass lengths of shape (m,)."
+        )
+    if not (np.isfinite(values) & (values >= 0)).all():
+        bad = int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+        raise ValueError(
+            f"edge {bad} has length {values[bad]}; expected finite lengths ≥ 0: check that the score and its gradient "
+            "are finite at every point."
+        )
+    rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
+    order = np.lexsort((columns, rows))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_nodes))])
+    data = np.concatenate([values, values])[order]
+    index = np.int32 if max(n_nodes, len(data)) < 2**31 else np.int64  # csgraph works in int32 and would copy
+    return csr_array((data, columns[order].astype(index), starts.astype(index)), shape=(n_nodes, n_nodes))
+
+
+def shortest_path_trees(
+    n_nodes: int, edges: Integers, lengths: ArrayLike, sources: ArrayLike
+) -> Iterator[tuple[Floats, Integers]]:
+    """The shortest-path tree of each source in turn, so that memory does not grow with the sources.
+
+    Parameters
+    ----------
+    n_nodes : int
+    edges : (m, 2) int64, undirected
+    lengths : (m,) array, finite, ≥ 0
+    sources : (s,) distinct nodes
+
+    Yields
+    ------
+    distances : (n,) float64, inf where unreachable
+    predecessors : (n,) int64, negative at the source and where unreachable
+    """
+    starts = np.asarray(sources, dtype=np.int64).ravel()
+    if len(np.unique(starts)) != len(starts):
+        raise ValueError(
+            f"{len(starts)} sources of which {len(np.unique(starts))} are distinct; expected distinct sources: "
+            "pass np.unique(sources) and map back with return_inverse=True."
+        )
+    graph = adjacency(n_nodes, edges, lengths)
+    return (_shortest_path_tree(graph, int(source)) for source in starts)  # arguments are checked at the call
+
+
+def _shortest_path_tree(graph: csr_array, source: int) -> tuple[Floats, Integers]:
+    # directed=True on a symmetric matrix: half the work of directed=False, which would symmetrise once more
+    distances, predecessors = dijkstra(graph, directed=True, indices=source, return_predecessors=True)
+    return distances, predecessors.astype(np.int64)
+
+
+def shortest_paths(n_nodes: int, edges: Integers, lengths: ArrayLike, sources: ArrayLike) -> tuple[Floats, Integers]:
+    """`shortest_path_trees` of few sources in two arrays: distances (s, n) and predecessors (s, n)."""
+    trees = list(shortest_path_trees(n_nodes, edges, lengths, sources))
+    if not trees:
+        return np.empty((0, n_nodes)), np.empty((0, n_nodes), dtype=np.int64)
+    return np.stack([distances for distances, _ in trees]), np.stack([before for _, before in trees])
+
+
+def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Integers, Integers]:
+    """The nodes from the source to each target, one route after the other.
+
+    Parameters
+    ----------
+    predecessors : (n,) int64
+        Of one source, from `shortest_paths`.
+    source : int
+    targets : (t,) nodes; the source itself gives the route of that single node
+
+    Returns
+    -------
+    route : (total,) int64
+        Route b is `route[offsets[b]:offsets[b + 1]]`, source first, target last.
+    offsets : (t + 1,) int64
+    """
+    ends = np.asarray(targets, dtype=np.int64).ravel()
+    lost = np.flatnonzero((predecessors[ends] < 0) & (ends != source))
+    if len(lost):
+        raise ValueError(
+            f"{len(lost)} of {len(ends)} targets (first: node {ends[lost[0]]}) cannot be reached from node {source}; "
+            "expected a connected graph: add the bridges of connected_edges(points, edges)."
+        )
+    sizes = np.ones(len(ends), dtype=np.int64)
+    nodes, rows = ends, np.arange(len(ends))
+    while True:  # climb once to know the sizes …
+        going = nodes != source
+        if not going.any():
+            break
+        rows, nodes = rows[going], predecessors[nodes[going]]
+        sizes[rows] += 1
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    route = np.empty(offsets[-1], dtype=np.int64)
+    nodes, places = ends, offsets[1:] - 1
+    while len(nodes):  # … and once to write, from the end of each route to its beginning
+        route[places] = nodes
+        going = nodes != source
+        nodes, places = predecessors[nodes[going]], places[going] - 1
+    return route, offsets
+
+
+def tree_sums(predecessors: Integers, source: int, values: ArrayLike) -> Floats:
+    """Sums along the tree: of each node the values of all steps on its route.
+
+    Pointer doubling: after r rounds a node holds the sum of its last 2^r steps, so a depth of D costs log₂ D rounds
+    over the nodes, whatever the number of targets.
+
+    Parameters
+    ----------
+    predecessors : (n,) int64
+    source : int
+    values : (n, ...) array
+        Of the step from the predecessor of a node to the node; ignored at the source and where unreachable.
+
+    Returns
+    -------
+    sums : (n, ...) float64, 0 at the source, NaN where unreachable
+    """
+    sums = np.array(values, dtype=np.float64)
+    above = np.where(predecessors < 0, np.arange(len(predecessors)), predecessors)  # roots stay where they are
+    roots = predecessors < 0
+    sums[roots] = 0.0
+    while not roots[above].all():
+        sums += sums[above]
+        above = above[above]
+    sums[above != source] = np.nan  # hangs below another root
+    return sums
