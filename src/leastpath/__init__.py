@@ -12,7 +12,7 @@ from leastpath.path import Path
 from leastpath.quadrature import PathIntegral, Weighting
 from leastpath.run import Run
 from leastpath.score import Score
-from leastpath.solvers import Solution, Solver, StraightLine
+from leastpath.solvers import EnhancedIG, Graph, NeighborGraph, Solution, Solver, StraightLine
 from leastpath.status import Note, Outcome, Status
 
 __version__ = "0.1.0"
@@ -20,9 +20,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Attribution",
     "Conformal",
+    "EnhancedIG",
     "Euclidean",
+    "Graph",
     "Integral",
     "Metric",
+    "NeighborGraph",
     "NoCancellation",
     "Note",
     "Outcome",

@@ -26,7 +26,7 @@ from leastpath.score import (
     untouched,
     warn_of_training_mode,
 )
-from leastpath.solvers.base import Solution, Solver
+from leastpath.solution import Solution, Solver
 from leastpath.solvers.straight import StraightLine
 from leastpath.status import Note, Outcome, Status
 
@@ -154,7 +154,9 @@ def attribute(
         settings: dict[str, Any] = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "run": run}
         # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
         kept = None if left is None else left - bent * torch.floor(left / 4)
-        integral = integrate(bound, solution.path, metric, weighting=weighting, max_gradients=kept, **settings)
+        integral = integrate(
+            bound, solution.path, metric, weighting=weighting, max_gradients=kept, known=solution.known, **settings
+        )
         spent += integral.n_gradients.numpy()
         line = integral.length.clone()
         if bent.any():
@@ -192,7 +194,7 @@ def _measured_lines(
     route = torch.arange(batch).repeat_interleave(knots)
     route[offsets[1:][bent] - 1] += batch
     lines = Path(torch.cat([path.start, path.end]), route, offsets)
-    return integrate(bound, lines, metric, max_gradients=budget, **settings)
+    return integrate(bound, lines, metric, max_gradients=budget, only_length=True, **settings)
 
 
 def _assembled(

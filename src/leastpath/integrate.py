@@ -8,15 +8,15 @@ cut in two *unequal* parts; what moves most is cut again, until every example ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.metric import Conformal, Metric
+from leastpath.metric import Conformal, Metric, flat_rows
 from leastpath.path import Path, Segments
-from leastpath.quadrature import RULES, Estimate, PathIntegral, Pieces, Weighting, quadrature
+from leastpath.quadrature import RULES, Estimate, KnownSegments, PathIntegral, Pieces, Weighting, quadrature
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore, Score, untouched
 from leastpath.status import Note, Outcome
@@ -27,6 +27,7 @@ FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twic
 DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
 ROUNDING = 64  # in units of eps · max|f|: what arithmetic, not quadrature, may leave
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
+LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
 PIECES_EXPECTED = 24  # of an example, for sizing blocks
 
 
@@ -60,6 +61,8 @@ def integrate(
     rule: str = "gauss_legendre",
     weighting: Weighting | None = None,
     max_gradients: int | Tensor | None = None,
+    known: KnownSegments | None = None,
+    only_length: bool = False,
     run: Run | None = None,
 ) -> Integral:
     """Integrate the score's gradient along a path.
@@ -76,6 +79,8 @@ def integrate(
         weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
         max_gradients: per example, one number for all or (batch,); 10,000 where None. A path of more segments than
             that still takes one gradient a segment.
+        known: segments that a solver has looked at already; they are verified, not looked at again.
+        only_length: be content when the length is known; attributions come as they are.
         run: seed and progress display.
 
     Example:
@@ -93,12 +98,12 @@ def integrate(
         budget = torch.as_tensor(DEFAULT_MAX_GRADIENTS if max_gradients is None else max_gradients)
         plan = _Plan(
             bound, metric or Conformal(), rule, weighting, tolerance, n_steps, budget.cpu().double().expand(len(path)),
-            (run or Run()).max_gradients,
+            (run or Run()).max_gradients, only_length,
         )  # fmt: skip
-        return _integrated(plan, path, run or Run())
+        return _integrated(plan, path, known, run or Run())
 
 
-def _integrated(plan: _Plan, path: Path, run: Run) -> Integral:
+def _integrated(plan: _Plan, path: Path, known: KnownSegments | None, run: Run) -> Integral:
     """All examples, in blocks that bound what is held at once."""
     bound, groups = plan.score, plan.score.groups
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
@@ -108,16 +113,26 @@ def _integrated(plan: _Plan, path: Path, run: Run) -> Integral:
     interrupted = False
     with run.bar("integrating", len(path)) as bar:
         for examples in torch.arange(len(path)).split(per_block):
-            block = _Block.make(plan, path.select(examples), examples, groups[examples])
+            block = _Block.make(plan, path.select(examples), examples, groups[examples], known)
             block.interrupted = interrupted  # then a first look must do
             parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
             bar.advance(len(examples) if plan.tolerance is None else 0)
             interrupted = block.interrupted
-    joined = {
+    return _joined(parts)
+
+
+def _joined(parts: list[Integral], order: Tensor | None = None) -> Integral:
+    """Integrals of several blocks as one, reordered if asked."""
+    tensors = {
         name: torch.cat([getattr(part, name) for part in parts])
         for name in ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")
     }
-    return Integral(**joined, notes=[note for part in parts for note in part.notes])
+    notes = [note for part in parts for note in part.notes]
+    if order is None:
+        return Integral(**tensors, notes=notes)
+    return Integral(
+        **{name: t[order.to(t.device)] for name, t in tensors.items()}, notes=[notes[i] for i in order.tolist()]
+    )
 
 
 def check_settings(
@@ -161,6 +176,7 @@ class _Plan:
     n_steps: int | None
     budget: Tensor  # (batch,) float64, gradients each example may spend here
     max_gradients: int | None  # what the user said, of which a solver may have spent a part
+    only_length: bool
 
     @property
     def order(self) -> int:
@@ -186,19 +202,15 @@ class _Live:
     length_moved: Tensor  # (pieces,)
 
     def where(self, keep: Tensor) -> _Live:
-        e = self.estimate
-        rows = keep.to(e.length.device)
-        kept = Estimate(e.attributions[rows], e.length[rows], e.low[rows], e.high[rows])
-        return _Live(
-            self.segment[keep],
-            self.t0[keep],
-            self.t1[keep],
-            self.f0[rows],
-            self.f1[rows],
-            kept,
-            self.moved[rows],
-            self.length_moved[rows],
-        )
+        index = keep.nonzero()[:, 0]
+        rows = index.to(self.f0.device)
+
+        def some(tensor: Tensor) -> Tensor:  # several times faster than a mask
+            return tensor.index_select(0, index if tensor.device == index.device else rows)
+
+        names = ("segment", "t0", "t1", "f0", "f1", "moved", "length_moved")
+        estimate = Estimate(*(some(part) for part in self.estimate.parts))
+        return _Live(estimate=estimate, **{name: some(getattr(self, name)) for name in names})
 
     def plus(self, other: _Live) -> _Live:
         def cat(name: str) -> Tensor:
@@ -221,6 +233,11 @@ class _Sums:
     low: Tensor
     high: Tensor
 
+    def take(self, rows: Tensor) -> _Sums:
+        """Those of some examples."""
+        at = rows.to(self.length.device)
+        return _Sums(*(getattr(self, f.name)[at] for f in fields(self)))
+
 
 @dataclass
 class _Block:
@@ -237,6 +254,10 @@ class _Block:
     knot_low: Tensor  # (batch,) range of the score over the knots
     knot_high: Tensor
     segment_gradients: Tensor  # (segments,) float64, gradients spent
+    spent_before: Tensor  # (batch,) float64, gradients spent in a larger block
+    known: Estimate | None  # what the solver knows of some segments
+    known_row: Tensor  # (segments,) row of `known`, -1 where there is none
+    known_sign: Tensor  # (segments,) whether it was looked at in the same direction
     interrupted: bool = field(default=False)
 
     @property
@@ -245,7 +266,9 @@ class _Block:
         return self.plan.budget[self.examples]
 
     @classmethod
-    def make(cls, plan: _Plan, path: Path, examples: Tensor, groups: Tensor) -> _Block:
+    def make(
+        cls, plan: _Plan, path: Path, examples: Tensor, groups: Tensor, known: KnownSegments | None = None
+    ) -> _Block:
         segments = path.segments(groups)
         batch, n = len(path), len(path.points)
         visitor = torch.arange(batch).repeat_interleave(path.n_knots)
@@ -260,6 +283,9 @@ class _Block:
         def at(point: Tensor) -> Tensor:
             return values[torch.searchsorted(keys, groups[segments.owner] * n + point).to(values.device)]
 
+        known_row, known_sign = torch.full((len(segments),), -1), torch.ones(len(segments), dtype=torch.long)
+        if known is not None and isinstance(plan.weighting, PathIntegral):
+            known_row, known_sign = known.find(segments.tail, segments.head, groups[segments.owner], n)
         first, last = path.offsets[:-1].to(f.device), (path.offsets[1:] - 1).to(f.device)
         by_example = visitor.to(f.device)
         return cls(
@@ -267,7 +293,8 @@ class _Block:
             torch.bincount(segments.leg_segment, minlength=len(segments)).double(),
             at(segments.tail), at(segments.head), f[last] - f[first],
             _extreme(f, by_example, batch, "amin"), _extreme(f, by_example, batch, "amax"),
-            torch.zeros(len(segments), dtype=torch.float64),
+            torch.zeros(len(segments), dtype=torch.float64), torch.zeros(batch, dtype=torch.float64),
+            known.estimate if known else None, known_row, known_sign,
         )  # fmt: skip
 
     # ---- fixed steps ---------------------------------------------------------------------------------------------
@@ -299,7 +326,7 @@ class _Block:
         """(legs,) each leg's share of its path's Euclidean length; equal shares where a path has no length."""
         tail, head = (self.path.points[i.to(self.path.points.device)] for i in (self.segments.tail, self.segments.head))
         size = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
-        sizes = torch.linalg.vector_norm(size.reshape(len(size), -1), dim=1).double().cpu()[self.segments.leg_segment]
+        sizes = torch.linalg.vector_norm(flat_rows(size), dim=1).double().cpu()[self.segments.leg_segment]
         total = _by(sizes, self.segments.leg_example, len(self.path))[self.segments.leg_example]
         count = _by(torch.ones_like(sizes), self.segments.leg_example, len(self.path))[self.segments.leg_example]
         return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
@@ -308,12 +335,14 @@ class _Block:
 
     def refined(self, bar: Bar) -> Integral:
         """Cut pieces until every example has reached the tolerance, or its budget is spent."""
-        n, tolerance = self.plan.order, self.plan.tolerance
-        assert tolerance is not None
-        live = self._first_pieces(n)
-        sums, unresolved = self._sums(live), torch.zeros(len(self.path), dtype=torch.bool)
-        done, wanted = torch.zeros(len(self.path), dtype=torch.bool), torch.ones(len(live.segment), dtype=torch.bool)
-        reported = 0
+        live = self._first_pieces(self.plan.order)
+        return self._refined(live, torch.ones(len(live.segment), dtype=torch.bool), bar)
+
+    def _refined(self, live: _Live, wanted: Tensor, bar: Bar) -> Integral:
+        """Go on from some pieces, of which those in `wanted` (pieces,) are to be cut."""
+        batch, n = len(self.path), self.plan.order
+        sums = self._sums(live)
+        done, unresolved = torch.zeros(batch, dtype=torch.bool), torch.zeros(batch, dtype=torch.bool)
         try:
             while not self.interrupted:
                 wanted = self._affordable(live, wanted, 2 * n)
@@ -324,12 +353,53 @@ class _Block:
                 done = self._done(sums)
                 wanted, stuck = self._wanted(live, sums, done)
                 unresolved = stuck & ~done
-                bar.advance(int(done.sum()) - reported, f"{self._gradients().sum():,.0f} gradients")
-                reported = int(done.sum())
+                if LEAVING_SHARE * batch <= int(done.sum()) < batch:
+                    return self._parted(live, wanted, sums, done, bar)
         except KeyboardInterrupt:
             self.interrupted = True
-        bar.advance(len(self.path) - reported)
+        bar.advance(batch)
         return self._integral(sums, sums.length_moved, sums.moved, self._notes(sums, done, unresolved))
+
+    def _parted(self, live: _Live, wanted: Tensor, sums: _Sums, done: Tensor, bar: Bar) -> Integral:
+        """Examples that are done leave, with what only they need; the others go on in a smaller block."""
+        ready, rest = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
+        finished, _ = self._part(ready)
+        final = sums.take(ready)
+        notes = finished._notes(
+            final, torch.ones_like(ready, dtype=torch.bool), torch.zeros_like(ready, dtype=torch.bool)
+        )
+        bar.advance(len(ready))
+        first = finished._integral(final, final.length_moved, final.moved, notes)
+        block, segment = self._part(rest)
+        stays = segment[live.segment] >= 0
+        live = live.where(stays)
+        live.segment = segment[live.segment]
+        second = block._refined(live, wanted[stays], bar)
+        self.interrupted = block.interrupted
+        return _joined([first, second], torch.argsort(torch.cat([ready, rest])))
+
+    def _part(self, rows: Tensor) -> tuple[_Block, Tensor]:
+        """The block of some examples (rows,), and the new number of each segment, -1 where it has left: (segments,)."""
+        s, stays = self.segments, torch.full((len(self.path),), -1)
+        stays[rows] = torch.arange(len(rows))
+        legs = (stays[s.leg_example] >= 0).nonzero()[:, 0]
+        used, leg_segment = torch.unique(s.leg_segment[legs], return_inverse=True)
+        leg_example = stays[s.leg_example[legs]]
+        owner = torch.zeros(len(used), dtype=torch.long)
+        owner[leg_segment] = leg_example
+        segment = torch.full((len(s),), -1)
+        segment[used] = torch.arange(len(used))
+        on, at = used.to(self.f_tail.device), rows.to(self.change.device)
+        part = replace(
+            self, path=self.path.select(rows), examples=self.examples[rows],
+            segments=Segments(s.tail[used], s.head[used], owner, leg_segment, leg_example, s.leg_sign[legs]),
+            sharers=torch.bincount(leg_segment, minlength=len(used)).double(),
+            f_tail=self.f_tail[on], f_head=self.f_head[on], change=self.change[at],
+            knot_low=self.knot_low[at], knot_high=self.knot_high[at], spent_before=self._gradients()[rows],
+            segment_gradients=torch.zeros(len(used), dtype=torch.float64),
+            known=None, known_row=self.known_row[used], known_sign=self.known_sign[used],
+        )  # fmt: skip
+        return part, segment
 
     def _first_pieces(self, n: int) -> _Live:
         """Each segment in one piece, or several where it is a large part of a path; fewer where the budget is small."""
@@ -345,16 +415,30 @@ class _Block:
             paid.clamp(1, n)[self.segments.leg_example], self.segments.leg_segment, len(self.segments), "amin"
         ).long()
         nodes[count > 1] = n
-        segment = torch.arange(len(self.segments)).repeat_interleave(count)
+        is_known = (self.known_row >= 0) & (count == 1)  # a long segment wants more looks than the solver took
+        segment = torch.arange(len(self.segments))[~is_known].repeat_interleave(count[~is_known])
         t0, t1 = [], []
-        for k in count.tolist():
+        for k in count[~is_known].tolist():
             edges = np.concatenate([[0.0], np.sort(np.arange(1, k) * GOLDEN % 1), [1.0]])
             t0.append(edges[:-1])
             t1.append(edges[1:])
         if not t0:
             t0, t1 = [np.zeros(0)], [np.zeros(0)]
         cuts = torch.as_tensor(np.concatenate(t0)), torch.as_tensor(np.concatenate(t1))
-        return self._looked_at(segment, *cuts, nodes[segment])
+        looked = self._looked_at(segment, *cuts, nodes[segment])
+        return looked.plus(self._known_pieces(is_known.nonzero()[:, 0])) if is_known.any() else looked
+
+    def _known_pieces(self, segment: Tensor) -> _Live:
+        """Whole segments, as the solver saw them."""
+        assert self.known is not None
+        device, k = self.f_tail.device, self.known
+        row, sign = self.known_row[segment].to(device), self.known_sign[segment].to(device)
+        signed = k.attributions[row] * sign.view(-1, *[1] * (k.attributions.ndim - 1))
+        unknown = torch.full_like(k.length[row], torch.inf)
+        ends = torch.zeros(len(segment), dtype=torch.float64), torch.ones(len(segment), dtype=torch.float64)
+        f0, f1 = self.f_tail[segment.to(device)], self.f_head[segment.to(device)]
+        estimate = Estimate(signed, k.length[row], k.low[row], k.high[row])
+        return _Live(segment, *ends, f0, f1, estimate, unknown, unknown.clone())
 
     def _looked_at(self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor) -> _Live:
         """Pieces with a number of gradients each, nodes (pieces,)."""
@@ -376,9 +460,7 @@ class _Block:
         )
         if f0 is None or f1 is None:
             f0, f1 = self._score_at(segment, t0), self._score_at(segment, t1)
-        if (
-            self.plan.metric.bounds_score
-        ):  # a length below the change of score would be an error, and break certificates
+        if self.plan.metric.bounds_score:  # a length below the change of score would break certificates
             estimate = Estimate(
                 estimate.attributions, torch.maximum(estimate.length, (f1 - f0).abs()), estimate.low, estimate.high
             )
@@ -411,9 +493,7 @@ class _Block:
             _pair(parents.f0, f_middle), _pair(f_middle, parents.f1),
         )  # fmt: skip
         whole, parts = parents.estimate, children.estimate
-        moved = (
-            (parts.attributions.unflatten(0, (-1, 2)).sum(1) - whole.attributions).reshape(len(middle), -1).abs().sum(1)
-        )
+        moved = flat_rows(parts.attributions.unflatten(0, (-1, 2)).sum(1) - whole.attributions).abs().sum(1)
         length_moved = (parts.length.view(-1, 2).sum(1) - whole.length).abs()
         # The blame goes half to both parts alike, half by their residuals, which say where the score was missed.
         residual = self._residual(children).view(-1, 2)
@@ -426,7 +506,7 @@ class _Block:
 
     def _residual(self, live: _Live) -> Tensor:
         """(pieces,) |Σ attributions − change of score|, beyond what rounding explains."""
-        gap = live.estimate.attributions.reshape(len(live.segment), -1).sum(1) - (live.f1 - live.f0)
+        gap = flat_rows(live.estimate.attributions).sum(1) - (live.f1 - live.f0)
         noise = 4 * self.plan.score.eps * torch.maximum(live.f0.abs(), live.f1.abs())
         return (gap.abs() - noise).clamp_min(0)
 
@@ -439,11 +519,10 @@ class _Block:
         open_leg = (~done)[self.segments.leg_example]
         leg_example, leg_segment = self.segments.leg_example[open_leg], self.segments.leg_segment[open_leg]
         too_much = torch.zeros(len(live.segment), dtype=torch.bool)
-        for error, allowed in (
-            (live.moved, attribution),
-            (live.length_moved, length),
-            (self._residual(live), residual),
-        ):
+        errors = [(live.length_moved, length)]
+        if not self.plan.only_length:
+            errors += [(live.moved, attribution), (self._residual(live), residual)]
+        for error, allowed in errors:
             share = (allowed / sums.pieces).double().cpu()[leg_example]
             limit = torch.full((len(self.segments),), torch.inf, dtype=torch.float64)
             limit.scatter_reduce_(0, leg_segment, share, "amin")
@@ -518,28 +597,32 @@ class _Block:
         tolerance = max(self.plan.tolerance, 8 * eps)
         rounding = ROUNDING * eps * torch.maximum(sums.low.abs(), sums.high.abs())
         change = self.change.abs()
-        attribution = tolerance * torch.maximum(sums.values.reshape(len(change), -1).abs().sum(1), change) + rounding
-        residual = self.plan.tolerance * torch.maximum(change, 0.01 * (sums.high - sums.low)) + rounding
+        # A path that comes back to where it started may have no change and no attributions to be relative to.
+        scale = torch.maximum(change, 0.01 * (sums.high - sums.low))
+        attribution = tolerance * torch.maximum(flat_rows(sums.values).abs().sum(1), scale) + rounding
+        residual = self.plan.tolerance * scale + rounding
         return attribution, tolerance * sums.length + rounding, residual
 
     def _done(self, sums: _Sums) -> Tensor:
         attribution, length, residual = self._allowed(sums)
+        if self.plan.only_length:
+            return (sums.length_moved <= length).cpu()
         return (
             (sums.moved <= attribution) & (sums.length_moved <= length)
             & (sums.residual <= residual) & (self._gap(sums).abs() <= residual)
         ).cpu()  # fmt: skip
 
     def _gap(self, sums: _Sums) -> Tensor:
-        return sums.values.reshape(len(self.change), -1).sum(1) - self.change
+        return flat_rows(sums.values).sum(1) - self.change
 
     def _gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
         each = self.segment_gradients / self.sharers.clamp_min(1)
-        return _by(each[self.segments.leg_segment], self.segments.leg_example, len(self.path))
+        return self.spent_before + _by(each[self.segments.leg_segment], self.segments.leg_example, len(self.path))
 
     def _notes(self, sums: _Sums, done: Tensor | None = None, unresolved: Tensor | None = None) -> list[Note]:
         """One note an example. Zeros are never silent: a score that does not move at all is said to be flat."""
-        flat = (sums.high <= sums.low) & ~sums.values.reshape(len(self.change), -1).any(1)
+        flat = (sums.high <= sums.low) & ~flat_rows(sums.values).any(1)
         gaps, spent = self._gap(sums).abs().tolist(), self._gradients().tolist()
         if done is None or unresolved is None:
             return [FLAT if z else _fixed_note(n, gap) for z, n, gap in zip(flat.tolist(), spent, gaps, strict=True)]
@@ -577,7 +660,7 @@ class _Block:
         )
 
     def _integral(self, sums: _Sums, length_error: Tensor, attribution_error: Tensor, notes: list[Note]) -> Integral:
-        bad = (~torch.isfinite(sums.values.reshape(len(self.change), -1)).all(1)).nonzero()
+        bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
         if len(bad):
             row = self.plan.score.row(int(self.examples[int(bad[0])]))
             raise ValueError(

@@ -29,12 +29,13 @@ class Metric(Protocol):
         ...
 
 
-def _rows(tensor: Tensor) -> Tensor:
-    return tensor.reshape(len(tensor), -1)
+def flat_rows(tensor: Tensor) -> Tensor:
+    """(n, *features) as (n, all features), also for n = 0 and for no feature dimension at all."""
+    return tensor.reshape(len(tensor), tensor.shape[1:].numel())  # −1 could not tell for no rows
 
 
 def _norm(tensor: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(_rows(tensor), dim=1)
+    return torch.linalg.vector_norm(flat_rows(tensor), dim=1)
 
 
 def _check_damping(damping: float) -> None:
@@ -107,7 +108,7 @@ class RankOne:
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,)."""
-        change = (_rows(gradient) * _rows(step)).sum(1)
+        change = (flat_rows(gradient) * flat_rows(step)).sum(1)
         if self.damping:
             return torch.sqrt(change**2 + self.damping * _norm(step) ** 2)
         return change.abs()
@@ -131,7 +132,7 @@ class NoCancellation:
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,)."""
-        change = (_rows(gradient) * _rows(step)).abs().sum(1)
+        change = (flat_rows(gradient) * flat_rows(step)).abs().sum(1)
         if self.damping:
             return change + self.damping**0.5 * _norm(step)
         return change

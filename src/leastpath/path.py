@@ -143,14 +143,14 @@ class Path:
 
     def at(self, fractions: Tensor) -> Tensor:
         """Points at fractions (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""
-        fractions = fractions.to(self.points.device, torch.promote_types(self.points.dtype, torch.float32))
+        fractions = fractions.to(torch.promote_types(self.points.dtype, torch.float32)).to(self.points.device)
         return torch.stack([_along(self[b], fractions) for b in range(len(self))])
 
     def resample(self, knots: int) -> Path:
         """Polylines with `knots` knots each, equally spaced by Euclidean length; the ends stay exactly."""
         if knots < 2:
             raise ValueError(f"knots={knots}: a polyline has at least its two ends")
-        points = self.at(torch.linspace(0, 1, knots)).to(self.points.dtype)
+        points = self.at(torch.linspace(0, 1, knots, dtype=torch.float64)).to(self.points.dtype)
         points[:, 0], points[:, -1] = self.start, self.end
         return Path.polyline(points)
 
@@ -166,9 +166,9 @@ class Path:
 def _along(knots: Tensor, fractions: Tensor) -> Tensor:
     """Points of one polyline (knots, *features) at fractions (k,) of its length: (k, *features)."""
     work = knots.to(fractions.dtype)
-    sizes = torch.linalg.vector_norm(work.diff(dim=0).reshape(len(knots) - 1, -1), dim=1)
+    sizes = torch.linalg.vector_norm(work.diff(dim=0).reshape(len(knots) - 1, work[0].numel()), dim=1)
     travelled = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    if len(knots) == 1 or float(travelled[-1]) == 0:
+    if float(travelled[-1]) == 0:
         return work[:1].expand(len(fractions), *work.shape[1:])
     where = fractions * travelled[-1]
     i = (torch.searchsorted(travelled, where, right=True) - 1).clamp(0, len(sizes) - 1)

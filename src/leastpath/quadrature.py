@@ -6,7 +6,7 @@ steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -139,14 +139,41 @@ class Estimate:
     low: Tensor  # (pieces,) smallest and largest score met
     high: Tensor  # (pieces,)
 
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The four tensors, in order."""
+        return self.attributions, self.length, self.low, self.high
+
     @staticmethod
-    def join(parts: list[Estimate]) -> Estimate:
+    def join(estimates: Sequence[Estimate]) -> Estimate:
         """One estimate of several, in order."""
-        if len(parts) == 1:
-            return parts[0]
-        return Estimate(
-            *(torch.cat([getattr(p, name) for p in parts]) for name in ("attributions", "length", "low", "high"))
+        if len(estimates) == 1:
+            return estimates[0]
+        return Estimate(*(torch.cat(parts) for parts in zip(*(e.parts for e in estimates), strict=True)))
+
+
+@dataclass(frozen=True)
+class KnownSegments:
+    """Whole segments that a solver has looked at already, so that the integrator need not look twice.
+
+    `tail` and `head` are rows of the path's points, `group` is that of `BoundScore.groups`: (segments,) each.
+    """
+
+    tail: Tensor
+    head: Tensor
+    group: Tensor
+    estimate: Estimate
+
+    def find(self, tail: Tensor, head: Tensor, group: Tensor, n_points: int) -> tuple[Tensor, Tensor]:
+        """For wanted segments (m,) the row here, -1 where unknown, and +1 or -1 for the direction: (m,) twice."""
+        keys, wanted = (
+            (g * n_points + torch.minimum(a, b)) * n_points + torch.maximum(a, b)
+            for a, b, g in ((self.tail, self.head, self.group), (tail, head, group))
         )
+        order = torch.argsort(keys)
+        row = order[torch.searchsorted(keys[order], wanted).clamp_max(len(keys) - 1)]
+        found = keys[row] == wanted
+        return torch.where(found, row, -1), torch.where(self.tail[row] == tail, 1, -1)
 
 
 def quadrature(

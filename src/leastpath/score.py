@@ -149,6 +149,20 @@ class BoundScore:
             return torch.unique(self._targets.cpu()[self._source], return_inverse=True)[1]
         return torch.zeros(self.batch, dtype=torch.long)
 
+    @property
+    def group_labels(self) -> dict[int, int]:
+        """The class index of each group; -1 where the score has no index."""
+        if self._per_example:
+            raise ValueError("a layer or per-example arguments make every example a score of its own")
+        if not isinstance(self._targets, Tensor):
+            return {0: self._targets if isinstance(self._targets, int) else -1}
+        return dict(enumerate(torch.unique(self._targets.cpu()).tolist()))
+
+    def split_cost(self, examples: Tensor) -> None:
+        """What has been spent on some examples (n,) was for all of them: divide it evenly."""
+        for spent in (self.gradients_spent, self.forwards_spent):
+            spent[examples.numpy()] = spent[examples.numpy()].mean()
+
     def row(self, example: int) -> int:
         """The row of the inputs that an example is: with several baselines an example, rows come up several times."""
         return int(self._source[example])

@@ -1,6 +1,7 @@
 """Solvers: one file each."""
 
-from leastpath.solvers.base import Solution, Solver
+from leastpath.solution import Solution, Solver
+from leastpath.solvers.graph import EnhancedIG, Graph, NeighborGraph
 from leastpath.solvers.straight import StraightLine
 
-__all__ = ["Solution", "Solver", "StraightLine"]
+__all__ = ["EnhancedIG", "Graph", "NeighborGraph", "Solution", "Solver", "StraightLine"]

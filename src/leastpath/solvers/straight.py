@@ -10,7 +10,7 @@ from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import BoundScore
-from leastpath.solvers.base import Solution
+from leastpath.solution import Solution
 
 
 @dataclass(frozen=True)

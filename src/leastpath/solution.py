@@ -1,0 +1,77 @@
+"""What a solver is, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from leastpath.metric import Metric
+from leastpath.path import Path
+from leastpath.quadrature import Estimate, KnownSegments
+from leastpath.run import Run
+from leastpath.score import BoundScore
+from leastpath.status import Note
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A path for every example, with the solver's remarks.
+
+    Args:
+        path: starts and ends exactly where it was asked to.
+        notes: for each example what the user should know; empty where all went well. None: nothing for anyone.
+        stats: whatever else the solver wants to tell; shown as `result.stats`.
+        known: segments whose gradients the solver has summed already, so that the integrator only verifies them.
+    """
+
+    path: Path
+    notes: tuple[tuple[Note, ...], ...] | None = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    known: KnownSegments | None = None
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """Finds a path from each start to its end. A frozen dataclass of hyper-parameters: no state between calls."""
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> a path of `batch` examples between exactly these points."""
+        ...
+
+
+def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:
+    """Straight lines, and why: what a solver that fails returns."""
+    return Solution(Path.straight(start, end), tuple((note,) for _ in range(len(start))))
+
+
+def joined(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
+    """Solutions for disjoint sets of examples (each with its example numbers) as one, in the order of the examples."""
+    numbers = torch.cat([examples for examples, _ in parts])
+    paths = [solution.path for _, solution in parts]
+    shifts = torch.tensor([0, *(len(path.points) for path in paths)]).cumsum(0).tolist()
+    route = torch.cat([path.route + shift for path, shift in zip(paths, shifts, strict=False)])
+    sizes = torch.cat([path.n_knots for path in paths])
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
+    order = torch.argsort(numbers)
+    path = Path(torch.cat([path.points for path in paths]), route, offsets).select(order)
+    notes = [note for _, solution in parts for note in solution.notes or ((),) * len(solution.path)]
+    stats: dict[str, Any] = {}
+    for _, solution in parts:
+        stats |= solution.stats
+    known = [(s.known, shift) for (_, s), shift in zip(parts, shifts, strict=False) if s.known is not None]
+    return Solution(path, tuple(notes[i] for i in order.tolist()), stats, _joined_known(known))
+
+
+def _joined_known(parts: list[tuple[KnownSegments, int]]) -> KnownSegments | None:
+    if not parts:
+        return None
+    return KnownSegments(
+        torch.cat([known.tail + shift for known, shift in parts]),
+        torch.cat([known.head + shift for known, shift in parts]),
+        torch.cat([known.group for known, _ in parts]),
+        Estimate.join([known.estimate for known, _ in parts]),
+    )

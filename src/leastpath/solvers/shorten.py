@@ -1,0 +1,194 @@
+"""Shorten polylines under a metric, with first-order gradients only.
+
+The force on a point is the change of speed there. Its part through the gradient, a Hessian-vector product, is a finite
+difference of gradients along ∂speed/∂gradient: one more first-order gradient, which also sees the kinks of piecewise
+linear nets, where double back-propagation sees nothing. Segments are sampled at positions that are drawn anew every
+round, so that no cliff hides between knots; a step is taken only if it shortens the path on the positions of its round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leastpath.integrate import integrate
+from leastpath.metric import Metric
+from leastpath.path import Path
+from leastpath.run import Bar, Run
+from leastpath.score import BoundScore
+
+FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
+
+
+@dataclass(frozen=True)
+class Shortening:
+    """How hard to try: rounds of one force and up to `tries` trial steps each."""
+
+    rounds: int = 30
+    samples: int = 2  # a segment
+    tries: int = 4
+    first_step: float = 0.05  # largest move of a knot, relative to the distance of the ends
+    last_step: float = 1e-4  # an example whose steps have become smaller leaves
+    difference: float = 5e-3  # step of the finite difference, relative to the distance of the ends
+
+
+def shortened(
+    score: BoundScore,
+    metric: Metric,
+    knots: Tensor,
+    examples: Tensor,
+    run: Run,
+    how: Shortening,
+    bar: Bar | None = None,
+) -> Tensor:
+    """Polylines (batch, knots, *features) of `examples` (batch,), shorter or the same; the ends stay."""
+    work = _Shortener(score, metric, knots.to(score.work_dtype).clone(), examples, run, how)
+    for number in range(how.rounds):
+        if bar is not None:
+            bar.advance(1, work.note())
+        if not work.round(number):
+            break
+    return work.knots
+
+
+class _Shortener:
+    def __init__(
+        self, score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, run: Run, how: Shortening
+    ) -> None:
+        self.score, self.metric, self.knots, self.examples, self.run, self.how = (
+            score,
+            metric,
+            knots,
+            examples,
+            run,
+            how,
+        )
+        self.distance = _norms(knots[:, -1] - knots[:, 0], 1).clamp_min(torch.finfo(knots.dtype).tiny)  # (batch,)
+        self.step = how.first_step * self.distance
+        self.segments = knots.shape[1] - 1
+        self.inverse = _inverse_laplacian(self.segments - 1, knots)
+        self.first = self.last = torch.full_like(self.distance, torch.nan)  # sampled lengths, for the display only
+
+    def note(self) -> str:
+        ratio = (self.last / self.first).nanmedian()
+        return f"length {float(ratio):.3f} of the start" if torch.isfinite(ratio) else ""
+
+    def round(self, number: int) -> bool:
+        """One force, then steps that shorten. False when no example is left."""
+        rows = (self.step > self.how.last_step * self.distance).nonzero()[:, 0]
+        rows = rows[self._affordable(rows)]
+        if not len(rows) or self.segments < 2:
+            return False
+        t = self._positions(number)  # (segments · samples,) the same for every example
+        now, pull = self._force(rows, t)
+        move = -torch.einsum("kl,bl...->bk...", self.inverse, pull[:, 1:-1])
+        move = move / _like(_norms(move, 2).amax(1).clamp_min(torch.finfo(move.dtype).tiny), move)
+        self.first = torch.where(torch.isnan(self.first), self.first.index_put((rows,), now), self.first)
+        self.last = self.last.index_put((rows,), now)
+        todo = torch.arange(len(rows))
+        for _ in range(self.how.tries):
+            trial = self.knots[rows[todo]].clone()
+            trial[:, 1:-1] += _like(self.step[rows[todo]], trial) * move[todo]
+            better = self._length(trial, self.examples[rows[todo].cpu()], t) < now[todo]
+            self.knots[rows[todo[better]]] = trial[better]
+            self.step[rows[todo]] *= torch.where(better, 1.5, 0.25)
+            todo = todo[~better]
+            if not len(todo):
+                break
+        return True
+
+    def _affordable(self, rows: Tensor) -> Tensor:
+        """(rows,) whether another round fits in the budget; the integral's part of it is left alone."""
+        if self.run.max_gradients is None:
+            return torch.ones(len(rows), dtype=torch.bool)
+        cost = (2 + self.how.tries) * self.segments * self.how.samples
+        spent = torch.as_tensor(self.score.gradients_spent)[self.examples[rows.cpu()]]
+        return spent + cost <= self.run.max_gradients / 2
+
+    def _positions(self, number: int) -> Tensor:
+        """Jittered positions along the polyline, in units of segments, stratified: (segments · samples,)."""
+        n = self.segments * self.how.samples
+        jitter = self.run.uniform((n,), self.knots, FIRST_DRAW + number)
+        return (torch.arange(n, device=jitter.device, dtype=jitter.dtype) + jitter) / self.how.samples
+
+    def _at(self, knots: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Points and segment vectors (rows, n, *features) at positions t (n,), their segments and fractions (n,)."""
+        k = t.floor().long().clamp(0, self.segments - 1)
+        fraction = t - k
+        a, b = knots[:, k], knots[:, k + 1]
+        shape = (1, -1, *[1] * (knots.ndim - 2))
+        return a + fraction.view(shape) * (b - a), b - a, k, fraction
+
+    def _length(self, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
+        points, steps, _, _ = self._at(knots, t)
+        _, gradient = self.score.gradients(points.flatten(0, 1), examples.repeat_interleave(len(t)))
+        speed = self.metric.speed(points.flatten(0, 1), gradient, steps.flatten(0, 1))
+        return speed.view(len(knots), -1).sum(1) / self.how.samples
+
+    def _force(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Sampled length (rows,) and its derivative by the knots (rows, knots, *features)."""
+        points, steps, k, fraction = self._at(self.knots[rows], t)
+        flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
+        examples = self.examples[rows.cpu()].repeat_interleave(len(t))
+        _, gradient = self.score.gradients(flat, examples)
+        speed, by_point, by_gradient, by_step = _speed_derivatives(self.metric, flat, gradient, flat_steps)
+        size = _norms(by_gradient, 1)
+        reach = self.distance[rows].repeat_interleave(len(t))
+        # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.
+        h = torch.minimum(self.how.difference * reach, 0.1 * _norms(flat_steps, 1)).clamp_min(1e-6 * reach)
+        tiny = torch.finfo(flat.dtype).tiny
+        _, ahead = self.score.gradients(flat + _like(h / size.clamp_min(tiny), flat) * by_gradient, examples)
+        by_point = by_point + _like(size / h, flat) * (ahead - gradient)
+        by_point, by_step = (torch.nan_to_num(d).view_as(points) for d in (by_point, by_step))
+        share = _like(fraction, by_point[0]).unsqueeze(0)
+        pull = torch.zeros_like(self.knots[rows])
+        pull.index_add_(1, k, (1 - share) * by_point - by_step)
+        pull.index_add_(1, k + 1, share * by_point + by_step)
+        return speed.view(len(rows), -1).sum(1) / self.how.samples, pull / self.how.samples
+
+
+def _speed_derivatives(
+    metric: Metric, point: Tensor, gradient: Tensor, step: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Speed (rows,) and its derivatives by point, gradient and step (rows, *features); any metric, by autograd."""
+    with torch.enable_grad():
+        variables = [x.detach().requires_grad_() for x in (point, gradient, step)]
+        speed = metric.speed(*variables)
+        # A metric may ignore some of them.
+        by = torch.autograd.grad(speed.sum(), variables, allow_unused=True, materialize_grads=True)
+    return speed.detach(), by[0], by[1], by[2]
+
+
+def _inverse_laplacian(n: int, like: Tensor) -> Tensor:
+    """Of the interior knots (n, n): moves along it are smooth, so that a long path straightens in few rounds."""
+    ones = torch.ones(max(n - 1, 0), dtype=torch.float64)
+    laplacian = 2 * torch.eye(n, dtype=torch.float64) - torch.diag(ones, 1) - torch.diag(ones, -1)
+    return torch.linalg.inv(laplacian).to(like.dtype).to(like.device)
+
+
+def _norms(tensor: Tensor, dims: int) -> Tensor:
+    return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()
+
+
+def _like(values: Tensor, like: Tensor) -> Tensor:
+    """(rows, …) with as many trailing dimensions of size one as `like` has more."""
+    return values.reshape(*values.shape, *[1] * (like.ndim - values.ndim))
+
+
+def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: Run) -> tuple[Tensor, Tensor]:
+    """Which path is shortest for each example, and its length: (batch,) twice, measured by the integrator.
+
+    Of equal ones the first is taken.
+    """
+    quiet = Run(run.seed, run.max_gradients)
+    left = None
+    if run.max_gradients is not None:
+        left = ((run.max_gradients - torch.as_tensor(score.gradients_spent)) / 2 / len(paths)).clamp_min(1)
+    lengths = torch.stack([
+        integrate(score, path, metric, only_length=True, max_gradients=left, run=quiet).length for path in paths
+    ])  # fmt: skip
+    best, which = lengths.min(0)
+    return which.cpu(), best
