@@ -94,9 +94,7 @@ def compare(name: str, steps: int, repeats: int) -> None:
     for label, ratio in (("bare loop", ours / bare), ("Captum", ours / captum)):
         low, middle, high = np.quantile(ratio, [0.25, 0.5, 0.75])
         print(f"{name:12s} leastpath / {label:10s} {middle:5.3f}  (quartiles {low:5.3f} to {high:5.3f})")
-    print(
-        f"{name:12s} bare loop {np.median(bare) * 1e3:.0f} ms, values differ by {worst:.0e} of the largest"
-    )
+    print(f"{name:12s} bare loop {np.median(bare) * 1e3:.0f} ms, values differ by {worst:.0e} of the largest")
 
 
 PEAK_MEMORY = """

@@ -12,7 +12,7 @@ from leastpath.path import Path
 from leastpath.quadrature import PathIntegral, Weighting
 from leastpath.run import Run
 from leastpath.score import Score
-from leastpath.solvers import EnhancedIG, Graph, NeighborGraph, Solution, Solver, StraightLine
+from leastpath.solvers import EnhancedIG, GeodesicODE, Graph, NeighborGraph, Solution, Solver, StraightLine
 from leastpath.status import Note, Outcome, Status
 
 __version__ = "0.1.0"
@@ -22,6 +22,7 @@ __all__ = [
     "Conformal",
     "EnhancedIG",
     "Euclidean",
+    "GeodesicODE",
     "Graph",
     "Integral",
     "Metric",

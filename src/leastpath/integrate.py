@@ -336,13 +336,14 @@ class _Block:
     def refined(self, bar: Bar) -> Integral:
         """Cut pieces until every example has reached the tolerance, or its budget is spent."""
         live = self._first_pieces(self.plan.order)
-        return self._refined(live, torch.ones(len(live.segment), dtype=torch.bool), bar)
+        unresolved = torch.zeros(len(self.path), dtype=torch.bool)
+        return self._refined(live, torch.ones(len(live.segment), dtype=torch.bool), unresolved, bar)
 
-    def _refined(self, live: _Live, wanted: Tensor, bar: Bar) -> Integral:
+    def _refined(self, live: _Live, wanted: Tensor, unresolved: Tensor, bar: Bar) -> Integral:
         """Go on from some pieces, of which those in `wanted` (pieces,) are to be cut."""
         batch, n = len(self.path), self.plan.order
         sums = self._sums(live)
-        done, unresolved = torch.zeros(batch, dtype=torch.bool), torch.zeros(batch, dtype=torch.bool)
+        done = torch.zeros(batch, dtype=torch.bool)
         try:
             while not self.interrupted:
                 wanted = self._affordable(live, wanted, 2 * n)
@@ -354,13 +355,13 @@ class _Block:
                 wanted, stuck = self._wanted(live, sums, done)
                 unresolved = stuck & ~done
                 if LEAVING_SHARE * batch <= int(done.sum()) < batch:
-                    return self._parted(live, wanted, sums, done, bar)
+                    return self._parted(live, wanted, unresolved, sums, done, bar)
         except KeyboardInterrupt:
             self.interrupted = True
         bar.advance(batch)
         return self._integral(sums, sums.length_moved, sums.moved, self._notes(sums, done, unresolved))
 
-    def _parted(self, live: _Live, wanted: Tensor, sums: _Sums, done: Tensor, bar: Bar) -> Integral:
+    def _parted(self, live: _Live, wanted: Tensor, unresolved: Tensor, sums: _Sums, done: Tensor, bar: Bar) -> Integral:
         """Examples that are done leave, with what only they need; the others go on in a smaller block."""
         ready, rest = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
         finished, _ = self._part(ready)
@@ -374,7 +375,7 @@ class _Block:
         stays = segment[live.segment] >= 0
         live = live.where(stays)
         live.segment = segment[live.segment]
-        second = block._refined(live, wanted[stays], bar)
+        second = block._refined(live, wanted[stays], unresolved[rest], bar)
         self.interrupted = block.interrupted
         return _joined([first, second], torch.argsort(torch.cat([ready, rest])))
 
@@ -518,17 +519,24 @@ class _Block:
         attribution, length, residual = self._allowed(sums)
         open_leg = (~done)[self.segments.leg_example]
         leg_example, leg_segment = self.segments.leg_example[open_leg], self.segments.leg_segment[open_leg]
-        too_much = torch.zeros(len(live.segment), dtype=torch.bool)
+        # Below this, pieces differ by rounding alone: cutting them would not help.
+        noise = (
+            2
+            * self.plan.score.eps
+            * torch.maximum(live.f0.abs(), live.f1.abs()).clamp_min(self.plan.score.largest_logit)
+        )
         errors = [(live.length_moved, length)]
         if not self.plan.only_length:
             errors += [(live.moved, attribution), (self._residual(live), residual)]
+        too_much, curable = (torch.zeros(len(live.segment), dtype=torch.bool) for _ in range(2))
         for error, allowed in errors:
             share = (allowed / sums.pieces).double().cpu()[leg_example]
             limit = torch.full((len(self.segments),), torch.inf, dtype=torch.float64)
             limit.scatter_reduce_(0, leg_segment, share, "amin")
-            too_much |= error.double().cpu() > limit[live.segment]
-        finest = 4 * torch.finfo(self.plan.score.work_dtype).eps
-        can_cut = (live.t1 - live.t0) > finest
+            above = error.double().cpu() > limit[live.segment]
+            too_much |= above
+            curable |= above & (error > noise).cpu()
+        can_cut = curable & ((live.t1 - live.t0) > 4 * torch.finfo(self.plan.score.work_dtype).eps)
         hopeless = torch.zeros(len(self.segments), dtype=torch.bool)
         hopeless[live.segment[too_much & ~can_cut]] = True
         stuck = torch.zeros(len(self.path), dtype=torch.bool)
@@ -649,8 +657,8 @@ class _Block:
         if stuck:
             return Note(
                 Outcome.UNRESOLVED,
-                f"the score jumps within a step that {self.plan.score.dtype} cannot resolve: {measured}; "
-                "explain a smoother output (the logit, or a softmax in float64)",
+                f"{self.plan.score.dtype} cannot resolve the score any finer, which jumps or moves less than it rounds: "
+                f"{measured}; explain it in float64, or a smoother output",
             )
         said = self.plan.max_gradients or budget
         left = "" if said == budget else f"the {budget:.0f} that were left of "

@@ -136,6 +136,7 @@ class BoundScore:
         self.eps = _resolution(self.dtype, self.device)
         self.gradients_spent = np.zeros(self.batch)  # rows differentiated, for each example
         self.forwards_spent = np.zeros(self.batch)  # rows evaluated without gradient
+        self.largest_logit = 0.0  # in absolute value, where the score is a difference of logits
         self._warned_of_memory = False
 
     # ---- the explained space -------------------------------------------------------------------------------------
@@ -292,6 +293,8 @@ class BoundScore:
             parts = self.split(points)
             output = self.score.model(*parts, *args) if isinstance(parts, tuple) else self.score.model(parts, *args)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
+        if self.score.output in ("log_softmax", "logit_margin"):  # differences of logits, and they round like these
+            self.largest_logit = max(self.largest_logit, float(output_tensor(output).detach().abs().amax()))
         return scalar_output(output, targets, self.score.output, len(points))
 
     def _finite(self, value: Tensor, examples: Tensor, what: str) -> Tensor:
@@ -373,16 +376,22 @@ class BoundScore:
 # ---- outputs -----------------------------------------------------------------------------------------------------
 
 
-def scalar_output(
-    model_output: Any, target: int | Tensor | Callable[[Tensor], Tensor] | None, output: Output, rows: int
-) -> Tensor:
-    """One number a row, out of whatever the model returned: (rows,)."""
+def output_tensor(model_output: Any) -> Tensor:
+    """The tensor in whatever the model returned."""
     tensor = model_output if isinstance(model_output, Tensor) else getattr(model_output, "logits", None)
     if not isinstance(tensor, Tensor):
         raise ValueError(
             f"the model returned {type(model_output).__name__}, expected a tensor or an object with .logits: "
             "wrap it, as in Score(lambda x: model(x)[0], …)"
         )
+    return tensor
+
+
+def scalar_output(
+    model_output: Any, target: int | Tensor | Callable[[Tensor], Tensor] | None, output: Output, rows: int
+) -> Tensor:
+    """One number a row, out of whatever the model returned: (rows,)."""
+    tensor = output_tensor(model_output)
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()  # a softmax in half precision would add noise that the model does not have
     if callable(output):

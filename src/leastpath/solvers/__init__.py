@@ -2,6 +2,7 @@
 
 from leastpath.solution import Solution, Solver
 from leastpath.solvers.graph import EnhancedIG, Graph, NeighborGraph
+from leastpath.solvers.ode import GeodesicODE
 from leastpath.solvers.straight import StraightLine
 
-__all__ = ["EnhancedIG", "Graph", "NeighborGraph", "Solution", "Solver", "StraightLine"]
+__all__ = ["EnhancedIG", "GeodesicODE", "Graph", "NeighborGraph", "Solution", "Solver", "StraightLine"]

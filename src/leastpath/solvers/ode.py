@@ -28,7 +28,7 @@ from leastpath.metric import Conformal, Metric, RankOne
 from leastpath.path import Path
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore
-from leastpath.solution import Solution, joined, straight_with_note
+from leastpath.solution import Solution, joined
 from leastpath.status import Note, Outcome
 
 Array = NDArray[np.float64]
@@ -40,6 +40,7 @@ LEAST_RATIO = 1.3  # … or by less after a failure, down to this
 BOW = 0.5  # height of a bowed first guess, as a share of the distance between the ends
 BOWED_DAMPING = 0.1  # × the mean squared gradient: where a bowed guess begins if the target itself is out of reach
 SOLVER_SHARE = 0.75  # of max_gradients; the rest measures the path
+CLEARLY = 0.01  # relative: how much shorter a path of more damping must be to be preferred to one of the target's
 SHORTER = 1e-4  # relative: a path that saves less than this is the straight line
 GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(3)
 
@@ -122,7 +123,7 @@ def _with_stats(parts: list[tuple[Tensor, Solution]]) -> Solution:
     """One solution of all, whose stats have a number an example."""
     whole = joined(parts)
     keys = parts[0][1].stats
-    stats = {key: torch.tensor([solution.stats[key] for _, solution in parts]) for key in keys}
+    stats = {key: torch.tensor([solution.stats[key] for _, solution in parts]) for key in keys}  # (batch,) each
     return Solution(whole.path, whole.notes, stats)
 
 
@@ -168,11 +169,13 @@ class _Equation:
         key = x.tobytes() if conformal else x.tobytes() + v.tobytes()
         if key in self._seen:
             return self._seen[key]
-        gradient, _ = self.gradients(x)
-        u = _unit(gradient if conformal else v)
-        g, at = self.gradients(np.concatenate([x + self.h * u, x - self.h * u]))
         m = len(x)
-        moved = ((at[:m] - at[m:]) * u).sum(1, keepdims=True)  # 2h up to rounding
+        gradient = self.gradients(x)[0] if conformal else v
+        u = _unit(gradient)
+        g, at = self.gradients(np.concatenate([x + self.h * u, x - self.h * u]))
+        if not conformal:
+            gradient = (g[:m] + g[m:]) / 2  # as exact as the differences, for no gradient more
+        moved = _dot(at[:m] - at[m:], u)  # 2h up to rounding
         slope = np.where(moved > 0, (g[:m] - g[m:]) / np.where(moved > 0, moved, 1), 0)
         # Collocation comes back to the nodes and midpoints it has seen last: for the Jacobian, and in the next stage.
         self._seen = dict([*self._seen.items(), (key, (gradient, slope))][-4:])
@@ -237,3 +240,186 @@ def _outer(a: Array, b: Array) -> Array:
 def _unit(a: Array) -> Array:
     size = np.sqrt(_dot(a, a))
     return a / np.where(size > 0, size, 1)
+
+
+# ---- the search --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A solution of the equation: its polyline, length under the metric as it is, and the damping it was found at."""
+
+    knots: Array  # (n_knots, features)
+    length: float
+    damping: float
+    nodes: int
+
+
+@dataclass(frozen=True)
+class _Mesh:
+    """A guess or a solution on the mesh of collocation."""
+
+    t: Array  # (nodes,)
+    y: Array  # (2 · features, nodes)
+
+
+class _Search:
+    """The search for one example's shortest path: stages of falling damping from every first guess."""
+
+    def __init__(
+        self, solver: GeodesicODE, score: BoundScore, metric: Conformal | RankOne, example: int, start: Tensor,
+        end: Tensor, run: Run,
+    ) -> None:  # fmt: skip
+        self.solver, self.run = solver, run
+        self.a, self.b = (x.reshape(-1).double().cpu().numpy() for x in (start, end))
+        self.distance = float(np.linalg.norm(self.b - self.a))
+        # Truncation asks for a short step, rounding for a long one: balanced for a score that varies over a tenth of
+        # the distance, and never lost in the rounding of the points.
+        size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))
+        share = solver.step if solver.step is not None else 0.2 * score.eps ** (1 / 3)
+        limit = np.inf if run.max_gradients is None else SOLVER_SHARE * run.max_gradients
+        self.equation = _Equation(score, metric, example, share * size, limit)
+        self.line_length = np.nan
+        self.target = np.nan  # damping to end at
+        self.typical = 0.0  # mean squared gradient along the line
+        self.best: _Found | None = None
+        self.ended = ""  # why the search stopped early; empty where it did not
+
+    @property
+    def ratio(self) -> float:
+        """Length over the line's, as sampled."""
+        return self.best.length / self.line_length if self.best is not None and self.line_length > 0 else 1.0
+
+    def go(self, bar: Bar) -> bool:
+        """Search until done; whether the user interrupted."""
+        if self.distance == 0 or len(self.a) == 1:  # nothing to bend, or nowhere to go
+            return False
+        try:
+            with np.errstate(all="ignore"):  # trial steps may overflow; they are judged by whether they converge
+                self._prepare()
+                if self.typical > 0:
+                    for guess, dampings in self._guesses():
+                        self._descend(guess, dampings, bar)
+        except _BudgetSpent:
+            self.ended = "budget"
+        except KeyboardInterrupt:
+            self.ended = "interrupted"
+        return self.ended == "interrupted"
+
+    def _prepare(self) -> None:
+        line = self.a + np.linspace(0, 1, self.solver.n_knots)[:, None] * (self.b - self.a)
+        self.line_length, squares = self._measured(line)
+        self.typical = float(squares.mean())
+        self.target = max(self.equation.metric.damping, self.solver.floor * self.typical)
+
+    def _measured(self, knots: Array) -> tuple[float, Array]:
+        """Length of a polyline (knots, features) under the metric as it is, and ‖∇f‖² where it was sampled."""
+        step = np.diff(knots, axis=0)
+        t = (1 + GAUSS_NODES) / 2
+        points = (knots[:-1, None] + t[:, None] * step[:, None]).reshape(-1, knots.shape[1])
+        steps = (GAUSS_WEIGHTS[:, None] / 2 * step[:, None]).reshape(points.shape)
+        gradients, _ = self.equation.gradients(points)
+        speed = self.equation.metric.speed(*(torch.as_tensor(x) for x in (points, gradients, steps)))
+        return float(speed.sum()), (gradients**2).sum(1)
+
+    def _guesses(self) -> Iterator[tuple[_Mesh, list[float]]]:
+        """First guesses, each with the dampings that it may begin at."""
+        first = max(self.target, FIRST_DAMPING * self.typical)
+        t = np.linspace(0, 1, FIRST_NODES)
+        line = np.concatenate([np.outer(self.a, 1 - t) + np.outer(self.b, t), np.outer(self.b - self.a, 1 + 0 * t)])
+        yield _Mesh(t, line), [first]
+        along = (self.b - self.a) / self.distance
+        for i in range(self.solver.n_starts - 1):
+            if i % 2 == 0:  # a new direction, then its opposite
+                noise = self.run.noise((len(along),), torch.zeros(1, dtype=torch.float64), draw=i).numpy()
+                across = _unit((noise - (noise @ along) * along)[None])[0]
+            side = (1 - 2 * (i % 2)) * BOW * self.distance * across
+            bow = np.concatenate([np.outer(side, np.sin(np.pi * t)), np.outer(side, np.pi * np.cos(np.pi * t))])
+            yield _Mesh(t, line + bow), sorted({self.target, max(self.target, BOWED_DAMPING * self.typical)})
+
+    def _descend(self, mesh: _Mesh, dampings: list[float], bar: Bar) -> None:
+        """Lower the damping from the first that converges to the target, or as far as it goes."""
+        for damping in dampings:
+            solved = self._stage(mesh, damping, bar)
+            if solved is not None:
+                break
+        ratio = STEADY_RATIO
+        while solved is not None and damping > self.target:
+            lower = max(self.target, damping / ratio)
+            following = self._stage(solved, lower, bar)
+            if following is not None:
+                solved, damping = following, lower
+            else:
+                ratio = ratio**0.5
+                if ratio < LEAST_RATIO:
+                    return
+
+    def _stage(self, guess: _Mesh, damping: float, bar: Bar) -> _Mesh | None:
+        """The solution at one damping, or None if collocation fails."""
+        equation, n = self.equation, len(self.a)
+        equation.damping = damping
+        by_start = np.eye(2 * n) * (np.arange(2 * n) < n)[:, None]
+        ends: dict[str, Any] = {
+            "bc": lambda ya, yb: np.concatenate([ya[:n] - self.a, yb[:n] - self.b]),
+            "bc_jac": lambda ya, yb: (by_start, np.roll(by_start, n, axis=0)),
+        }
+        limits = {"tol": self.solver.tolerance, "max_nodes": self.solver.max_nodes}
+        try:
+            solved = solve_bvp(equation.derivative, x=guess.t, y=guess.y, fun_jac=equation.jacobian, **ends, **limits)
+        except _Diverged:
+            return None
+        if not solved.success:
+            return None
+        self._keep(solved.sol(np.linspace(0, 1, self.solver.n_knots))[:n].T, damping, len(solved.x))
+        bar.advance(0, f"length ratio {self.ratio:.3g}, damping {damping:.2g}")
+        return _Mesh(solved.x, solved.y)
+
+    def _keep(self, knots: Array, damping: float, nodes: int) -> None:
+        knots[0], knots[-1] = self.a, self.b
+        length, _ = self._measured(knots)
+        found = _Found(knots, length, damping, nodes)
+        if self.best is None or self._rank(found) < self._rank(self.best):
+            self.best = found
+
+    def _rank(self, found: _Found) -> float:
+        """Its length, with a handicap for a path of more damping than asked for: it must be clearly shorter."""
+        return found.length * (1 if found.damping <= self.target else 1 + CLEARLY)
+
+    # ---- the answer ----------------------------------------------------------------------------------------------
+
+    def solution(self, start: Tensor, end: Tensor) -> Solution:
+        """The best path found between start and end (1, *features), or the straight line, with what is to be said."""
+        best = self.best
+        stats = {
+            "damping": np.nan if best is None else best.damping,
+            "nodes": 0 if best is None else best.nodes,
+        }
+        note = self._note()
+        notes = ((note,) if note is not None else (),)
+        if best is None or not self.ratio < 1 - SHORTER:
+            return Solution(Path.straight(start, end), notes, stats)
+        knots = torch.as_tensor(best.knots).to(start.dtype).to(start.device).reshape(-1, *start.shape[1:])
+        knots = torch.cat([start, knots[1:-1], end])
+        return Solution(Path.polyline(knots[None]), notes, stats)
+
+    def _note(self) -> Note | None:
+        best, solver = self.best, self.solver
+        used = "the straight line was used" if best is None else f"the best path so far ({self.ratio:.3g} × the line)"
+        if self.ended == "interrupted":
+            return Note(Outcome.INTERRUPTED, f"interrupted: {used}")
+        if self.ended == "budget":
+            outcome = Outcome.FELL_BACK if best is None else Outcome.BUDGET_SPENT
+            spent = f"max_gradients={self.run.max_gradients} ended the search for a geodesic: {used}"
+            return Note(outcome, f"{spent}; raise it, or lower n_starts={solver.n_starts}")
+        remedy = f"raise max_nodes={solver.max_nodes}, round off kinks with step=0.02, or use Descent"
+        if best is None:
+            if not self.typical > 0:  # never asked, or flat all along: the line is as short as any path
+                return None
+            return Note(Outcome.FELL_BACK, f"collocation failed at every damping: {used}; {remedy}")
+        if best.damping > self.target:
+            reached = f"the path solves the geodesic equation with damping {best.damping:.2g}, not {self.target:.2g}"
+            return Note(Outcome.NOT_CONVERGED, f"{reached}; {remedy}")
+        if self.ratio > 1 + SHORTER:
+            longer = f"the geodesic found is {self.ratio:.3g} × as long as the straight line, which was used"
+            return Note(Outcome.FELL_BACK, f"{longer}; raise n_starts={solver.n_starts}")
+        return None

@@ -1,0 +1,99 @@
+"""The graph, the route and the straight line, for two-dimensional data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from leastpath.attribution import Attribution
+from leastpath.score import Score
+from leastpath.solvers.graph import Graph
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which every common kind of colour vision can tell apart.
+EDGE, BRIDGE, ROUTE, LINE, BASELINE, INPUT = "#999999", "#D55E00", "#0072B2", "#000000", "#E69F00", "#009E73"
+MOST_EDGES = 20_000  # beyond, a picture shows a grey mass
+
+
+def plot_graph(
+    graph: Graph,
+    result: Attribution,
+    examples: Iterable[int] = (0,),
+    *,
+    score: Score | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw a built graph with the routes of some examples, beside the straight lines that plain IG would take.
+
+    Args:
+        graph: made by `NeighborGraph.build`, over points of two features.
+        result: of `attribute(…, solver=graph)`.
+        examples: whose routes to draw.
+        score: drawn as shaded contours in the background, if given.
+        ax: where to draw; a new figure by default.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> from leastpath.report import plot_graph
+        >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
+        >>> points = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> graph = lp.NeighborGraph(points, n_neighbors=6).build(score, lp.Conformal())
+        >>> figure = plot_graph(graph, lp.attribute(score, torch.ones(1, 2), solver=graph), score=score)
+    """
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+
+    points = graph.topology.points.detach().cpu().double().numpy()
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(f"the graph has points of shape {points.shape}, expected two features: (n, 2)")
+    if result.path is None:
+        raise ValueError("the result has no path: pass the result of attribute(…, solver=graph)")
+    figure = Figure(figsize=(6.4, 4.8), layout="constrained") if ax is None else ax.get_figure(root=True)
+    assert figure is not None
+    axes = figure.add_subplot() if ax is None else ax
+    routes = [result.path[b].detach().cpu().double().numpy() for b in examples]
+    if score is not None:
+        _shade(axes, score, np.concatenate([points, *routes]), graph.topology.points)
+    pairs, bridge = points[graph.topology.edges], graph.topology.is_bridge
+    shown = pairs[~bridge][:MOST_EDGES]
+    axes.add_collection(
+        LineCollection(list(shown), colors=EDGE, linewidths=0.4, alpha=0.6, label="neighbours", zorder=1)
+    )
+    if bridge.any():
+        axes.add_collection(
+            LineCollection(
+                list(pairs[bridge]), colors=BRIDGE, linewidths=1.4, linestyles="--", label="bridges", zorder=2
+            )
+        )
+    axes.scatter(points[:, 0], points[:, 1], s=4, c=EDGE, linewidths=0, zorder=2)
+    for i, route in enumerate(routes):
+        first = i == 0
+        axes.plot(*route.T, color=ROUTE, lw=2, marker=".", ms=4, zorder=4, label="shortest route" if first else None)
+        axes.plot(*route[[0, -1]].T, color=LINE, lw=1.2, ls=":", zorder=3, label="straight line" if first else None)
+        axes.scatter(
+            route[0, 0], route[0, 1], s=60, c=BASELINE, edgecolors="k", zorder=5, label="baseline" if first else None
+        )
+        axes.scatter(
+            route[-1, 0], route[-1, 1], s=60, c=INPUT, edgecolors="k", zorder=5, label="input" if first else None
+        )
+    axes.set(xlabel="feature 0", ylabel="feature 1")
+    axes.autoscale_view()
+    axes.legend(loc="best", fontsize="small", framealpha=0.9)
+    return figure
+
+
+def _shade(axes: Axes, score: Score, shown: np.ndarray, like: torch.Tensor) -> None:
+    """The score over the plane, as quiet filled contours."""
+    low, high = shown.min(0), shown.max(0)
+    margin = 0.05 * (high - low) + 1e-9
+    x, y = (np.linspace(a, b, 200) for a, b in zip(low - margin, high + margin, strict=True))
+    grid = torch.as_tensor(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)).to(like)
+    values = score(grid).reshape(200, 200).cpu().numpy()
+    drawn = axes.contourf(x, y, values, levels=12, cmap="cividis", alpha=0.35, zorder=0)
+    axes.figure.colorbar(drawn, ax=axes, label="score")
