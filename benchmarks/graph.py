@@ -65,7 +65,8 @@ def speed(n: int) -> None:
     seconds, result = timed(ours, 3)
     their_seconds, their_values = timed(theirs)
     print(
-        f"speed: {n} inputs: time-interpret {their_seconds:.1f} s, leastpath {seconds:.3f} s: {their_seconds / seconds:.0f} × faster"
+        f"speed: {n} inputs: time-interpret {their_seconds:.1f} s, leastpath {seconds:.3f} s: "
+        f"{their_seconds / seconds:.0f} × faster"
     )
     assert isinstance(result, lp.Attribution) and isinstance(their_values, Tensor) and isinstance(result.values, Tensor)
     difference = (result.values - their_values.detach()).abs().sum(1)
@@ -73,7 +74,8 @@ def speed(n: int) -> None:
     close = float((difference / scale < 0.05).float().mean())
     complete = float(((their_values.sum(1) - result.score_change).abs() < 0.05 * scale).float().mean())
     print(
-        f"speed: attributions within 5 % of each other on {close:.1%} of the inputs; theirs complete within 5 % on {complete:.1%}"
+        f"speed: attributions within 5 % of each other on {close:.1%} of the inputs; "
+        f"theirs complete within 5 % on {complete:.1%}"
     )
 
 
@@ -89,7 +91,8 @@ def scale() -> None:
     seconds, _ = timed(lambda: lp.attribute(score, points, BASELINE, solver=lp.NeighborGraph(points, K)), 3)
     captum, _ = timed(lambda: ig.attribute(points, base, target=1, n_steps=100), 3)
     print(
-        f"scale: 10,000 inputs: leastpath {seconds:.2f} s, Captum IG with 100 steps {captum:.2f} s: ratio {seconds / captum:.2f}"
+        f"scale: 10,000 inputs: leastpath {seconds:.2f} s, Captum IG with 100 steps {captum:.2f} s: "
+        f"ratio {seconds / captum:.2f}"
     )
     for n, d in ((100_000, 2), (50_000, 10)):
         code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import graph; graph.large({n}, {d})"
@@ -127,7 +130,8 @@ def reuse() -> None:
     )
     print(f"reuse: one more input {gradients} gradients: {gradients / edges / solver.n_steps:.3%} of building")
     print(
-        f"reuse: one more input alone {one * 1e3:.0f} ms: {one / seconds:.2%}; in a batch of 201, {(many - one) / 200 * 1e3:.2f} ms each: {(many - one) / 200 / seconds:.3%}"
+        f"reuse: one more input alone {one * 1e3:.0f} ms: {one / seconds:.2%}; in a batch of 201, "
+        f"{(many - one) / 200 * 1e3:.2f} ms each: {(many - one) / 200 / seconds:.3%}"
     )
 
 
@@ -145,7 +149,8 @@ def accuracy(save: str | None) -> None:
             low, middle, high = np.quantile(excess, [0.1, 0.5, 0.9])
             rows.append({"refine": refine, "points": n, "p10": low, "median": middle, "p90": high})
             print(
-                f"accuracy: refine={refine!s:5} {n:6,} points: length above optimal: median {middle:.2%}, 10 % {low:.2%}, 90 % {high:.2%}"
+                f"accuracy: refine={refine!s:5} {n:6,} points: length above optimal: median {middle:.2%}, "
+                f"10 % {low:.2%}, 90 % {high:.2%}"
             )
     if save:
         Path(save).write_text(json.dumps(rows, indent=1))
@@ -158,7 +163,7 @@ def fast_marching(score: lp.Score, inputs: Tensor, cells: int = 2000) -> Tensor:
 
     low, high = np.array([-2.2, -1.7]), np.array([3.2, 2.2])
     axes = [np.linspace(a, b, cells + 1) for a, b in zip(low, high, strict=True)]
-    source = [int(round((float(p) - a[0]) / (a[1] - a[0]))) for p, a in zip(BASELINE[0], axes, strict=True)]
+    source = [round((float(p) - a[0]) / (a[1] - a[0])) for p, a in zip(BASELINE[0], axes, strict=True)]
     for i, p in enumerate(BASELINE[0].tolist()):  # the baseline becomes a node of the grid
         axes[i] += p - axes[i][source[i]]
     grid = torch.tensor(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2), dtype=torch.float32)
@@ -183,7 +188,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts: dict[str, Callable[[], None]] = {
-        "speed": lambda: speed(arguments.inputs), "scale": scale, "reuse": reuse, "accuracy": lambda: accuracy(arguments.save),
+        "speed": lambda: speed(arguments.inputs), "scale": scale,
+        "reuse": reuse, "accuracy": lambda: accuracy(arguments.save),
     }  # fmt: skip
     for part in arguments.parts:
         parts[part]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from leastpath.score import (
     untouched,
     warn_of_training_mode,
 )
-from leastpath.solution import Solution, Solver
+from leastpath.solution import Solution, Solver, joined
 from leastpath.solvers.straight import StraightLine
 from leastpath.status import Note, Outcome, Status
 
@@ -75,6 +75,9 @@ class Attribution:
     """The integrator's own estimate of Σ|error of values|; NaN at fixed steps."""
     baseline_spread: Inputs | None
     """Standard deviation of `values` between baselines, shaped like them; None with one baseline an example."""
+    path_spread: Inputs | None
+    """Standard deviation of `values` over paths that the solver sampled, shaped like them; None where it sampled
+    none."""
     solver: str
     """The solver that found the path, with its settings."""
     metric: str
@@ -151,6 +154,8 @@ def attribute(
         spent = bound.gradients_spent.copy()
         bent = ~solution.path.is_straight
         left = None if max_gradients is None else (max_gradients - torch.as_tensor(spent)).clamp_min(1)
+        if left is not None and solution.samples:
+            left = left - torch.floor(left / 2)  # the other half is for the sampled paths
         settings: dict[str, Any] = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "run": run}
         # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
         kept = None if left is None else left - bent * torch.floor(left / 4)
@@ -166,7 +171,21 @@ def attribute(
             measured = _measured_lines(bound, solution.path, bent, metric, rest, settings)
             line = torch.where(bent.to(line.device), measured.length, line)
             spent += measured.n_gradients.numpy()
-    return _assembled(bound, m, solver, metric, solution, integral, line, spent)
+            longer = bent & (integral.length > line).cpu()
+            if solution.never_longer and longer.any():
+                rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
+                lines = _measured_lines(bound, solution.path, longer, metric, rest, settings, only_length=False)
+                spent += lines.n_gradients.numpy()
+                solution, integral = _with_lines(solution, longer), integral.where(longer, lines)
+                line = torch.where(longer.to(line.device), integral.length, line)
+        sampled = []
+        for done, path in enumerate(solution.samples):
+            rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
+            share = None if rest is None else torch.floor(rest / (len(solution.samples) - done)).clamp_min(1)
+            other = integrate(bound, path, metric, weighting=weighting, max_gradients=share, **settings)
+            spent += other.n_gradients.numpy()
+            sampled.append(other.values)
+    return _assembled(bound, m, solver, metric, solution, integral, line, spent, sampled)
 
 
 def _bound(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
@@ -185,7 +204,13 @@ def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
 
 
 def _measured_lines(
-    bound: BoundScore, path: Path, bent: Tensor, metric: Metric, budget: Tensor | None, settings: dict[str, Any]
+    bound: BoundScore,
+    path: Path,
+    bent: Tensor,
+    metric: Metric,
+    budget: Tensor | None,
+    settings: dict[str, Any],
+    only_length: bool = True,
 ) -> Integral:
     """The straight lines between the ends of the bent examples; the others get a single knot, which costs nothing."""
     batch = len(path)
@@ -194,7 +219,19 @@ def _measured_lines(
     route = torch.arange(batch).repeat_interleave(knots)
     route[offsets[1:][bent] - 1] += batch
     lines = Path(torch.cat([path.start, path.end]), route, offsets)
-    return integrate(bound, lines, metric, max_gradients=budget, only_length=True, **settings)
+    return integrate(bound, lines, metric, max_gradients=budget, only_length=only_length, **settings)
+
+
+def _with_lines(solution: Solution, longer: Tensor) -> Solution:
+    """The solution with straight lines for the examples in `longer` (batch,), and a note that says so."""
+    rows, others = longer.nonzero()[:, 0], (~longer).nonzero()[:, 0]
+    note = Note(Outcome.FELL_BACK, "the path found was longer than the straight line, which was used instead")
+    lines = Path.straight(*(x[rows.to(x.device)] for x in (solution.path.start, solution.path.end)))
+    parts = [(rows, Solution(lines, ((note,),) * len(rows), solution.stats))]
+    if len(others):
+        notes = solution.notes and tuple(solution.notes[i] for i in others.tolist())
+        parts.append((others, Solution(solution.path.select(others), notes)))
+    return replace(joined(parts), samples=solution.samples)
 
 
 def _assembled(
@@ -206,6 +243,7 @@ def _assembled(
     integral: Integral,
     line: Tensor,
     spent: np.ndarray,
+    sampled: list[Tensor],
 ) -> Attribution:
     change, values = integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
@@ -241,6 +279,7 @@ def _assembled(
         n_forwards=total(bound.forwards_spent),
         attribution_error=mean(integral.attribution_error),
         baseline_spread=None if m == 1 else bound.split(values.unflatten(0, (-1, m)).std(1)),
+        path_spread=bound.split(torch.stack([mean(v) for v in sampled]).std(0)) if sampled else None,
         solver=repr(solver),
         metric=repr(metric),
         stats=solution.stats,

@@ -31,6 +31,9 @@ LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave
 PIECES_EXPECTED = 24  # of an example, for sizing blocks
 
 
+MEASURED = ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")
+
+
 @dataclass(frozen=True)
 class Integral:
     """What the integrator measured, for each example. All (batch,) but `values` (batch, *features) and `notes`."""
@@ -44,6 +47,20 @@ class Integral:
     high: Tensor
     n_gradients: Tensor  # float64: gradients of shared segments are split between the examples that share them
     notes: list[Note]
+
+    def where(self, mask: Tensor, other: Integral) -> Integral:
+        """The other's measurements for the examples in `mask` (batch,), these for the rest."""
+        rows = mask.nonzero()[:, 0]
+
+        def mixed(name: str) -> Tensor:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            at = rows.to(mine.device)
+            return mine.index_copy(0, at, theirs[at])
+
+        notes = [
+            theirs if use else mine for use, mine, theirs in zip(mask.tolist(), self.notes, other.notes, strict=True)
+        ]
+        return Integral(**{name: mixed(name) for name in MEASURED}, notes=notes)
 
     @property
     def gap(self) -> Tensor:
@@ -123,10 +140,7 @@ def _integrated(plan: _Plan, path: Path, known: KnownSegments | None, run: Run) 
 
 def _joined(parts: list[Integral], order: Tensor | None = None) -> Integral:
     """Integrals of several blocks as one, reordered if asked."""
-    tensors = {
-        name: torch.cat([getattr(part, name) for part in parts])
-        for name in ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")
-    }
+    tensors = {name: torch.cat([getattr(part, name) for part in parts]) for name in MEASURED}
     notes = [note for part in parts for note in part.notes]
     if order is None:
         return Integral(**tensors, notes=notes)
@@ -655,9 +669,10 @@ class _Block:
                 f"the integral was interrupted after {spent:.0f} gradients: {measured}; run it again",
             )
         if stuck:
+            dtype = str(self.plan.score.dtype).removeprefix("torch.")
             return Note(
                 Outcome.UNRESOLVED,
-                f"{self.plan.score.dtype} cannot resolve the score any finer, which jumps or moves less than it rounds: "
+                f"in {dtype} the score cannot be resolved any finer (it jumps, or moves less than it rounds): "
                 f"{measured}; explain it in float64, or a smoother output",
             )
         said = self.plan.max_gradients or budget

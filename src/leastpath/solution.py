@@ -25,13 +25,18 @@ class Solution:
         path: starts and ends exactly where it was asked to.
         notes: for each example what the user should know; empty where all went well. None: nothing for anyone.
         stats: whatever else the solver wants to tell; shown as `result.stats`.
+        never_longer: where the path measures longer than the straight line, the line is to take its place.
         known: segments whose gradients the solver has summed already, so that the integrator only verifies them.
+        samples: further paths between the same ends, all as plausible as `path`; their attributions give
+            `result.path_spread`.
     """
 
     path: Path
     notes: tuple[tuple[Note, ...], ...] | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
     known: KnownSegments | None = None
+    never_longer: bool = False
+    samples: tuple[Path, ...] = ()
 
 
 @runtime_checkable

@@ -32,6 +32,7 @@ class Topology:
     is_bridge: np.ndarray  # (m,) bool
     edge_keys: np.ndarray  # (m,) sorted keys of the edges, for finding them
     edge_order: np.ndarray  # (m,) their rows in that order
+    places: np.ndarray  # (p,) the first point of each distinct place: what leaves look for neighbours among
 
     @classmethod
     def of(cls, points: Tensor, n_neighbors: int, search: neighbors.Method, steiner: float | None = None) -> Topology:
@@ -48,7 +49,8 @@ class Topology:
         """From edges (m, 2) and which of them are bridges (m,)."""
         keys = edges[:, 0] * len(points) + edges[:, 1]
         order = np.argsort(keys, kind="stable")
-        return cls(points, edges, is_bridge, keys[order], order)
+        places, _ = neighbors.distinct_places(flat(points))
+        return cls(points, edges, is_bridge, keys[order], order, places)
 
     def edge_rows(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Row of the edge between nodes a and b, (legs,) each, in either direction."""

@@ -259,7 +259,7 @@ def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", worker
     """
     points = _as_points(points, "points")
     _check_k(k, len(points), itself=True)
-    first, place = _places(points)
+    first, place = distinct_places(points)
     ties = np.column_stack([first[place], np.arange(len(points))])  # (n, 2); a first one's tie to itself goes below
     near = min(k, len(first) - 1)
     if near == 0:
@@ -269,7 +269,7 @@ def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", worker
     return unique_edges(np.concatenate([links, ties]), len(points))
 
 
-def _places(points: Floats) -> tuple[Integers, Integers]:
+def distinct_places(points: Floats) -> tuple[Integers, Integers]:
     """The first point of each distinct place (p,), ascending, and the place of each point (n,)."""
     n = len(points)
     order = np.lexsort(points.T)  # stable: equal rows keep ascending indices

@@ -70,8 +70,10 @@ class Router:
 
     def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
         """Join ends (ends, *features), judged as `examples` (ends,), to their nearest points."""
-        k, points = self.n_neighbors, self.topology.points
-        distance, neighbor = neighbors.nearest_neighbors(flat(points), k, queries=flat(ends), method=self.search)
+        points, places = self.topology.points, self.topology.places
+        k = min(self.n_neighbors, len(places))
+        distance, near = neighbors.nearest_neighbors(flat(points)[places], k, queries=flat(ends), method=self.search)
+        neighbor = places[near]
         node = np.where(distance[:, 0] == 0, neighbor[:, 0], -1)
         length = np.where((node >= 0)[:, None], np.inf, distance)
         length[node >= 0, 0] = 0.0
@@ -174,7 +176,7 @@ class Router:
             leaf = high[outer] - begin
             slot = (leaves.neighbor[leaf] == low[outer][:, None]).argmax(1)
             where.append(outer)
-            found.append(_rows(leaves.estimate, leaf * self.n_neighbors + slot))
+            found.append(_rows(leaves.estimate, leaf * leaves.neighbor.shape[1] + slot))
         if not where:
             return None
         rows = np.concatenate(where)

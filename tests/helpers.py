@@ -1,0 +1,132 @@
+"""Models, scores and solvers that several tests share."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import leastpath as lp
+
+
+def flat_points(batch: int, features: int = 2, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """(batch, features), standard normal, the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, features, generator=generator, dtype=torch.float64).to(dtype)
+
+
+# Every invariant of tests/solvers/test_all.py holds for each of these. A new solver is one more line here. They must
+# work for two features (`flat_points` draws such) and, unless they say otherwise, for any shape.
+ALL_SOLVERS = [
+    pytest.param(lp.StraightLine(), id="straight"),
+    pytest.param(lp.NeighborGraph(flat_points(60, seed=11), 8), id="graph"),
+]
+
+
+def seeded(make, seed: int = 0):
+    """What `make` builds with this seed; the global random state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def mlp(features: int = 4, classes: int = 3, seed: int = 0, activation: type[nn.Module] = nn.Tanh) -> nn.Module:
+    return seeded(
+        lambda: nn.Sequential(
+            nn.Linear(features, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, classes)
+        ),
+        seed,
+    ).eval()
+
+
+def cnn(classes: int = 3, seed: int = 0) -> nn.Module:
+    """For images (batch, 2, 6, 6)."""
+    return seeded(
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(36, classes),
+        ),
+        seed,
+    ).eval()
+
+
+@cache
+def moons_net(dtype: torch.dtype = torch.float32) -> nn.Module:
+    """A ReLU classifier of two features, trained on two arcs: steep at the border and flat elsewhere."""
+
+    def train() -> nn.Module:
+        model = nn.Sequential(nn.Linear(2, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 2))
+        angle, label = torch.rand(400) * torch.pi, torch.arange(400) % 2
+        x = torch.stack([angle.cos(), angle.sin()], 1)
+        x = torch.where(label[:, None] == 1, torch.tensor([1.0, 0.5]) - x, x) + 0.1 * torch.randn(400, 2)
+        optimiser = torch.optim.Adam(model.parameters(), 0.02)
+        for _ in range(150):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(x), label).backward()
+            optimiser.step()
+        model.zero_grad(set_to_none=True)
+        return model.eval().to(dtype)
+
+    return seeded(train, 3)
+
+
+class TextNet(nn.Module):
+    """Token ids (batch, length) and an optional mask to logits (batch, 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 4)
+        self.mix = nn.Linear(4, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        hidden = self.mix(self.embedding(ids)).tanh()
+        if mask is not None:
+            hidden = hidden * mask[..., None]
+        return self.head(hidden.mean(1))
+
+
+class Counted:
+    """A callable that counts what it is asked for: rows with and without gradient, calls, the largest call."""
+
+    def __init__(self, model) -> None:
+        self.model = model
+        self.gradient_rows = self.value_rows = self.gradient_calls = self.largest = 0
+
+    def __call__(self, x: Tensor, *args) -> Tensor:
+        self.largest = max(self.largest, len(x))
+        if torch.is_grad_enabled() and x.requires_grad:
+            self.gradient_rows += len(x)
+            self.gradient_calls += 1
+        else:
+            self.value_rows += len(x)
+        return self.model(x, *args)
+
+
+class Polyline:
+    """A solver for tests: through fixed fractions of the way, each with a fixed offset. Deliberately no short path."""
+
+    def __init__(self, *offsets: float) -> None:
+        self.offsets = offsets or (0.7, -0.4)
+
+    def solve(self, score, metric, start, end, run) -> lp.Solution:
+        n = len(self.offsets) + 1
+        inner = [torch.lerp(start, end, (i + 1) / n) + offset for i, offset in enumerate(self.offsets)]
+        return lp.Solution(lp.Path.polyline(torch.stack([start, *inner, end], 1)))
+
+    def __repr__(self) -> str:
+        return f"Polyline{self.offsets}"
+
+
+def separable(x: Tensor) -> Tensor:
+    """f(x) = sin 2x₀ + x₁³ − …: every path gives fᵢ(xᵢ) − fᵢ(x̄ᵢ), which is `separable_parts`."""
+    return separable_parts(x).flatten(1).sum(1)
+
+
+def separable_parts(x: Tensor) -> Tensor:
+    parts = [torch.sin(2 * x[:, 0]), *(x[:, i] ** 3 / 3 - x[:, i] for i in range(1, x.shape[1]))]
+    return torch.stack(parts, 1)

@@ -1,0 +1,298 @@
+"""NeighborGraph, EnhancedIG and Graph, against brute force and closed forms."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import leastpath as lp
+from helpers import flat_points, mlp, moons_net
+from leastpath import Outcome
+
+METRICS = [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Euclidean()]
+POINTS = flat_points(120, seed=5)
+X, BASE = flat_points(6), torch.full((1, 2), -1.5)
+SCORE = lp.Score(moons_net(), 1, "log_softmax")
+
+
+def explain(solver, score=SCORE, inputs=X, baselines=BASE, **rest):
+    return lp.attribute(score, inputs, baselines, solver=solver, **rest)
+
+
+def route_length(nodes, metric, score=SCORE):
+    """Length of the polyline through nodes (n, 2), measured on its own."""
+    return float(lp.integrate(score, lp.Path.polyline(nodes[None]), metric, tolerance=1e-2).length)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=repr)
+def test_shortest_route_against_brute_force(metric):
+    """Six points, all joined to all: no route over one or two of them is shorter."""
+    points, end = flat_points(6, seed=3), flat_points(1, seed=4)
+    result = explain(lp.NeighborGraph(points, 5, n_steps=40), inputs=end, metric=metric)
+    paths = (
+        torch.cat([BASE, points[list(middle)], end])
+        for size in (1, 2)
+        for middle in itertools.permutations(range(6), size)
+    )
+    best = min(route_length(nodes, metric) for nodes in paths)
+    assert float(result.length) <= best * 1.01
+
+
+@given(st.integers(0, 10_000), st.sampled_from(METRICS[:3]))
+@settings(max_examples=15, deadline=None)
+def test_certificate_is_at_least_one(seed, metric):
+    score = lp.Score(mlp(2, 3, seed % 7), seed % 3, "log_softmax")
+    result = explain(
+        lp.NeighborGraph(flat_points(30, seed=seed), 4), score, flat_points(3, seed=seed + 1), metric=metric
+    )
+    assert (result.certificate >= 1).all()
+    assert (result.cancellation >= -result.completeness_gap.abs() - 1e-5).all()
+
+
+@given(st.permutations(range(40)))
+@settings(max_examples=10, deadline=None)
+def test_permuting_points_changes_nothing(order):
+    points = flat_points(40, seed=9)
+    a, b = (explain(lp.NeighborGraph(p, 5)) for p in (points, points[list(order)]))
+    torch.testing.assert_close(a.length, b.length, rtol=1e-4, atol=1e-5)
+    for i in range(len(X)):
+        torch.testing.assert_close(a.path[i], b.path[i])
+
+
+def test_duplicated_and_collinear_points_work():
+    twice = torch.cat([POINTS, POINTS])
+    torch.testing.assert_close(
+        explain(lp.NeighborGraph(twice, 15)).length, explain(lp.NeighborGraph(POINTS, 15)).length, rtol=1e-3, atol=1e-4
+    )
+    line = torch.linspace(-2, 2, 30)[:, None].expand(30, 2).contiguous()
+    result = explain(lp.NeighborGraph(line, 4))
+    assert torch.isfinite(result.length).all() and torch.equal(result.path.end, X)
+    same = explain(lp.NeighborGraph(torch.zeros(20, 2), 4))
+    assert torch.isfinite(same.length).all()
+
+
+def test_inputs_that_are_points_end_there():
+    """An input among the points is that node: no extra knot, and the baseline likewise."""
+    result = explain(lp.NeighborGraph(POINTS, 8), inputs=POINTS[:4], baselines=POINTS[7:8])
+    for b in range(4):
+        knots = result.path[b]
+        assert torch.equal(knots[0], POINTS[7]) and torch.equal(knots[-1], POINTS[b])
+        assert len(torch.unique(knots, dim=0)) == len(knots)
+    itself = explain(lp.NeighborGraph(POINTS, 8), inputs=POINTS[7:8], baselines=POINTS[7:8])
+    assert not itself.values.any() and Outcome.FLAT in itself.status[0]
+
+
+def test_a_near_baseline_is_itself_a_neighbour():
+    result = explain(lp.NeighborGraph(POINTS, 8, n_steps=8), inputs=BASE + 1e-3)
+    assert len(result.path[0]) == 2
+
+
+def test_bridges_are_reported_with_number_and_remedy():
+    blobs = torch.cat([POINTS[:40] * 0.05 - 1.5, POINTS[40:80] * 0.05 + 1.0])
+    result = explain(lp.NeighborGraph(blobs, 5), inputs=torch.full((1, 2), 1.0))
+    assert Outcome.BRIDGED in result.status[0]
+    assert "a bridge" in result.status[0].value and "raise n_neighbors" in result.status[0].value
+    connected = explain(lp.NeighborGraph(POINTS, 15))
+    assert not any(Outcome.BRIDGED in s for s in connected.status)
+
+
+def test_values_against_a_fine_integral_of_the_same_route():
+    result = explain(lp.NeighborGraph(POINTS, 10))
+    fine = lp.integrate(SCORE, result.path, tolerance=None, n_steps=20_000, rule="midpoint")
+    error = (result.values - fine.values).abs().sum(1)
+    assert (error <= 0.015 * fine.values.abs().sum(1) + 1e-4).all()
+
+
+def test_per_example_targets_against_single_ones():
+    targets = torch.tensor([0, 1, 1, 0, 1, 0])
+    together = explain(lp.NeighborGraph(POINTS, 10), lp.Score(moons_net(), targets, "log_softmax"))
+    for target in (0, 1):
+        alone = explain(lp.NeighborGraph(POINTS, 10), lp.Score(moons_net(), target, "log_softmax"))
+        for b in (targets == target).nonzero()[:, 0].tolist():
+            torch.testing.assert_close(together.path[b], alone.path[b])
+            torch.testing.assert_close(together.length[b], alone.length[b], rtol=0.02, atol=1e-3)
+
+
+def test_gradients_are_those_that_the_model_computed():
+    rows = []
+
+    def counted(x):
+        if x.requires_grad:
+            rows.append(len(x))
+        return moons_net()(x)
+
+    result = explain(lp.NeighborGraph(POINTS, 6), lp.Score(counted, 1, "softmax"))
+    assert int(result.n_gradients.sum()) == sum(rows)
+
+
+def test_several_baselines_average_single_ones():
+    baselines = torch.stack([torch.full((6, 2), -1.5), torch.full((6, 2), 1.5)], 1)
+    both = explain(lp.NeighborGraph(POINTS, 10), baselines=baselines)
+    singles = [explain(lp.NeighborGraph(POINTS, 10), baselines=b) for b in baselines.unbind(1)]
+    torch.testing.assert_close(both.values, (singles[0].values + singles[1].values) / 2, rtol=0.03, atol=0.02)
+
+
+# ---- metrics -----------------------------------------------------------------------------------------------------
+
+
+def test_damping_to_infinity_gives_the_euclidean_route():
+    damped = explain(lp.NeighborGraph(POINTS, 8), metric=lp.Conformal(damping=1e12))
+    euclidean = explain(lp.NeighborGraph(POINTS, 8), metric=lp.Euclidean())
+    for b in range(len(X)):
+        assert torch.equal(damped.path[b], euclidean.path[b])
+
+
+def test_enhanced_ig_is_the_euclidean_graph_measured_in_another_metric():
+    enhanced = explain(lp.EnhancedIG(POINTS, 8), metric=lp.Conformal())
+    euclidean = explain(lp.NeighborGraph(POINTS, 8), metric=lp.Euclidean())
+    for b in range(len(X)):
+        assert torch.equal(enhanced.path[b], euclidean.path[b])
+    assert enhanced.metric == repr(lp.Conformal()) and (enhanced.certificate >= 1).all()
+
+
+def test_euclidean_edges_cost_no_gradients():
+    result = explain(lp.NeighborGraph(POINTS, 8), metric=lp.Euclidean(), tolerance=None, n_steps=10)
+    assert int(result.n_gradients.max()) < 60
+
+
+# ---- reuse -------------------------------------------------------------------------------------------------------
+
+
+def test_a_built_graph_gives_what_the_solver_gives(tmp_path):
+    graph = lp.NeighborGraph(POINTS, 10).build(SCORE, lp.Conformal(), BASE)
+    graph.save(tmp_path / "graph.npz")
+    expected = explain(lp.NeighborGraph(POINTS, 10))
+    for solver in (graph, lp.Graph.load(tmp_path / "graph.npz")):
+        result = explain(solver)
+        torch.testing.assert_close(result.values, expected.values, rtol=1e-3, atol=1e-3)
+        for b in range(len(X)):
+            assert torch.equal(result.path[b], expected.path[b])
+        assert int(result.n_gradients.sum()) < int(expected.n_gradients.sum())
+    assert list(tmp_path.iterdir()) == [tmp_path / "graph.npz"]  # no half-written file stays
+
+
+def test_a_built_graph_serves_all_its_targets():
+    score = lp.Score(moons_net(), torch.tensor([0, 1, 1, 0, 1, 0]), "log_softmax")
+    graph = lp.NeighborGraph(POINTS, 10).build(score, lp.Conformal())
+    torch.testing.assert_close(
+        explain(graph, score).length, explain(lp.NeighborGraph(POINTS, 10), score).length, rtol=1e-3, atol=1e-3
+    )
+    with pytest.raises(ValueError, match=r"built for targets \[1\], not for \[0\]: build it with"):
+        explain(lp.NeighborGraph(POINTS, 10).build(SCORE, lp.Conformal()), lp.Score(moons_net(), 0, "log_softmax"))
+
+
+def test_a_built_graph_refuses_what_it_was_not_built_for(tmp_path):
+    graph = lp.NeighborGraph(POINTS, 10).build(SCORE, lp.Conformal())
+    with pytest.raises(ValueError, match=r"built for Conformal.*got RankOne"):
+        explain(graph, metric=lp.RankOne())
+    with pytest.raises(ValueError, match="expected the same features"):
+        explain(graph, lp.Score(lambda x: x.sum(1)), torch.zeros(1, 3), None)
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    with pytest.raises(ValueError, match="is not a saved graph"):
+        lp.Graph.load(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="no graph to build"):
+        lp.NeighborGraph(generate="line").build(SCORE, lp.Conformal())
+
+
+# ---- generated points, Steiner points, refinement ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["line", "sobol", "adaptive"])
+def test_generated_points_shorten_the_line(kind):
+    result = explain(lp.NeighborGraph(generate=kind, n_points=150))
+    assert float(result.length_ratio.median()) < 1
+    alone = explain(lp.NeighborGraph(generate=kind, n_points=150), inputs=X[2:3])
+    torch.testing.assert_close(result.path[2], alone.path[0])
+
+
+def test_steiner_points_cut_long_edges():
+    from leastpath.graphs.edges import Topology
+
+    sparse = torch.cat([POINTS[:40] * 0.1, POINTS[40:44] * 3])
+    plain, cut = (Topology.of(sparse, 4, "auto", steiner) for steiner in (None, 2.0))
+    assert len(cut.points) > len(plain.points) and torch.equal(cut.points[:44], sparse)
+
+    def longest(t):
+        a, b = (t.points[torch.as_tensor(t.edges[~t.is_bridge][:, i])] for i in (0, 1))
+        return float((a - b).norm(dim=1).max())
+
+    assert longest(cut) < longest(plain)
+    assert torch.isfinite(explain(lp.NeighborGraph(sparse, 4, steiner=2.0)).length).all()
+
+
+@pytest.mark.parametrize("metric", METRICS[:3], ids=repr)
+def test_refined_routes_are_no_longer_than_the_route_and_the_line(metric):
+    plain, refined = (explain(lp.NeighborGraph(POINTS, 8, refine=r), metric=metric) for r in (False, True))
+    # Both are measured to 1 %.
+    assert (refined.length <= plain.length * 1.02 + 1e-5).all() and (refined.length_ratio <= 1.02).all()
+    assert float(refined.length.sum()) < float(plain.length.sum())
+    assert torch.equal(refined.path.end, X) and torch.equal(refined.path.start, BASE.expand(6, 2))
+
+
+def test_refinement_is_batch_equals_loop():
+    solver = lp.NeighborGraph(POINTS, 8, refine=True)
+    together, alone = explain(solver), explain(solver, inputs=X[3:4])
+    # Sixty rounds of accepting or refusing steps amplify rounding, which differs with the batch size: paths drift
+    # along flat ground, lengths do not.
+    torch.testing.assert_close(together.length[3], alone.length[0], rtol=0.02, atol=1e-4)
+
+
+# ---- budget, interruption, errors --------------------------------------------------------------------------------
+
+
+def test_a_budget_below_the_graph_gives_the_marked_straight_line():
+    result = explain(lp.NeighborGraph(POINTS, 8), max_gradients=100)
+    assert all(Outcome.FELL_BACK in s for s in result.status)
+    assert "max_gradients=100" in result.status[0].value and "build the graph once" in result.status[0].value
+    assert (result.n_gradients <= 100).all() and result.path.is_straight.all()
+
+
+def test_interruption_gives_the_marked_straight_line():
+    calls = []
+
+    def interrupted(x):
+        if x.requires_grad:
+            calls.append(1)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+        return moons_net()(x)
+
+    result = explain(lp.NeighborGraph(POINTS, 8), lp.Score(interrupted, 1))
+    assert all(Outcome.INTERRUPTED in s for s in result.status) and result.path.is_straight.all()
+
+
+def test_progress_bar_is_shown(capsys):
+    explain(lp.NeighborGraph(POINTS, 8, refine=True), progress=True)
+    shown = capsys.readouterr()
+    assert "edges" in shown.out + shown.err and "shortening" in shown.out + shown.err
+
+
+def test_images_and_double_precision():
+    model = torch.nn.Sequential(torch.nn.Flatten(), mlp(12, 2, activation=torch.nn.ReLU)).double().eval()
+    points = flat_points(30, 12, dtype=torch.float64).reshape(30, 3, 2, 2)
+    result = lp.attribute(lp.Score(model, 0), points[:3], solver=lp.NeighborGraph(points, 5))
+    assert result.values.shape == (3, 3, 2, 2) and result.values.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lp.NeighborGraph, "give either points or generate"),
+        (lambda: lp.NeighborGraph(POINTS, generate="line"), "give either points or generate"),
+        (lambda: lp.NeighborGraph(POINTS, 120), "n_neighbors=120 for 120 points, expected 1 to 119"),
+        (lambda: lp.NeighborGraph(POINTS, 0), "n_neighbors=0 for 120 points"),
+        (lambda: lp.NeighborGraph(generate="circle"), "generate='circle' is unknown"),
+        (lambda: lp.NeighborGraph(POINTS, search="magic"), "search='magic' is unknown"),
+        (lambda: lp.NeighborGraph(POINTS, n_steps=0), "must be positive"),
+        (lambda: lp.NeighborGraph(POINTS, steiner=0.5), "steiner=0.5 must be above 1"),
+        (lambda: lp.EnhancedIG(POINTS, 500), "n_neighbors=500"),
+        (lambda: explain(lp.NeighborGraph(flat_points(30, 3), 4)), "expected the same features"),
+        (lambda: explain(lp.NeighborGraph(POINTS * torch.nan, 4)), "not finite"),
+    ],
+)
+def test_errors_say_what_to_do(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()

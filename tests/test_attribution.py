@@ -1,0 +1,412 @@
+"""attribute(): against Captum and closed forms, every field of the result, precisions, baselines, statuses."""
+
+import math
+
+import pytest
+import torch
+from captum.attr import IntegratedGradients, LayerIntegratedGradients
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import leastpath as lp
+from helpers import Counted, Polyline, TextNet, cnn, flat_points, mlp, moons_net, seeded, separable, separable_parts
+from leastpath import Outcome
+
+STRAIGHT = lp.StraightLine()
+RULES = [("midpoint", "riemann_middle"), ("gauss_legendre", "gausslegendre")]
+IMAGES = flat_points(3, 72).view(3, 2, 6, 6)
+
+
+def explain(score, inputs, baselines=None, solver=STRAIGHT, **rest):
+    return lp.attribute(score, inputs, baselines, solver=solver, **rest)
+
+
+# ---- against Captum, at fixed steps ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rule", "method"), RULES)
+@pytest.mark.parametrize("target", [1, torch.tensor([2, 0, 1])], ids=["int", "per example"])
+@pytest.mark.parametrize(("model", "inputs"), [(mlp(), flat_points(3, 4)), (cnn(), IMAGES)], ids=["mlp", "cnn"])
+def test_straight_line_against_captum(model, inputs, target, rule, method):
+    base = torch.rand_like(inputs[:1])
+    ours = explain(lp.Score(model, target), inputs, base, tolerance=None, n_steps=40, rule=rule)
+    theirs, delta = IntegratedGradients(model).attribute(
+        inputs, base, target, n_steps=40, method=method, return_convergence_delta=True
+    )
+    torch.testing.assert_close(ours.values, theirs, rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours.completeness_gap, delta, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rule", "method"), RULES)
+def test_tuple_inputs_and_arguments_against_captum(rule, method):
+    net = mlp(6)
+
+    def model(a, b, per_example, shared, power):
+        return net(torch.cat([a * per_example, b.flatten(1) * shared], 1)) ** power
+
+    inputs = (flat_points(3, 2), flat_points(3, 4, 1).view(3, 2, 2))
+    base = (torch.zeros(1, 2), torch.full((3, 2, 2), 0.3))
+    per_example, shared = flat_points(3, 1, 2), torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    ours = explain(
+        lp.Score(model, torch.tensor([0, 1, 2]), additional_forward_args=(per_example, shared, 2)),
+        inputs, base, tolerance=None, n_steps=30, rule=rule,
+    )  # fmt: skip
+    theirs = IntegratedGradients(model).attribute(
+        inputs, base, torch.tensor([0, 1, 2]), (per_example, shared.expand(3, 4), 2), n_steps=30, method=method
+    )
+    assert isinstance(ours.values, tuple)
+    for a, b in zip(ours.values, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rule", "method"), RULES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_embedding_layer_of_token_ids_against_captum(rule, method, masked):
+    net, ids = seeded(TextNet).eval(), torch.randint(11, (3, 5))
+    mask = ((torch.rand(3, 5) > 0.3).float(),) if masked else ()
+    target, base = torch.tensor([0, 2, 1]), torch.full((3, 5), 4)
+    score = lp.Score(net, target, layer=net.embedding, additional_forward_args=mask)
+    ours = explain(score, ids, base, tolerance=None, n_steps=30, rule=rule)
+    theirs = LayerIntegratedGradients(net, net.embedding).attribute(
+        ids, base, target, mask or None, n_steps=30, method=method
+    )
+    assert ours.values.shape == (3, 5, 4)
+    torch.testing.assert_close(ours.values, theirs, rtol=0, atol=1e-5)
+
+
+def test_inner_layer_against_captum():
+    model = cnn()
+    ours = explain(lp.Score(model, 1, layer=model[2]), IMAGES, tolerance=None, n_steps=30, rule="midpoint")
+    theirs = LayerIntegratedGradients(model, model[2]).attribute(
+        IMAGES, target=1, n_steps=30, method="riemann_middle", attribute_to_layer_input=False
+    )
+    torch.testing.assert_close(ours.values, theirs, rtol=0, atol=1e-5)
+
+
+# ---- against closed forms -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, Polyline()])
+def test_separable_score_against_closed_form(solver):
+    x, base = flat_points(4, 3, dtype=torch.float64), flat_points(4, 3, 1, torch.float64)
+    result = explain(lp.Score(separable), x, base, solver, tolerance=1e-4)
+    torch.testing.assert_close(result.values, separable_parts(x) - separable_parts(base), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, Polyline()])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 1, 2)])
+def test_linear_model_against_closed_form(solver, shape):
+    w = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    x, base = (torch.randn(4, *shape, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    result = explain(lp.Score(lambda x: (x * w).reshape(len(x), -1).sum(1)), x, base, solver)
+    torch.testing.assert_close(result.values, w * (x - base), rtol=1e-4, atol=1e-5)
+
+
+def test_input_that_the_model_ignores_gets_exact_zeros():
+    x = (flat_points(3, 2), flat_points(3, 4, 1).view(3, 2, 2))
+    result = explain(lp.Score(lambda a, b: a.prod(1)), x, solver=Polyline())
+    assert result.values[0].any() and not result.values[1].any()
+    assert result.values[1].shape == x[1].shape
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 1000))
+def test_two_implementations_of_one_function_get_equal_attributions(seed):
+    """tanh by its module and by exponentials, a linear layer by a loop."""
+    net, x = mlp(3, 2, seed).double(), flat_points(3, 3, seed, torch.float64)
+
+    def other(x):
+        for layer in net:
+            if isinstance(layer, nn.Linear):
+                x = torch.stack([(x * row).sum(1) for row in layer.weight], 1) + layer.bias
+            else:
+                x = 1 - 2 / (torch.exp(2 * x) + 1)
+        return x
+
+    a, b = (explain(lp.Score(f, 1), x, 0.2, Polyline()).values for f in (net, other))
+    torch.testing.assert_close(a, b)
+
+
+def test_symmetric_features_get_equal_attributions_on_the_straight_line():
+    x = flat_points(4, 2)
+    x = torch.stack([x[:, 0], x[:, 0], x[:, 1]], 1)
+    result = explain(lp.Score(lambda x: torch.exp(x[:, 0] * x[:, 1]) * x[:, 2] + (x[:, 0] + x[:, 1]).sin()), x, 0.1)
+    torch.testing.assert_close(result.values[:, 0], result.values[:, 1])
+
+
+# ---- the result -----------------------------------------------------------------------------------------------------
+
+PER_EXAMPLE = (
+    "completeness_gap", "cancellation", "length", "length_error", "length_ratio", "certificate", "n_gradients",
+    "score_change", "n_forwards", "attribution_error",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, Polyline()])
+@pytest.mark.parametrize("settings", [{}, {"tolerance": None, "n_steps": 8}])
+@pytest.mark.parametrize("baselines", [None, flat_points(8, 72, 1).view(1, 8, 2, 6, 6)[:, :3]])
+def test_every_field_has_its_shape(solver, settings, baselines):
+    result = explain(lp.Score(cnn(), torch.tensor([0, 1, 2])), IMAGES, baselines, solver, **settings)
+    m = 1 if baselines is None else 3
+    for name in PER_EXAMPLE:
+        assert getattr(result, name).shape == (3,), name
+    assert result.values.shape == IMAGES.shape and result.values.dtype == IMAGES.dtype
+    assert len(result.path) == 3 * m and result.path[0].shape[1:] == IMAGES.shape[1:]
+    assert len(result.status) == 3 and all(isinstance(s, lp.Status) and s.value for s in result.status)
+    assert result.n_gradients.dtype == result.n_forwards.dtype == torch.int64
+    assert (result.baseline_spread is None) == (m == 1)
+    assert result.solver == repr(solver) and result.metric == "Conformal(damping=0.0)"
+    assert "Attribution(values=(3, 2, 6, 6)" in repr(result)
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, Polyline()])
+@pytest.mark.parametrize("metric", [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Conformal(damping=0.5)])
+def test_fields_against_their_definitions(solver, metric):
+    x, score = flat_points(20), lp.Score(moons_net(), 1, "softmax")
+    result = explain(score, x, 0.5, solver, metric=metric)
+    change = score(x) - score(torch.full_like(x, 0.5))
+    torch.testing.assert_close(result.score_change, change)
+    torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.cancellation, result.values.abs().sum(1) - change.abs(), rtol=1e-4, atol=1e-6)
+    assert (result.cancellation >= -result.completeness_gap.abs() - 1e-6).all()
+    assert (result.certificate >= 1).all()
+    torch.testing.assert_close(result.certificate, (result.length / change.abs()).clamp_min(1))
+    assert torch.equal(result.path.start, torch.full_like(x, 0.5)) and torch.equal(result.path.end, x)
+    if solver is STRAIGHT:
+        assert torch.equal(result.length_ratio, torch.ones(20))
+    else:
+        line = explain(score, x, 0.5, metric=metric)
+        # Both lines are measured, each to the tolerance of 1 %, and for the ratio only the length has to reach it.
+        torch.testing.assert_close(result.length_ratio, result.length / line.length, rtol=0.02, atol=0)
+
+
+@given(st.integers(0, 1000))
+def test_no_cancellation_length_bounds_magnitude(seed):
+    """L₁ ≥ Σ|A| ≥ |Δf|, on random nets and polylines."""
+    x, tolerance = flat_points(3, 2, seed, torch.float64), 1e-4
+    score = lp.Score(mlp(2, seed=seed).double(), 0)
+    result = explain(score, x, 0.3, Polyline(), metric=lp.NoCancellation(), tolerance=tolerance)
+    magnitude, change = result.values.abs().sum(1), result.score_change.abs()
+    slack = 1 + 2 * tolerance  # both are measured to the tolerance
+    assert (result.length * slack >= magnitude).all() and (magnitude * slack >= change).all()
+
+
+def test_certificate_is_infinite_without_change_and_nan_without_bound():
+    score = lp.Score(lambda x: x[:, 0] - x[:, 1])
+    assert explain(score, torch.ones(1, 2)).certificate.tolist() == [math.inf]
+    assert explain(score, torch.ones(1, 2), metric=lp.Euclidean()).certificate.isnan().all()
+    assert explain(score, torch.tensor([[2.0, 1.0]]), metric=lp.RankOne()).certificate.tolist() == [1.0]
+
+
+def test_longer_path_is_marked():
+    bent = explain(lp.Score(lambda x: x[:, 0]), torch.ones(1, 2), solver=Polyline(3.0))
+    assert Outcome.LONGER_THAN_LINE in bent.status[0] and bent.length_ratio > 1.01
+    assert "× as long as the straight line" in bent.status[0].value and not bent.status[0].ok
+    assert Outcome.LONGER_THAN_LINE not in explain(lp.Score(lambda x: x[:, 0]), torch.ones(1, 2)).status[0]
+
+
+def test_some_length_over_a_line_without_any_is_endless():
+    """Where baseline and input are the same point, every detour is longer."""
+    result = explain(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), 1.0, Polyline())
+    assert result.length_ratio.tolist() == [math.inf] and Outcome.LONGER_THAN_LINE in result.status[0]
+    still = explain(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), 1.0)
+    assert still.length_ratio.tolist() == [1.0] and Outcome.FLAT in still.status[0] and not still.values.any()
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, Polyline()])
+@pytest.mark.parametrize(
+    "settings", [{}, {"tolerance": None, "n_steps": 8}, {"max_gradients": 40}, {"tolerance": 1e-3}]
+)
+def test_n_gradients_are_the_rows_that_the_model_differentiated(solver, settings):
+    model = Counted(moons_net())
+    result = explain(lp.Score(model, 1, "softmax", batch_size=31), flat_points(7), None, solver, **settings)
+    assert int(result.n_gradients.sum()) == model.gradient_rows
+    assert int(result.n_forwards.sum()) == model.value_rows
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, Polyline()])
+@pytest.mark.parametrize("budget", [1, 3, 10, 30, 100])
+def test_budget_is_never_exceeded(solver, budget):
+    x, score = flat_points(3), lp.Score(lambda x: torch.sin(40 * x[:, 0]) * x[:, 1])
+    result = explain(score, x, None, solver, max_gradients=budget, tolerance=1e-4)
+    segments = 1 if solver is STRAIGHT else 3 + 1  # one gradient each, of the path and of the line, is the least
+    assert (result.n_gradients <= max(budget, segments)).all()
+    for status in result.status:
+        assert Outcome.BUDGET_SPENT in status and f"max_gradients={budget}" in status.value and "raise" in status.value
+
+
+class Spending:
+    """A solver that differentiates `cost(b)` times for example b and then takes the line."""
+
+    def solve(self, score, metric, start, end, run):
+        for b in range(len(start)):
+            score.gradients(end[[b] * 20 * (b + 1)], torch.tensor([b] * 20 * (b + 1)))
+        return lp.Solution(lp.Path.straight(start, end))
+
+
+def test_budget_is_what_the_solver_left_to_each_example():
+    score = lp.Score(lambda x: torch.sin(40 * x[:, 0]) * x[:, 1])
+    result = explain(score, torch.ones(3, 2), solver=Spending(), max_gradients=80, tolerance=1e-4)
+    assert ((result.n_gradients <= 80) & (result.n_gradients > 40)).all()
+    assert "of the 20 that were left of max_gradients=80" in result.status[2].value
+
+
+# ---- batches, seeds, baselines --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_batch_equals_loop(several):
+    x, targets = flat_points(5), torch.tensor([0, 1, 1, 0, 1])
+    base = flat_points(10, 2, 1).view(5, 2, 2) if several else flat_points(5, 2, 1)
+    together = explain(lp.Score(moons_net(), targets, "softmax"), x, base, Polyline())
+    for b in range(5):
+        score = lp.Score(moons_net(), targets[b : b + 1], "softmax")
+        alone = explain(score, x[b : b + 1], base[b : b + 1], Polyline())
+        torch.testing.assert_close(together.values[b], alone.values[0], rtol=1e-3, atol=1e-5)
+        for name in ("length", "completeness_gap", "cancellation", "length_ratio"):
+            torch.testing.assert_close(getattr(together, name)[b], getattr(alone, name)[0], rtol=1e-3, atol=1e-5)
+        assert together.n_gradients[b] == alone.n_gradients[0]
+        assert together.status[b].outcomes == alone.status[0].outcomes
+
+
+def test_several_baselines_equal_the_mean_and_spread_of_single_ones():
+    x, base = flat_points(4), flat_points(12, 2, 1).view(4, 3, 2)
+    score = lp.Score(moons_net(), torch.tensor([0, 1, 1, 0]), "softmax")
+    several = explain(score, x, base)
+    singles = [explain(score, x, base[:, j]) for j in range(3)]
+    values = torch.stack([s.values for s in singles])
+    torch.testing.assert_close(several.values, values.mean(0), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(several.baseline_spread, values.std(0), rtol=1e-4, atol=1e-6)
+    for name in ("completeness_gap", "cancellation", "length", "certificate", "score_change", "length_ratio"):
+        mean = torch.stack([getattr(s, name) for s in singles]).mean(0)
+        torch.testing.assert_close(getattr(several, name), mean, rtol=1e-4, atol=1e-6)
+    assert torch.equal(several.n_gradients, sum(s.n_gradients for s in singles))
+    assert torch.equal(several.path[4], singles[1].path[1])  # row b · m + j
+    assert torch.equal(several.path.start.view(4, 3, 2), base)
+
+
+def test_status_of_several_baselines_shows_what_needs_a_look():
+    """One of three baselines lies behind a jump."""
+    score = lp.Score(lambda x: (x[:, 0] > 0.5).to(x) + x.sum(1))
+    base = torch.tensor([[[0.9, 0.0], [0.0, 0.0], [0.8, 0.0]]])
+    status = explain(score, torch.ones(1, 2), base).status[0]
+    assert status.outcomes == (Outcome.UNRESOLVED,)
+
+
+def test_several_baselines_of_tuple_inputs():
+    x = (flat_points(2, 2), flat_points(2, 3, 1))
+    base = (flat_points(6, 2, 2).view(2, 3, 2), 0.5)
+    score = lp.Score(lambda a, b: a.prod(1) * b.sum(1))
+    several = explain(score, x, base, tolerance=1e-4)
+    singles = [explain(score, x, (base[0][:, j], 0.5), tolerance=1e-4) for j in range(3)]
+    for i in range(2):
+        values = torch.stack([s.values[i] for s in singles])
+        torch.testing.assert_close(several.values[i], values.mean(0), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(several.baseline_spread[i], values.std(0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0, (None, None), (0.0, torch.zeros(1, 3)), (0.0,)])
+def test_baselines_of_tuples_in_all_forms_equal_zeros(baseline):
+    x, score = (flat_points(2, 2), flat_points(2, 3, 1)), lp.Score(lambda a, b: a.prod(1) * b.sum(1))
+    expected, result = explain(score, x), explain(score, x, baseline)
+    assert all(torch.equal(a, b) for a, b in zip(expected.values, result.values, strict=True))
+
+
+# ---- precision ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    # The reference is exact; what is allowed is the tolerance plus what the model's own rounding does to gradients.
+    [(torch.float64, 0.01), (torch.float32, 0.01), (torch.float16, 0.02), (torch.bfloat16, 0.06)],
+)
+@pytest.mark.parametrize("output", ["raw", "log_softmax"])
+def test_model_precision_against_float64(dtype, allowed, output):
+    model, x = mlp().to(dtype), flat_points(4, 4, dtype=dtype)
+    result = explain(lp.Score(model, torch.tensor([0, 1, 2, 0]), output), x)
+    exact = explain(lp.Score(model.double(), torch.tensor([0, 1, 2, 0]), output), x.double(), tolerance=1e-8)
+    assert result.values.dtype == dtype and result.completeness_gap.dtype == torch.promote_types(dtype, torch.float32)
+    error = (result.values.double() - exact.values).abs().sum(1) / exact.values.abs().sum(1)
+    assert (error <= allowed).all()
+    assert all(s.ok for s in result.status)
+
+
+def test_autocast_is_respected():
+    model, x = mlp(), flat_points(4, 4)
+    exact = explain(lp.Score(model.double(), 1), x.double()).values
+    model.float()
+    seen = []
+    model[0].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        result = explain(lp.Score(model, 1), x)
+    assert set(seen) == {torch.bfloat16} and result.values.dtype == torch.float32
+    assert ((result.values - exact).abs().sum(1) <= 0.06 * exact.abs().sum(1)).all()  # bfloat16 holds 3 digits at most
+    assert all(s.ok for s in result.status)
+
+
+def test_autocast_within_inference_mode():
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        assert explain(lp.Score(mlp(), 1), flat_points(4, 4)).values.any()
+
+
+def test_tuple_of_two_precisions_keeps_both():
+    x = (flat_points(2, 2), flat_points(2, 3, 1, torch.float64))
+    result = explain(lp.Score(lambda a, b: a.double().prod(1) * b.sum(1)), x)
+    assert [v.dtype for v in result.values] == [torch.float32, torch.float64]
+
+
+# ---- interruption and errors ----------------------------------------------------------------------------------------
+
+
+def test_interruption_in_the_integral_returns_a_result():
+    calls = []
+
+    def model(x):
+        if torch.is_grad_enabled():
+            calls.append(len(x))
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+        return torch.sin(40 * x[:, 0]) * x[:, 1]
+
+    for solver in (STRAIGHT, Polyline()):
+        calls.clear()
+        result = explain(lp.Score(model), torch.ones(2, 2), solver=solver)
+        assert all(Outcome.INTERRUPTED in s and not s.ok for s in result.status)
+        assert result.values.isfinite().all() and result.length_ratio.isfinite().all()
+
+
+class Drifting:
+    def solve(self, score, metric, start, end, run):
+        return lp.Solution(lp.Path.straight(start, end + 1e-6))
+
+
+def test_solver_that_moves_the_ends_is_refused():
+    with pytest.raises(RuntimeError, match="Drifting returned paths that do not begin and end where"):
+        explain(lp.Score(lambda x: x.sum(1)), torch.ones(2, 2), solver=Drifting())
+
+
+def test_score_must_be_a_score():
+    with pytest.raises(
+        ValueError, match=r"score is a Sequential, expected a Score: attribute\(lp.Score\(model, target\)"
+    ):
+        lp.attribute(mlp(), torch.ones(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"max_gradients": 0}, "max_gradients=0 must be at least 1"),
+        ({"n_steps": 0}, "n_steps=0 must be at least 1"),
+        ({"tolerance": None}, "n_steps is None"),
+        ({"tolerance": 2.0}, "tolerance=2.0 must lie between 0 and 1"),
+        ({"rule": "simpson"}, "rule='simpson' is unknown"),
+    ],
+)
+def test_settings_are_refused_before_the_solver_works(settings, match):
+    class Never:
+        def solve(self, *_):
+            raise AssertionError("the solver was asked to work for nothing")
+
+    with pytest.raises(ValueError, match=match):
+        explain(lp.Score(mlp(), 1), torch.ones(2, 4), solver=Never(), **settings)

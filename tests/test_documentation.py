@@ -1,0 +1,45 @@
+"""Every Python block of README.md and docs/ runs, page by page, in order, in one namespace."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
+BLOCK = re.compile(
+    r"(?P<skip><!-- no-run: [^>]+-->\s*)?^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S
+)
+
+
+def blocks(text: str) -> list[tuple[int, str]]:
+    """Line number and code of each block that is to run."""
+    found = []
+    for match in BLOCK.finditer(text):
+        if match["skip"] is None:
+            line = text.count("\n", 0, match.start("code"))
+            found.append((line, re.sub(rf"^{match['indent']}", "", match["code"], flags=re.M)))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what a page writes does not stay
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    namespace = {"__name__": "__main__"}
+    for line, code in blocks(page.read_text(encoding="utf-8")):
+        padded = "\n" * line + code  # so that a traceback shows the page's own line numbers
+        try:
+            exec(compile(padded, str(page), "exec"), namespace)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] == "leastpath":
+                raise
+            pytest.skip(f"needs {error.name}")
+    torch.set_num_threads(1)
+
+
+def test_blocks_are_found_and_marked_ones_left_out():
+    skipped = "<!-- no-run: downloads -->\n```python\nx = 2\n```\n"
+    text = f"a\n```python\nx = 1\n```\n{skipped}- b\n  ```python\n  x = 3\n  ```\n"
+    assert blocks(text) == [(2, "x = 1\n"), (10, "x = 3\n")]

@@ -1,0 +1,22 @@
+"""Status: the sentences, and what counts as fine."""
+
+import pytest
+
+import leastpath as lp
+
+
+def test_value_is_one_readable_string():
+    status = lp.Status((lp.Note(lp.Outcome.BRIDGED, "used a bridge"), lp.Note(lp.Outcome.REACHED, "reached it")))
+    assert status.value == str(status) == "Used a bridge. Reached it."
+    assert status.outcomes == (lp.Outcome.BRIDGED, lp.Outcome.REACHED)
+
+
+@pytest.mark.parametrize("outcome", lp.Outcome)
+def test_ok_only_where_nothing_needs_a_look(outcome):
+    status = lp.Status((lp.Note(lp.Outcome.REACHED, "reached"), lp.Note(outcome, "and this")))
+    assert outcome in status
+    assert status.ok == (outcome in (lp.Outcome.REACHED, lp.Outcome.FIXED_STEPS, lp.Outcome.SOLVER_NOTE))
+
+
+def test_contains_only_what_was_said():
+    assert lp.Outcome.FLAT not in lp.Status((lp.Note(lp.Outcome.REACHED, "reached"),))
