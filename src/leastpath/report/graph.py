@@ -62,8 +62,9 @@ def plot_graph(
         _shade(axes, score, np.concatenate([points, *routes]), graph.topology.points)
     pairs, bridge = points[graph.topology.edges], graph.topology.is_bridge
     shown = pairs[~bridge][:MOST_EDGES]
+    faint = min(0.6, 1500 / max(1, len(shown)))  # many edges must not drown the route
     axes.add_collection(
-        LineCollection(list(shown), colors=EDGE, linewidths=0.4, alpha=0.6, label="neighbours", zorder=1)
+        LineCollection(list(shown), colors=EDGE, linewidths=0.4, alpha=faint, label="neighbours", zorder=1)
     )
     if bridge.any():
         axes.add_collection(
