@@ -20,7 +20,9 @@ def flat_points(batch: int, features: int = 2, seed: int = 0, dtype: torch.dtype
 ALL_SOLVERS = [
     pytest.param(lp.StraightLine(), id="straight"),
     pytest.param(lp.NeighborGraph(flat_points(60, seed=11), 8), id="graph"),
+    pytest.param(lp.Descent(), id="descent"),
 ]
+# GeodesicODE serves two metrics only, and Variational and Hamiltonian need Pyro: their own tests repeat what applies.
 
 
 def seeded(make, seed: int = 0):

@@ -12,18 +12,34 @@ from leastpath.path import Path
 from leastpath.quadrature import PathIntegral, Weighting
 from leastpath.run import Run
 from leastpath.score import Score
-from leastpath.solvers import EnhancedIG, GeodesicODE, Graph, NeighborGraph, Solution, Solver, StraightLine
+from leastpath.solvers import (
+    Amortized,
+    Descent,
+    EnhancedIG,
+    GeodesicODE,
+    Graph,
+    Hamiltonian,
+    NeighborGraph,
+    Solution,
+    Solver,
+    StraightLine,
+    Variational,
+    WarmDescent,
+)
 from leastpath.status import Note, Outcome, Status
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Amortized",
     "Attribution",
     "Conformal",
+    "Descent",
     "EnhancedIG",
     "Euclidean",
     "GeodesicODE",
     "Graph",
+    "Hamiltonian",
     "Integral",
     "Metric",
     "NeighborGraph",
@@ -39,6 +55,8 @@ __all__ = [
     "Solver",
     "Status",
     "StraightLine",
+    "Variational",
+    "WarmDescent",
     "Weighting",
     "attribute",
     "integrate",

@@ -27,12 +27,14 @@ from leastpath.score import (
     warn_of_training_mode,
 )
 from leastpath.solution import Solution, Solver, joined
-from leastpath.solvers.straight import StraightLine
+from leastpath.solvers.descent import FEW_FEATURES, Descent
+from leastpath.solvers.graph import NeighborGraph
 from leastpath.status import Note, Outcome, Status
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
+GRAPH_GRADIENTS = 20_000  # what a graph on generated points needs, about: with a smaller budget it is not the default
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +74,8 @@ class Attribution:
     n_forwards: Tensor
     """Model evaluations without gradient (int64)."""
     attribution_error: Tensor
-    """The integrator's own estimate of Σ|error of values|; NaN at fixed steps."""
+    """The integrator's own estimate of the error of `values`: Σ|error| up to four features, above that twice its
+    Euclidean norm; NaN at fixed steps."""
     baseline_spread: Inputs | None
     """Standard deviation of `values` between baselines, shaped like them; None with one baseline an example."""
     path_spread: Inputs | None
@@ -117,7 +120,8 @@ def attribute(
         inputs: (batch, *features), or a tuple of such tensors (one joint path).
         baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …). With a layer:
             raw inputs, or activations shaped like the layer's output.
-        solver: what finds the path. None: the straight line.
+        solver: what finds the path. None: up to 20 features a graph on generated points, refined, unless
+            `max_gradients` is too small for one; `Descent` otherwise. `result.solver` names the choice.
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
@@ -142,20 +146,21 @@ def attribute(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    solver, metric = solver or StraightLine(), metric or Conformal()
+    metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with untouched(score.model, device_of(inputs)):
         bound, m = _bound(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
         run = Run(seed, max_gradients, progress)
+        solver = solver or _default_solver(bound.n_features, max_gradients)
         solution = solver.solve(bound, metric, start, end, run)
         _check_ends(solution.path, start, end, solver)
         spent = bound.gradients_spent.copy()
         bent = ~solution.path.is_straight
         left = None if max_gradients is None else (max_gradients - torch.as_tensor(spent)).clamp_min(1)
-        if left is not None and solution.samples:
-            left = left - torch.floor(left / 2)  # the other half is for the sampled paths
+        for_samples = torch.zeros(()) if left is None or not solution.samples else torch.floor(left / 2)
+        left = None if left is None else left - for_samples
         settings: dict[str, Any] = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "run": run}
         # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
         kept = None if left is None else left - bent * torch.floor(left / 4)
@@ -167,7 +172,7 @@ def attribute(
         if bent.any():
             if any(note.outcome is Outcome.INTERRUPTED for note in integral.notes):
                 settings |= {"tolerance": None, "n_steps": FIRST_GRADIENTS}
-            rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
+            rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent) - for_samples
             measured = _measured_lines(bound, solution.path, bent, metric, rest, settings)
             line = torch.where(bent.to(line.device), measured.length, line)
             spent += measured.n_gradients.numpy()
@@ -186,6 +191,13 @@ def attribute(
             spent += other.n_gradients.numpy()
             sampled.append(other.values)
     return _assembled(bound, m, solver, metric, solution, integral, line, spent, sampled)
+
+
+def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
+    """A graph sees all of the space between the ends, which is only possible, and dear enough, in few dimensions."""
+    if n_features <= FEW_FEATURES and (max_gradients is None or max_gradients >= GRAPH_GRADIENTS):
+        return NeighborGraph(generate="adaptive", refine=True)
+    return Descent()
 
 
 def _bound(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:

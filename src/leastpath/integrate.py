@@ -42,7 +42,7 @@ class Integral:
     change: Tensor  # f(last knot) - f(first knot)
     length: Tensor
     length_error: Tensor  # own estimate; NaN at fixed steps
-    attribution_error: Tensor  # own estimate of Σ|error|; NaN at fixed steps
+    attribution_error: Tensor  # own estimate, as `tolerance` counts it; NaN at fixed steps
     low: Tensor  # range of the score along the path
     high: Tensor
     n_gradients: Tensor  # float64: gradients of shared segments are split between the examples that share them
@@ -89,8 +89,9 @@ def integrate(
         path: one polyline per example.
         metric: what `length` is measured in (Conformal by default).
         tolerance: an example is done when |gap| ≤ tolerance · max(|Δf|, 1 % of the score's range along the path)
-            + 64 · eps · max|f|, and when cutting its pieces again moves attributions (in sum of absolute values) and
-            length by less than this share of them. None: exactly `n_steps`.
+            + 64 · eps · max|f|, and when cutting its pieces again moves attributions and length by less than this
+            share of Σ|attributions| and of the length. Up to four features a move is Σ|difference|, above it is twice
+            the Euclidean norm. None: exactly `n_steps`.
         n_steps: gradients per path, spread over its segments by length. With a tolerance: where refinement starts.
         rule: "gauss_legendre", "midpoint" or "trapezoid".
         weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
@@ -212,7 +213,7 @@ class _Live:
     f0: Tensor  # (pieces,) score at the ends
     f1: Tensor
     estimate: Estimate
-    moved: Tensor  # (pieces,) how much Σ|attributions| changed when this piece was cut from its parent
+    moved: Tensor  # (pieces,) how far attributions moved when this piece was cut from its parent
     length_moved: Tensor  # (pieces,)
 
     def where(self, keep: Tensor) -> _Live:
@@ -508,7 +509,7 @@ class _Block:
             _pair(parents.f0, f_middle), _pair(f_middle, parents.f1),
         )  # fmt: skip
         whole, parts = parents.estimate, children.estimate
-        moved = flat_rows(parts.attributions.unflatten(0, (-1, 2)).sum(1) - whole.attributions).abs().sum(1)
+        moved = _size_of_error(flat_rows(parts.attributions.unflatten(0, (-1, 2)).sum(1) - whole.attributions))
         length_moved = (parts.length.view(-1, 2).sum(1) - whole.length).abs()
         # The blame goes half to both parts alike, half by their residuals, which say where the score was missed.
         residual = self._residual(children).view(-1, 2)
@@ -530,7 +531,7 @@ class _Block:
 
         Also (batch,) which examples want to cut a piece that floating point cannot cut any more.
         """
-        attribution, length, residual = self._allowed(sums)
+        attribution, length, _, residual = self._allowed(sums)
         open_leg = (~done)[self.segments.leg_example]
         leg_example, leg_segment = self.segments.leg_example[open_leg], self.segments.leg_segment[open_leg]
         # Below this, pieces differ by rounding alone: cutting them would not help.
@@ -612,8 +613,12 @@ class _Block:
             total.index_add_(0, self.segments.leg_example[rows].to(total.device), signed * sign)
         return total
 
-    def _allowed(self, sums: _Sums) -> tuple[Tensor, Tensor, Tensor]:
-        """What attributions (in Σ|error|), length and completeness of each example may err by: (batch,) three times."""
+    def _allowed(self, sums: _Sums) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What each example may err by: attributions, length, completeness, and Σ|residual|, (batch,) each.
+
+        Residuals of pieces cancel where the score goes up and down. As long as what remains of them is within the
+        tolerance, they are one more sum of attributions that errs, and may err as much as any other.
+        """
         assert self.plan.tolerance is not None
         eps = self.plan.score.eps
         tolerance = max(self.plan.tolerance, 8 * eps)
@@ -622,16 +627,18 @@ class _Block:
         # A path that comes back to where it started may have no change and no attributions to be relative to.
         scale = torch.maximum(change, 0.01 * (sums.high - sums.low))
         attribution = tolerance * torch.maximum(flat_rows(sums.values).abs().sum(1), scale) + rounding
-        residual = self.plan.tolerance * scale + rounding
-        return attribution, tolerance * sums.length + rounding, residual
+        gap = self.plan.tolerance * scale + rounding
+        complete = self._gap(sums).abs() <= gap
+        residual = torch.where(complete, torch.maximum(gap, attribution), gap)
+        return attribution, tolerance * sums.length + rounding, gap, residual
 
     def _done(self, sums: _Sums) -> Tensor:
-        attribution, length, residual = self._allowed(sums)
+        attribution, length, gap, residual = self._allowed(sums)
         if self.plan.only_length:
             return (sums.length_moved <= length).cpu()
         return (
             (sums.moved <= attribution) & (sums.length_moved <= length)
-            & (sums.residual <= residual) & (self._gap(sums).abs() <= residual)
+            & (sums.residual <= residual) & (self._gap(sums).abs() <= gap)
         ).cpu()  # fmt: skip
 
     def _gap(self, sums: _Sums) -> Tensor:
@@ -708,6 +715,16 @@ def _fixed_note(steps: float, gap: float) -> Note:
         Outcome.FIXED_STEPS,
         f"integrated with {steps:.0f} fixed steps, without error control: completeness gap {gap:.2g}",
     )
+
+
+def _size_of_error(difference: Tensor) -> Tensor:
+    """Of attributions (rows, features): (rows,).
+
+    Σ|difference| up to four features. For more, twice the Euclidean norm, which is what the error of a sum over any
+    choice of features and signs typically amounts to: pixels of a shattered gradient err independently, and asking
+    for Σ|difference| would take thousands of gradients to average out noise that nobody looks at pixel by pixel.
+    """
+    return torch.minimum(difference.abs().sum(1), 2 * torch.linalg.vector_norm(difference, dim=1))
 
 
 def _pair(first: Tensor, second: Tensor) -> Tensor:

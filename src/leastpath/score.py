@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -233,15 +234,31 @@ class BoundScore:
         values = self._in_batches(self._values_chunk, points, examples)
         return values[0] if len(values) == 1 else torch.cat(values)
 
-    def gradients(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
-        """f (n,) and its gradient (n, *shape) at `points` (n, *shape), in the working dtype."""
+    def gradients(self, points: Tensor, examples: Tensor, *, strict: bool = True) -> tuple[Tensor, Tensor]:
+        """f (n,) and its gradient (n, *shape) at `points` (n, *shape), in the working dtype.
+
+        A score that is NaN or infinite is an error, unless `strict` is off: then it is returned as it is.
+        """
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
             return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
-        chunks = self._in_batches(self._gradients_chunk, points, examples)
+        chunks = self._in_batches(partial(self._gradients_chunk, strict=strict), points, examples)
         if len(chunks) == 1:
             return chunks[0]
         return torch.cat([value for value, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+
+    def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
+        """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.
+
+        Counts as two gradients a row. Zero where the gradient is piecewise constant, as in a ReLU net's logits.
+        """
+        self.gradients_spent += 2 * np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: Tensor, owners: Tensor) -> Tensor:
+            return self._hessian_chunk(points[rows.to(points.device)], vectors[rows.to(points.device)], owners)
+
+        products = self._in_batches(chunk, torch.arange(len(points)), examples)
+        return torch.cat(products) if products else torch.zeros_like(points)
 
     def _in_batches(self, chunk: Callable[[Tensor, Tensor], T], points: Tensor, examples: Tensor) -> list[T]:
         """`chunk` of at most `batch_size` rows at a time; what did not fit in memory is tried again with half."""
@@ -262,7 +279,7 @@ class BoundScore:
             value = self._run(points, examples).detach()
         return self._finite(value.to(self.work_dtype), examples, "score")
 
-    def _gradients_chunk(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
+    def _gradients_chunk(self, points: Tensor, examples: Tensor, strict: bool = True) -> tuple[Tensor, Tensor]:
         # Ambient no_grad or inference mode must not reach the model: a leaf made here is differentiable again.
         with torch.inference_mode(False), torch.enable_grad():
             leaf = points.detach().to(self.dtype)
@@ -279,8 +296,20 @@ class BoundScore:
                 "the score does not depend on the inputs: the explained output never uses them. "
                 "Check target, output and layer of the Score"
             )
-        value = self._finite(value.detach().to(self.work_dtype), examples, "score")
-        return value, gradient.to(self.work_dtype)
+        value = value.detach().to(self.work_dtype)
+        return self._finite(value, examples, "score") if strict else value, gradient.to(self.work_dtype)
+
+    def _hessian_chunk(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = points.detach().to(self.dtype)
+            leaf = (leaf.clone() if leaf.is_inference() else leaf).requires_grad_()
+            value = self._run(leaf, examples)
+            (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+            along = (gradient * vectors.detach().to(gradient)).sum()
+            product = None
+            if along.requires_grad:
+                (product,) = torch.autograd.grad(along, leaf, allow_unused=True)
+        return torch.zeros_like(points) if product is None else product.detach().to(self.work_dtype)
 
     def _run(self, points: Tensor, examples: Tensor) -> Tensor:
         rows = self._source[examples].to(self.device) if self._looks_up_rows else examples

@@ -1,8 +1,26 @@
 """Solvers: one file each."""
 
 from leastpath.solution import Solution, Solver
+from leastpath.solvers.amortized import Amortized
+from leastpath.solvers.descent import Descent
 from leastpath.solvers.graph import EnhancedIG, Graph, NeighborGraph
+from leastpath.solvers.hamiltonian import Hamiltonian
 from leastpath.solvers.ode import GeodesicODE
 from leastpath.solvers.straight import StraightLine
+from leastpath.solvers.variational import Variational
+from leastpath.solvers.warm import WarmDescent
 
-__all__ = ["EnhancedIG", "GeodesicODE", "Graph", "NeighborGraph", "Solution", "Solver", "StraightLine"]
+__all__ = [
+    "Amortized",
+    "Descent",
+    "EnhancedIG",
+    "GeodesicODE",
+    "Graph",
+    "Hamiltonian",
+    "NeighborGraph",
+    "Solution",
+    "Solver",
+    "StraightLine",
+    "Variational",
+    "WarmDescent",
+]

@@ -232,7 +232,7 @@ def refined(routes: Solution, score: BoundScore, metric: Metric, run: Run) -> So
         if len(rows):
             notes = solution.notes and tuple(solution.notes[i] for i in rows.tolist())
             parts.append((rows, replace(solution, path=solution.path.select(rows), notes=notes)))
-    return joined(parts)
+    return replace(joined(parts), never_longer=True)
 
 
 # ---- a graph to keep ---------------------------------------------------------------------------------------------

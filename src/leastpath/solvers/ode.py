@@ -8,15 +8,14 @@ the Hessian H of the score, the equations of motion at constant speed under the 
 
 Only the component of γ'' across the path bends it; the component along it sets the pace. At constant speed under the
 metric the path rushes through flat ground, which no mesh likes, so it is walked at constant Euclidean speed instead:
-the same curves, with γ'' replaced by its component across γ'. For a large ε the solution is the straight line; ε is then
-lowered step by step to the metric's own, each solution the first guess of the next.
+the same curves, with γ'' replaced by its component across γ'. For a large ε the solution is the straight line; ε is
+then lowered step by step to the metric's own, each solution the first guess of the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -36,9 +35,10 @@ Array = NDArray[np.float64]
 FIRST_DAMPING = 10.0  # × the mean squared gradient along the line: hardly bent, so the line is a good first guess
 FIRST_NODES = 11  # of the mesh; collocation adds its own where the residual asks for more
 STEADY_RATIO = 10.0  # damping is divided by this from stage to stage …
-LEAST_RATIO = 1.3  # … or by less after a failure, down to this
-BOW = 0.5  # height of a bowed first guess, as a share of the distance between the ends
-BOWED_DAMPING = 0.1  # × the mean squared gradient: where a bowed guess begins if the target itself is out of reach
+LEAST_RATIO = 1.5  # … or by less after a failure, down to this
+BOWS = (0.25, 0.5, 1.0)  # heights that a bowed first guess may have, as shares of the distance between the ends
+BOWED_DAMPING = 0.1  # × the mean squared gradient along the line: where a bowed guess begins
+PATIENCE = 50  # a stage may spend this × max_nodes × (features + 1) gradients; those that converge need far less
 SOLVER_SHARE = 0.75  # of max_gradients; the rest measures the path
 CLEARLY = 0.01  # relative: how much shorter a path of more damping must be to be preferred to one of the target's
 SHORTER = 1e-4  # relative: a path that saves less than this is the straight line
@@ -55,7 +55,7 @@ class GeodesicODE:
 
     Args:
         n_knots: knots of the returned polyline, equally spaced.
-        n_starts: first guesses: the straight line, then bows to both sides of it, in pairs.
+        n_starts: first guesses: the straight line, then bows to both sides of it, the shortest first.
 
     Rarely needed:
         floor: the damping is never below this share of the mean squared gradient along the line: the equation needs a
@@ -63,8 +63,6 @@ class GeodesicODE:
         tolerance: relative residual that collocation must reach.
         max_nodes: of the collocation mesh; where it is not enough, the last solution with more damping is used.
         max_features: refuse inputs with more: a Jacobian costs three gradients a feature and node.
-        step: of the finite differences of gradients, as a share of the distance between the ends. None: by the
-            precision of the inputs. A larger one rounds off the kinks of piecewise linear nets.
 
     Example:
         >>> import torch, leastpath as lp
@@ -78,18 +76,17 @@ class GeodesicODE:
     n_knots: int = 65
     n_starts: int = 3
     floor: float = 1e-4
-    tolerance: float = 1e-3
-    max_nodes: int = 300
+    tolerance: float = 1e-2
+    max_nodes: int = 200
     max_features: int = 20
-    step: float | None = None
 
     def __post_init__(self) -> None:
         if self.n_knots < 3 or self.n_starts < 1:
             raise ValueError(f"n_knots={self.n_knots} must be at least 3 and n_starts={self.n_starts} at least 1")
         if not 0 < self.floor < 1:
             raise ValueError(f"floor={self.floor} must be between 0 and 1: a share of the mean squared gradient")
-        if not 0 < self.tolerance < 1 or (self.step is not None and not 0 < self.step < 1):
-            raise ValueError(f"tolerance={self.tolerance} and step={self.step} must be between 0 and 1")
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance={self.tolerance} must be between 0 and 1: a relative residual")
         if self.max_nodes <= FIRST_NODES:
             raise ValueError(f"max_nodes={self.max_nodes} must be above {FIRST_NODES}, where the mesh starts")
 
@@ -135,7 +132,7 @@ class _BudgetSpent(Exception):
 
 
 class _Diverged(Exception):
-    """Collocation asks for the Jacobian where the score is not finite."""
+    """Collocation has left the domain of the score, or turns in circles."""
 
 
 @dataclass
@@ -146,14 +143,19 @@ class _Equation:
     metric: Conformal | RankOne
     example: int
     h: float  # step of the differences of gradients
+    k: float  # step of the differences of those, for the Jacobian
     limit: float  # gradients that the example may have spent
     damping: float = 0.0  # ε of the stage
+    patience: float = np.inf  # gradients that the stage may bring the example to
     _seen: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)
 
     def gradients(self, points: Array) -> tuple[Array, Array]:
         """∇f at `points` (m, features), and the points as the model's precision rounds them."""
-        if self.score.gradients_spent[self.example] + len(points) > self.limit:
+        spent = self.score.gradients_spent[self.example] + len(points)
+        if spent > self.limit:
             raise _BudgetSpent
+        if spent > self.patience:
+            raise _Diverged
         rows = torch.as_tensor(points).to(self.score.dtype)
         try:
             _, gradient = self.score.gradients(
@@ -199,11 +201,12 @@ class _Equation:
         """∂F/∂y (2 · features, 2 · features, nodes): by differences in γ, in closed form in γ'."""
         n, m = len(y) // 2, y.shape[1]
         x, v = y[:n].T.copy(), y[n:].T.copy()
-        k = 10 * self.h  # differences of differences need a longer step
-        shifted = (x[None] + k * np.eye(n)[:, None]).reshape(n * m, n)
+        shifted = (x[None] + self.k * np.eye(n)[:, None]).reshape(n * m, n)
         base = self.acceleration(x, v)
         kept = self._seen
-        by_x = (self.acceleration(shifted, np.tile(v, (n, 1))).reshape(n, m, n) - base) / k  # (moved, node, component)
+        by_x = (
+            self.acceleration(shifted, np.tile(v, (n, 1))).reshape(n, m, n) - base
+        ) / self.k  # (moved, node, component)
         self._seen = kept
         jacobian = np.zeros((2 * n, 2 * n, m))
         jacobian[:n, n:] = np.eye(n)[:, :, None]
@@ -247,11 +250,11 @@ def _unit(a: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Found:
-    """A solution of the equation: its polyline, length under the metric as it is, and the damping it was found at."""
+    """A path found: its polyline, length under the metric as it is, and the damping it was found at."""
 
     knots: Array  # (n_knots, features)
     length: float
-    damping: float
+    damping: float  # infinite: a first guess, no solution
     nodes: int
 
 
@@ -261,6 +264,7 @@ class _Mesh:
 
     t: Array  # (nodes,)
     y: Array  # (2 · features, nodes)
+    length: float  # under the metric as it is
 
 
 class _Search:
@@ -276,9 +280,9 @@ class _Search:
         # Truncation asks for a short step, rounding for a long one: balanced for a score that varies over a tenth of
         # the distance, and never lost in the rounding of the points.
         size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))
-        share = solver.step if solver.step is not None else 0.2 * score.eps ** (1 / 3)
+        share = 0.2 * score.eps ** (1 / 3)
         limit = np.inf if run.max_gradients is None else SOLVER_SHARE * run.max_gradients
-        self.equation = _Equation(score, metric, example, share * size, limit)
+        self.equation = _Equation(score, metric, example, share * size, 10 * share * size, limit)
         self.line_length = np.nan
         self.target = np.nan  # damping to end at
         self.typical = 0.0  # mean squared gradient along the line
@@ -289,6 +293,9 @@ class _Search:
     def ratio(self) -> float:
         """Length over the line's, as sampled."""
         return self.best.length / self.line_length if self.best is not None and self.line_length > 0 else 1.0
+
+    def _spent(self) -> float:
+        return float(self.equation.score.gradients_spent[self.equation.example])
 
     def go(self, bar: Bar) -> bool:
         """Search until done; whether the user interrupted."""
@@ -312,74 +319,100 @@ class _Search:
         self.typical = float(squares.mean())
         self.target = max(self.equation.metric.damping, self.solver.floor * self.typical)
 
-    def _measured(self, knots: Array) -> tuple[float, Array]:
-        """Length of a polyline (knots, features) under the metric as it is, and ‖∇f‖² where it was sampled."""
+    def _measured(self, knots: Array, damping: float | None = None) -> tuple[float, Array]:
+        """Length of a polyline (knots, features), and ‖∇f‖² where it was sampled. None: the metric's own damping."""
+        metric = self.equation.metric if damping is None else replace(self.equation.metric, damping=damping)
         step = np.diff(knots, axis=0)
         t = (1 + GAUSS_NODES) / 2
         points = (knots[:-1, None] + t[:, None] * step[:, None]).reshape(-1, knots.shape[1])
         steps = (GAUSS_WEIGHTS[:, None] / 2 * step[:, None]).reshape(points.shape)
         gradients, _ = self.equation.gradients(points)
-        speed = self.equation.metric.speed(*(torch.as_tensor(x) for x in (points, gradients, steps)))
-        return float(speed.sum()), (gradients**2).sum(1)
+        speed = metric.speed(*(torch.as_tensor(x) for x in (points, gradients, steps)))
+        length = float(speed.sum())
+        return length if np.isfinite(length) else np.inf, (gradients**2).sum(1)
 
     def _guesses(self) -> Iterator[tuple[_Mesh, list[float]]]:
         """First guesses, each with the dampings that it may begin at."""
         first = max(self.target, FIRST_DAMPING * self.typical)
         t = np.linspace(0, 1, FIRST_NODES)
         line = np.concatenate([np.outer(self.a, 1 - t) + np.outer(self.b, t), np.outer(self.b - self.a, 1 + 0 * t)])
-        yield _Mesh(t, line), [first]
-        along = (self.b - self.a) / self.distance
-        for i in range(self.solver.n_starts - 1):
-            if i % 2 == 0:  # a new direction, then its opposite
-                noise = self.run.noise((len(along),), torch.zeros(1, dtype=torch.float64), draw=i).numpy()
-                across = _unit((noise - (noise @ along) * along)[None])[0]
-            side = (1 - 2 * (i % 2)) * BOW * self.distance * across
+        yield _Mesh(t, line, self.line_length), [first]
+        if self.best is None:  # not even near the line: kinks, or a score of other scales than the line's
+            return
+        # A bow that meets little damping at once may be thrown far off; one that meets much falls back to the line.
+        later = sorted({self.target, max(self.target, BOWED_DAMPING * self.typical)}, reverse=True)
+        fine = np.linspace(0, 1, self.solver.n_knots)[:, None]
+        for side in self._sides(t):
             bow = np.concatenate([np.outer(side, np.sin(np.pi * t)), np.outer(side, np.pi * np.cos(np.pi * t))])
-            yield _Mesh(t, line + bow), sorted({self.target, max(self.target, BOWED_DAMPING * self.typical)})
+            knots = self.a + fine * (self.b - self.a) + np.sin(np.pi * fine) * side
+            yield _Mesh(t, line + bow, self._keep(knots, np.inf, 0)), later
 
-    def _descend(self, mesh: _Mesh, dampings: list[float], bar: Bar) -> None:
-        """Lower the damping from the first that converges to the target, or as far as it goes."""
+    def _sides(self, t: Array) -> list[Array]:
+        """Where first guesses bow to: the best height of each side of the line, then the second best of each, …"""
+        wanted, along = self.solver.n_starts - 1, (self.b - self.a) / self.distance
+        line, shape = self.a + t[:, None] * (self.b - self.a), np.sin(np.pi * t)[:, None]
+        ranked: list[tuple[int, float, Array]] = []
+        for draw in range(min((wanted + 1) // 2, len(along) - 1)):  # two features have only one direction across
+            noise = self.run.noise((len(along),), torch.zeros(1, dtype=torch.float64), draw).numpy()
+            across = self.distance * _unit((noise - (noise @ along) * along)[None])[0]
+            for side in (across, -across):
+                bows = [(self._measured(line + shape * h * side, self.target)[0], h) for h in BOWS]
+                ranked += [(rank, length, h * side) for rank, (length, h) in enumerate(sorted(bows))]
+        return [bow for *_, bow in sorted(ranked, key=lambda entry: entry[:2])[:wanted]]
+
+    def _descend(self, guess: _Mesh, dampings: list[float], bar: Bar) -> None:
+        """Solve from one guess, beginning at each damping in turn until the result is no longer than the guess."""
         for damping in dampings:
-            solved = self._stage(mesh, damping, bar)
-            if solved is not None:
-                break
-        ratio = STEADY_RATIO
-        while solved is not None and damping > self.target:
+            if self._lowered(guess, damping, bar) <= guess.length:
+                return
+
+    def _lowered(self, guess: _Mesh, damping: float, bar: Bar) -> float:
+        """Lower the damping to the target, or as far as it goes: the length at the target, endless if not reached."""
+        solved, ratio = self._stage(guess, damping, bar), STEADY_RATIO
+        while solved is not None and damping > self.target and ratio > LEAST_RATIO:
             lower = max(self.target, damping / ratio)
             following = self._stage(solved, lower, bar)
             if following is not None:
                 solved, damping = following, lower
             else:
                 ratio = ratio**0.5
-                if ratio < LEAST_RATIO:
-                    return
+        return np.inf if solved is None or damping > self.target else solved.length
 
     def _stage(self, guess: _Mesh, damping: float, bar: Bar) -> _Mesh | None:
         """The solution at one damping, or None if collocation fails."""
         equation, n = self.equation, len(self.a)
         equation.damping = damping
+        equation.patience = self._spent() + PATIENCE * self.solver.max_nodes * (n + 1)
         by_start = np.eye(2 * n) * (np.arange(2 * n) < n)[:, None]
-        ends: dict[str, Any] = {
-            "bc": lambda ya, yb: np.concatenate([ya[:n] - self.a, yb[:n] - self.b]),
-            "bc_jac": lambda ya, yb: (by_start, np.roll(by_start, n, axis=0)),
-        }
-        limits = {"tol": self.solver.tolerance, "max_nodes": self.solver.max_nodes}
         try:
-            solved = solve_bvp(equation.derivative, x=guess.t, y=guess.y, fun_jac=equation.jacobian, **ends, **limits)
+            solved = solve_bvp(
+                equation.derivative,
+                lambda ya, yb: np.concatenate([ya[:n] - self.a, yb[:n] - self.b]),
+                guess.t,
+                guess.y,
+                fun_jac=equation.jacobian,
+                bc_jac=lambda ya, yb: (by_start, np.roll(by_start, n, axis=0)),
+                tol=self.solver.tolerance,
+                max_nodes=self.solver.max_nodes,
+            )
         except _Diverged:
             return None
+        finally:
+            equation.patience = np.inf
         if not solved.success:
             return None
-        self._keep(solved.sol(np.linspace(0, 1, self.solver.n_knots))[:n].T, damping, len(solved.x))
+        length = self._keep(solved.sol(np.linspace(0, 1, self.solver.n_knots))[:n].T, damping, len(solved.x))
         bar.advance(0, f"length ratio {self.ratio:.3g}, damping {damping:.2g}")
-        return _Mesh(solved.x, solved.y)
+        return _Mesh(solved.x, solved.y, length)
 
-    def _keep(self, knots: Array, damping: float, nodes: int) -> None:
+    def _keep(self, knots: Array, damping: float, nodes: int) -> float:
+        """Measure a polyline, and remember it if it is the best so far."""
         knots[0], knots[-1] = self.a, self.b
         length, _ = self._measured(knots)
         found = _Found(knots, length, damping, nodes)
-        if self.best is None or self._rank(found) < self._rank(self.best):
+        if length < np.inf and (self.best is None or self._rank(found) < self._rank(self.best)):
             self.best = found
+        return length
 
     def _rank(self, found: _Found) -> float:
         """Its length, with a handicap for a path of more damping than asked for: it must be clearly shorter."""
@@ -387,39 +420,48 @@ class _Search:
 
     # ---- the answer ----------------------------------------------------------------------------------------------
 
+    @property
+    def bent(self) -> bool:
+        """Whether what was found is worth leaving the straight line for."""
+        return self.best is not None and self.ratio < 1 - SHORTER
+
     def solution(self, start: Tensor, end: Tensor) -> Solution:
         """The best path found between start and end (1, *features), or the straight line, with what is to be said."""
-        best = self.best
-        stats = {
-            "damping": np.nan if best is None else best.damping,
-            "nodes": 0 if best is None else best.nodes,
-        }
-        note = self._note()
-        notes = ((note,) if note is not None else (),)
-        if best is None or not self.ratio < 1 - SHORTER:
+        best, note = self.best, self._note()
+        stats = {"damping": best.damping if best else np.nan, "nodes": best.nodes if best else 0}
+        stats["solver_gradients"] = self._spent()
+        notes = ((note,) if note else (),)
+        if best is None or not self.bent:
             return Solution(Path.straight(start, end), notes, stats)
-        knots = torch.as_tensor(best.knots).to(start.dtype).to(start.device).reshape(-1, *start.shape[1:])
-        knots = torch.cat([start, knots[1:-1], end])
+        inner = torch.as_tensor(best.knots[1:-1]).to(start.dtype).to(start.device)
+        knots = torch.cat([start, inner.reshape(-1, *start.shape[1:]), end])
         return Solution(Path.polyline(knots[None]), notes, stats)
 
     def _note(self) -> Note | None:
         best, solver = self.best, self.solver
-        used = "the straight line was used" if best is None else f"the best path so far ({self.ratio:.3g} × the line)"
+        used = f"the best path so far is {self.ratio:.3g} × the line" if self.bent else "the straight line was used"
         if self.ended == "interrupted":
-            return Note(Outcome.INTERRUPTED, f"interrupted: {used}")
+            return Note(Outcome.INTERRUPTED, f"interrupted in the search for a geodesic: {used}")
         if self.ended == "budget":
-            outcome = Outcome.FELL_BACK if best is None else Outcome.BUDGET_SPENT
-            spent = f"max_gradients={self.run.max_gradients} ended the search for a geodesic: {used}"
-            return Note(outcome, f"{spent}; raise it, or lower n_starts={solver.n_starts}")
-        remedy = f"raise max_nodes={solver.max_nodes}, round off kinks with step=0.02, or use Descent"
+            sentence = (
+                f"the budget max_gradients={self.run.max_gradients} ended the search for a geodesic: {used}; raise it"
+            )
+            return Note(Outcome.BUDGET_SPENT if self.bent else Outcome.FELL_BACK, sentence)
+        if not self.typical > 0:  # never asked, or flat all along: the line is as short as any path
+            return None
+        remedy = f"raise max_nodes={solver.max_nodes}, ask for more damping, or, if the score has kinks, use Descent"
         if best is None:
-            if not self.typical > 0:  # never asked, or flat all along: the line is as short as any path
-                return None
-            return Note(Outcome.FELL_BACK, f"collocation failed at every damping: {used}; {remedy}")
+            return Note(
+                Outcome.FELL_BACK, f"collocation failed even close to the straight line, which was used; {remedy}"
+            )
+        others = f"raise n_starts={solver.n_starts}, or use Descent"
+        if best.damping == np.inf:
+            sentence = f"a first guess ({self.ratio:.3g} × the line) is shorter than every geodesic found, and was used"
+            return Note(Outcome.NOT_CONVERGED, f"{sentence}; {others}")
         if best.damping > self.target:
-            reached = f"the path solves the geodesic equation with damping {best.damping:.2g}, not {self.target:.2g}"
-            return Note(Outcome.NOT_CONVERGED, f"{reached}; {remedy}")
+            sentence = f"collocation reached damping {best.damping:.2g}, not {self.target:.2g}: {used}"
+            return Note(Outcome.NOT_CONVERGED if self.bent else Outcome.FELL_BACK, f"{sentence}; {remedy}")
         if self.ratio > 1 + SHORTER:
-            longer = f"the geodesic found is {self.ratio:.3g} × as long as the straight line, which was used"
-            return Note(Outcome.FELL_BACK, f"{longer}; raise n_starts={solver.n_starts}")
+            sentence = f"the geodesic found is {self.ratio:.3g} × as long as the straight line, which was used"
+            return Note(Outcome.FELL_BACK, f"{sentence}; {others}")
         return None

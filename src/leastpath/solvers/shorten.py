@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +20,9 @@ from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore
+from leastpath.solvers.field import coarse, like, norms
 
+Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
 
 
@@ -33,6 +36,13 @@ class Shortening:
     first_step: float = 0.05  # largest move of a knot, relative to the distance of the ends
     last_step: float = 1e-4  # an example whose steps have become smaller leaves
     difference: float = 5e-3  # step of the finite difference, relative to the distance of the ends
+    hessian: Hessian = "finite_difference"
+    resolution: int | None = None  # of the grid that moves of images are smoothed on
+
+    @property
+    def round_cost(self) -> int:
+        """Gradients that a round may take, for each sample."""
+        return self.tries + (2 if self.hessian == "finite_difference" else 3)
 
 
 def shortened(
@@ -66,7 +76,7 @@ class _Shortener:
             run,
             how,
         )
-        self.distance = _norms(knots[:, -1] - knots[:, 0], 1).clamp_min(torch.finfo(knots.dtype).tiny)  # (batch,)
+        self.distance = norms(knots[:, -1] - knots[:, 0], 1).clamp_min(torch.finfo(knots.dtype).tiny)  # (batch,)
         self.step = how.first_step * self.distance
         self.segments = knots.shape[1] - 1
         self.inverse = _inverse_laplacian(self.segments - 1, knots)
@@ -85,13 +95,14 @@ class _Shortener:
         t = self._positions(number)  # (segments · samples,) the same for every example
         now, pull = self._force(rows, t)
         move = -torch.einsum("kl,bl...->bk...", self.inverse, pull[:, 1:-1])
-        move = move / _like(_norms(move, 2).amax(1).clamp_min(torch.finfo(move.dtype).tiny), move)
+        move = move if self.how.resolution is None else coarse(move, self.how.resolution)
+        move = move / like(norms(move, 2).amax(1).clamp_min(torch.finfo(move.dtype).tiny), move)
         self.first = torch.where(torch.isnan(self.first), self.first.index_put((rows,), now), self.first)
         self.last = self.last.index_put((rows,), now)
         todo = torch.arange(len(rows))
         for _ in range(self.how.tries):
             trial = self.knots[rows[todo]].clone()
-            trial[:, 1:-1] += _like(self.step[rows[todo]], trial) * move[todo]
+            trial[:, 1:-1] += like(self.step[rows[todo]], trial) * move[todo]
             better = self._length(trial, self.examples[rows[todo].cpu()], t) < now[todo]
             self.knots[rows[todo[better]]] = trial[better]
             self.step[rows[todo]] *= torch.where(better, 1.5, 0.25)
@@ -104,7 +115,7 @@ class _Shortener:
         """(rows,) whether another round fits in the budget; the integral's part of it is left alone."""
         if self.run.max_gradients is None:
             return torch.ones(len(rows), dtype=torch.bool)
-        cost = (2 + self.how.tries) * self.segments * self.how.samples
+        cost = self.how.round_cost * self.segments * self.how.samples
         spent = torch.as_tensor(self.score.gradients_spent)[self.examples[rows.cpu()]]
         return spent + cost <= self.run.max_gradients / 2
 
@@ -124,7 +135,7 @@ class _Shortener:
 
     def _length(self, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
         points, steps, _, _ = self._at(knots, t)
-        _, gradient = self.score.gradients(points.flatten(0, 1), examples.repeat_interleave(len(t)))
+        _, gradient = self.score.gradients(points.flatten(0, 1), examples.repeat_interleave(len(t)), strict=False)
         speed = self.metric.speed(points.flatten(0, 1), gradient, steps.flatten(0, 1))
         return speed.view(len(knots), -1).sum(1) / self.how.samples
 
@@ -133,21 +144,30 @@ class _Shortener:
         points, steps, k, fraction = self._at(self.knots[rows], t)
         flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
         examples = self.examples[rows.cpu()].repeat_interleave(len(t))
-        _, gradient = self.score.gradients(flat, examples)
+        _, gradient = self.score.gradients(flat, examples, strict=False)
         speed, by_point, by_gradient, by_step = _speed_derivatives(self.metric, flat, gradient, flat_steps)
-        size = _norms(by_gradient, 1)
-        reach = self.distance[rows].repeat_interleave(len(t))
-        # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.
-        h = torch.minimum(self.how.difference * reach, 0.1 * _norms(flat_steps, 1)).clamp_min(1e-6 * reach)
-        tiny = torch.finfo(flat.dtype).tiny
-        _, ahead = self.score.gradients(flat + _like(h / size.clamp_min(tiny), flat) * by_gradient, examples)
-        by_point = by_point + _like(size / h, flat) * (ahead - gradient)
+        if self.how.hessian == "double_backward":
+            by_point = by_point + self.score.hessian_vector(flat, by_gradient, examples)
+        else:
+            reach = self.distance[rows].repeat_interleave(len(t))
+            by_point = by_point + self._difference(flat, flat_steps, gradient, by_gradient, reach, examples)
         by_point, by_step = (torch.nan_to_num(d).view_as(points) for d in (by_point, by_step))
-        share = _like(fraction, by_point[0]).unsqueeze(0)
+        share = like(fraction, by_point[0]).unsqueeze(0)
         pull = torch.zeros_like(self.knots[rows])
         pull.index_add_(1, k, (1 - share) * by_point - by_step)
         pull.index_add_(1, k + 1, share * by_point + by_step)
         return speed.view(len(rows), -1).sum(1) / self.how.samples, pull / self.how.samples
+
+    def _difference(
+        self, points: Tensor, steps: Tensor, gradient: Tensor, vectors: Tensor, reach: Tensor, examples: Tensor
+    ) -> Tensor:
+        """The Hessian times `vectors`, by a finite difference of gradients: all (rows, *features), reach (rows,)."""
+        size = norms(vectors, 1)
+        # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.
+        h = torch.minimum(self.how.difference * reach, 0.1 * norms(steps, 1)).clamp_min(1e-6 * reach)
+        unit = vectors / like(size.clamp_min(torch.finfo(points.dtype).tiny), points)
+        _, ahead = self.score.gradients(points + like(h, points) * unit, examples, strict=False)
+        return like(size / h, points) * (ahead - gradient)
 
 
 def _speed_derivatives(
@@ -162,20 +182,11 @@ def _speed_derivatives(
     return speed.detach(), by[0], by[1], by[2]
 
 
-def _inverse_laplacian(n: int, like: Tensor) -> Tensor:
+def _inverse_laplacian(n: int, knots: Tensor) -> Tensor:
     """Of the interior knots (n, n): moves along it are smooth, so that a long path straightens in few rounds."""
     ones = torch.ones(max(n - 1, 0), dtype=torch.float64)
     laplacian = 2 * torch.eye(n, dtype=torch.float64) - torch.diag(ones, 1) - torch.diag(ones, -1)
-    return torch.linalg.inv(laplacian).to(like.dtype).to(like.device)
-
-
-def _norms(tensor: Tensor, dims: int) -> Tensor:
-    return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()
-
-
-def _like(values: Tensor, like: Tensor) -> Tensor:
-    """(rows, …) with as many trailing dimensions of size one as `like` has more."""
-    return values.reshape(*values.shape, *[1] * (like.ndim - values.ndim))
+    return torch.linalg.inv(laplacian).to(knots)
 
 
 def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: Run) -> tuple[Tensor, Tensor]:

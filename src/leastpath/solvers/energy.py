@@ -1,0 +1,255 @@
+"""The paper's energy of a path: stay near the straight line, keep away from steep ground.
+
+    E(γ) = Σᵢ d(γᵢ, γ⁰ᵢ) ± β c(γᵢ) + w Σ_{i near an end} d(γᵢ, γ⁰ᵢ)
+
+with d the Euclidean distance to the same knot of the straight line γ⁰ and c = ‖∇f‖, both over all features of an
+example. `Variational` and `Hamiltonian` see it through this file only. No knot's term depends on another knot: the
+energy is not the length of the path, which is why lengths are measured afterwards by the integrator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, Literal, Protocol, get_args
+
+import torch
+from torch import Tensor
+
+from leastpath.metric import flat_rows
+from leastpath.path import Path
+from leastpath.score import BoundScore
+from leastpath.status import Note, Outcome
+
+Sign = Literal["away", "toward"]
+EDGE_SHARE = 0.1  # the paper counts the first and last tenth of a path as its ends
+LINE = "the straight line was used"
+
+
+class EnergySettings(Protocol):
+    """The hyper-parameters that every solver of this energy has."""
+
+    @property
+    def n_points(self) -> int:
+        """Knots between the ends."""
+        ...
+
+    @property
+    def beta_scale(self) -> float:
+        """β as a multiple of the mean gradient norm along the straight line."""
+        ...
+
+    @property
+    def beta(self) -> float | None:
+        """β itself, instead."""
+        ...
+
+    @property
+    def endpoint_weight(self) -> float:
+        """w, the weight of the deviations near the ends."""
+        ...
+
+    @property
+    def sign(self) -> Sign:
+        """Whether steep ground repels or attracts."""
+        ...
+
+    @property
+    def as_printed(self) -> bool:
+        """Minus sign, and p ∝ exp(−E) in the units of the inputs."""
+        ...
+
+    @property
+    def spread(self) -> float:
+        """How far sampled paths stray from the line where nothing pushes them, as a share of its length."""
+        ...
+
+    @property
+    def fd_step(self) -> float:
+        """Step of the finite difference, in units of the root-mean-square difference between the ends."""
+        ...
+
+
+def check_energy_settings(settings: EnergySettings) -> None:
+    """Raise on hyper-parameters that make no energy."""
+    if settings.n_points < 1:
+        raise ValueError(f"n_points={settings.n_points}: a path needs at least one knot between its ends")
+    if settings.sign not in get_args(Sign):
+        raise ValueError(f"sign={settings.sign!r} is unknown: use one of {list(get_args(Sign))}")
+    given = {
+        "beta_scale": settings.beta_scale,
+        "beta": settings.beta or 0.0,
+        "endpoint_weight": settings.endpoint_weight,
+    }
+    for name, value in given.items():
+        if not 0 <= value < float("inf"):
+            raise ValueError(f'{name}={value} must be zero or positive: the direction is chosen by sign="away"')
+    for name, value in {"spread": settings.spread, "fd_step": settings.fd_step}.items():
+        if not 0 < value < float("inf"):
+            raise ValueError(f"{name}={value} must be positive")
+
+
+class ScoreUndefined(Exception):
+    """The score has no finite value somewhere off the straight line."""
+
+
+def undefined_note(error: ScoreUndefined) -> Note:
+    """What the user reads of it."""
+    reason = str(error).splitlines()[0]  # Pyro appends its shapes
+    return Note(Outcome.FELL_BACK, f"away from the straight line {reason}; {LINE}")
+
+
+def _gradient(score: BoundScore, points: Tensor, examples: Tensor) -> Tensor:
+    try:
+        return score.gradients(points, examples)[1]
+    except ValueError as error:  # the line itself has been evaluated before: the call as such is sound
+        raise ScoreUndefined(str(error)) from error
+
+
+class GradientNorm(torch.autograd.Function):
+    """c(x) = ‖∇f(x)‖, differentiable although the score only gives first derivatives.
+
+    ∇c = H u with u = ∇f/‖∇f‖, taken as the finite difference (∇f(x + h u) − ∇f(x))/h. It costs one gradient more, no
+    second-order graph, and sees the kinks of ReLU networks, between which the exact ∇c is zero.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, score: BoundScore, examples: Tensor, step: Tensor) -> Tensor:
+        """points (rows, *features), examples (rows,), step h (rows,) -> (rows,)."""
+        gradient = _gradient(score, points, examples)
+        norm = torch.linalg.vector_norm(flat_rows(gradient), dim=1)
+        if ctx.needs_input_grad[0]:
+            wide = (-1, *[1] * (points.ndim - 1))
+            direction = (gradient / norm.clamp_min(torch.finfo(norm.dtype).tiny).view(wide)).nan_to_num(0, 0, 0)
+            ahead = _gradient(score, points + step.view(wide) * direction, examples)
+            ctx.save_for_backward((ahead - gradient) / step.view(wide))
+        return norm
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
+        """(rows,) -> (rows, *features)."""
+        (slope,) = ctx.saved_tensors
+        # A slope that is not finite pushes nowhere; the norm that comes with it tells whether the example has failed.
+        return grad_output.view(-1, *[1] * (slope.ndim - 1)) * slope.nan_to_num(0, 0, 0), None, None, None
+
+
+@dataclass(frozen=True)
+class PathEnergy:
+    """The energy of deviations from the straight lines of some examples.
+
+    Deviations are *relative*: in units of the root-mean-square difference between an example's ends, so that one
+    learning rate serves inputs of any scale. `reduced` is E/T, the negative logarithm of the density that is sampled.
+
+    Example:
+        >>> from leastpath import Score, Variational
+        >>> score = Score(lambda x: x[:, 0] ** 2).bind(torch.ones(1, 2))
+        >>> energy = PathEnergy.of(score, torch.arange(1), torch.zeros(1, 2), torch.ones(1, 2), Variational(n_points=3))
+        >>> energy.beta, energy.energy(torch.zeros(1, 3, 2))  # β = mean of |2x| at ¼, ½, ¾; E = β Σ|2x|
+        (tensor([1.]), tensor([3.]))
+    """
+
+    score: BoundScore
+    examples: Tensor  # (batch,) on the CPU
+    line: Tensor  # (batch, n_points, *features) the straight lines' knots
+    unit: Tensor  # (batch,) root-mean-square difference between the ends; zero where they coincide
+    beta: Tensor  # (batch,)
+    temperature: Tensor  # (batch,)
+    direction: int  # of the gradient term: +1 away from steep ground, −1 toward it
+    weights: Tensor  # (n_points,) of the distances: 1, and 1 + w near the ends
+    fd_step: float
+
+    @classmethod
+    def of(
+        cls, score: BoundScore, examples: Tensor, start: Tensor, end: Tensor, settings: EnergySettings
+    ) -> PathEnergy:
+        """For `examples` (batch,) from start to end (batch, *features). Costs n_points gradients an example, for β."""
+        start, end = start.to(score.work_dtype), end.to(score.work_dtype)
+        n, batch = settings.n_points, len(start)
+        t = (torch.arange(1, n + 1, device=start.device) / (n + 1)).to(start.dtype)
+        line = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), t.view(1, n, *[1] * (start.ndim - 1)))
+        gradient = score.gradients(line.flatten(0, 1), examples.repeat_interleave(n))[1]
+        steepness = torch.linalg.vector_norm(flat_rows(gradient), dim=1).view(batch, n).mean(1)
+        beta = settings.beta_scale * steepness if settings.beta is None else torch.full_like(steepness, settings.beta)
+        length = torch.linalg.vector_norm(flat_rows(end - start), dim=1)
+        # Where nothing pushes, exp(−d/T) in D dimensions has mean distance D·T: this T makes it spread · length.
+        temperature = settings.spread * length / score.n_features
+        if settings.as_printed:
+            temperature = torch.ones_like(length)
+        i = torch.arange(n, device=start.device)
+        edge = (i < EDGE_SHARE * n) | (n - 1 - i < EDGE_SHARE * n)
+        return cls(
+            score, examples, line, length / score.n_features**0.5, beta,
+            torch.where(length > 0, temperature, torch.ones_like(length)),
+            -1 if settings.as_printed or settings.sign == "toward" else 1,
+            1 + settings.endpoint_weight * edge.to(start.dtype), settings.fd_step,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def select(self, rows: Tensor) -> PathEnergy:
+        """Some of the examples: rows (k,)."""
+        on_device = rows.to(self.line.device)
+        fields = {name: getattr(self, name)[on_device] for name in ("line", "unit", "beta", "temperature")}
+        return replace(self, examples=self.examples[rows.cpu()], **fields)
+
+    def energy(self, deviation: Tensor, backward: bool = False) -> Tensor:
+        """E of relative deviations (batch, n_points, *features): (batch,). Two gradients a knot, or one without grad.
+
+        `backward` takes the finite difference against the gradient's direction: a kink may lie on either side.
+        """
+        batch, n = self.line.shape[:2]
+        offset = deviation * self._wide(self.unit)
+        unit = torch.where(self.unit > 0, self.unit, torch.ones_like(self.unit))
+        step = (unit * (-self.fd_step if backward else self.fd_step)).repeat_interleave(n)
+        points = (self.line + offset).flatten(0, 1)
+        owners = self.examples.repeat_interleave(n)
+        steepness: Tensor = GradientNorm.apply(points, self.score, owners, step)  # type: ignore[no-untyped-call]
+        distance = torch.linalg.vector_norm(offset.reshape(batch, n, -1), dim=2)
+        return distance @ self.weights + self.direction * self.beta * steepness.view(batch, n).sum(1)
+
+    def reduced(self, deviation: Tensor, backward: bool = False) -> Tensor:
+        """E/T of relative deviations (batch, n_points, *features): (batch,)."""
+        return self.energy(deviation, backward) / self.temperature
+
+    def knots(self, deviation: Tensor) -> Tensor:
+        """Relative deviations (batch, n_points, *features) as points of the input space."""
+        return self.line + deviation * self._wide(self.unit)
+
+    def _wide(self, per_example: Tensor) -> Tensor:
+        return per_example.view(-1, *[1] * (self.line.ndim - 1))
+
+
+def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
+    """From start through knots (batch, n_points, *features) to end; straight for those that are not `bent` (batch,)."""
+    points = torch.cat([start.unsqueeze(1), knots.to(start.dtype), end.unsqueeze(1)], dim=1)
+    kept = torch.ones(points.shape[:2], dtype=torch.bool)
+    kept[~bent.cpu(), 1:-1] = False
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), kept.sum(1).cumsum(0)])
+    return Path(points.flatten(0, 1), torch.arange(kept.numel())[kept.flatten()], offsets)
+
+
+def solver_budget(max_gradients: int | None, n_points: int, n_samples: int) -> tuple[float, int]:
+    """How many gradients an example a solver may spend, and how many sampled paths there will be money to integrate.
+
+    At least half of a budget, or what a few gradients a segment cost, is left to the integrals.
+    """
+    if max_gradients is None:
+        return float("inf"), n_samples
+    path = 3 * (n_points + 1)  # a first look at every segment, and its verification
+    if 2 * (1 + n_samples) * path > max_gradients / 2:
+        n_samples = 0
+    return max_gradients - min(max_gradients / 2, 2 * (1 + n_samples) * path), n_samples
+
+
+def imported_pyro(solver: str) -> ModuleType:
+    """Pyro, or the sentence that says how to get it."""
+    try:
+        import pyro
+        import pyro.infer.mcmc
+        import pyro.ops.stats
+    except ImportError as error:
+        raise ImportError(
+            f"{solver} needs Pyro: pip install 'leastpath[svi]', or choose another solver, e.g. lp.NeighborGraph(…)"
+        ) from error
+    return pyro

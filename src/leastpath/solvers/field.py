@@ -1,0 +1,141 @@
+"""Field: the score and the metric as the stages of a descent see them, sampled along stacks of polylines.
+
+Numbers are drawn by seed and draw number alone, so that an example meets the same ones in any batch, and every stage
+works on the rows that are still open, so that examples that are done cost nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.metric import Metric, flat_rows
+from leastpath.run import Bar, Run
+from leastpath.score import BoundScore
+
+
+@dataclass
+class Samples:
+    """What is known at n positions of each polyline: (rows, n), and (rows, n, *features) where it says so."""
+
+    points: Tensor  # (rows, n, *features)
+    steps: Tensor  # (rows, n, *features) the whole segment that a point lies on
+    value: Tensor
+    gradient: Tensor  # (rows, n, *features); zero where the model has none
+    speed: Tensor  # of the whole segment; infinite where the model has no finite gradient
+
+
+@dataclass
+class Field:
+    """Some examples of a call, what may be spent on each of them, and what has been."""
+
+    score: BoundScore
+    metric: Metric
+    run: Run
+    examples: Tensor  # (batch,) their numbers in the bound score, on the CPU
+    start: Tensor  # (batch, *features) in the working dtype
+    end: Tensor
+    limit: int  # gradients an example
+    resolution: int | None = None
+    bar: Bar = field(default_factory=Bar)
+
+    def __post_init__(self) -> None:
+        self.distance = norms(self.end - self.start, 1)  # (batch,)
+        self.before = torch.as_tensor(self.score.gradients_spent)[self.examples]
+        self.interrupted = False
+        self._shown = 0.0
+
+    # ---- accounts ------------------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> Tensor:
+        """(batch,) gradients that this solve has cost each example."""
+        now = torch.as_tensor(self.score.gradients_spent)[self.examples] - self.before
+        return now.to(self.start.device)
+
+    def affordable(self, rows: Tensor, cost: float) -> Tensor:
+        """Those of `rows` (n,) that can still pay for `cost` gradients."""
+        return rows[self.spent[rows] + cost <= self.limit]
+
+    def show(self, ratio: Tensor) -> None:
+        """Move the progress bar to what has been spent; `ratio` (n,) are sampled lengths relative to the line's."""
+        known = ratio[torch.isfinite(ratio)]
+        total = float(self.spent.sum())
+        self.bar.advance(total - self._shown, f"length {float(known.median()):.3f} of the line" if len(known) else "")
+        self._shown = total
+
+    # ---- f along polylines ---------------------------------------------------------------------------------------
+
+    def gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """f (n,), its gradient (n, *features) and whether both are finite (n,), at `points` (n, *features).
+
+        A trial point may lie where the model has no value: that is a bad place to go, not an error.
+        """
+        value, gradient = self.score.gradients(points, self.examples[rows.cpu()], strict=False)
+        finite = torch.isfinite(value) & torch.isfinite(flat_rows(gradient)).all(1)
+        return value, torch.where(like(finite, gradient), gradient, 0), finite
+
+    def sample(self, paths: Tensor, positions: Tensor, rows: Tensor) -> Samples:
+        """paths (rows, knots, *features) at positions (rows, n), which count segments from the start."""
+        n = positions.shape[1]
+        k = positions.floor().long().clamp(0, paths.shape[1] - 2)
+        each = torch.arange(len(paths), device=paths.device)[:, None]
+        a, b = paths[each, k], paths[each, k + 1]
+        points, steps = torch.lerp(a, b, like(positions - k, a)), b - a
+        flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
+        value, gradient, finite = self.gradient(flat, rows.repeat_interleave(n))
+        speed = torch.where(finite, self.metric.speed(flat, gradient, flat_steps), torch.inf)
+        return Samples(points, steps, value.view(-1, n), gradient.view_as(points), speed.view(-1, n))
+
+    def speed(self, points: Tensor, steps: Tensor, rows: Tensor) -> Tensor:
+        """(n,) of steps (n, *features) at points (n, *features); infinite where the model has no finite gradient."""
+        _, gradient, finite = self.gradient(points, rows)
+        return torch.where(finite, self.metric.speed(points, gradient, steps), torch.inf)
+
+    def spread_out(self, paths: Tensor, n: int, draw: int) -> tuple[Tensor, Tensor]:
+        """n jittered positions of each path and their weights, (rows, n) both: Σ weight · speed is its length.
+
+        Half of them go by Euclidean length and half by segment: short segments are often the steep ones.
+        """
+        size = norms(paths.diff(dim=1), 2)  # (rows, segments)
+        tiny = torch.finfo(size.dtype).tiny
+        real = (size > 0).to(size)
+        density = size / size.sum(1, True).clamp_min(tiny) + real / real.sum(1, True).clamp_min(1)
+        density = density / density.sum(1, True).clamp_min(tiny)
+        edges = torch.cat([torch.zeros_like(size[:, :1]), density.cumsum(1)], 1)
+        jitter = self.run.uniform((n,), size, draw)
+        u = (torch.arange(n, device=size.device, dtype=size.dtype) + jitter) / n * edges[:, -1:]
+        k = (torch.searchsorted(edges, u, right=True) - 1).clamp(0, size.shape[1] - 1)
+        mass = density.gather(1, k).clamp_min(tiny)
+        fraction = ((u - edges.gather(1, k)) / mass).clamp(0, 1 - 1e-6)
+        return k + fraction, 1 / (n * mass)
+
+    def length(self, paths: Tensor, n: int, rows: Tensor, draw: int) -> Tensor:
+        """Lengths (rows,) by n samples each: good for a rough comparison, never as a measurement."""
+        positions, weights = self.spread_out(paths, n, draw)
+        return (self.sample(paths, positions, rows).speed * weights).sum(1)
+
+    def smooth(self, direction: Tensor) -> Tensor:
+        """(…, *features) on the coarse grid of `resolution`, if there is one."""
+        return direction if self.resolution is None else coarse(direction, self.resolution)
+
+
+def coarse(images: Tensor, resolution: int) -> Tensor:
+    """Averages of (…, height, width) on a grid of `resolution`², interpolated back: spatially smooth."""
+    size = images.shape[-2:]
+    planes = images.reshape(-1, 1, *size)
+    grid = (min(resolution, size[0]), min(resolution, size[1]))
+    pooled = nn.functional.adaptive_avg_pool2d(planes, grid)
+    return nn.functional.interpolate(pooled, size=size, mode="bilinear", align_corners=False).view_as(images)
+
+
+def norms(tensor: Tensor, dims: int) -> Tensor:
+    """Euclidean norms over all but the first `dims` dimensions."""
+    return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()
+
+
+def like(values: Tensor, other: Tensor) -> Tensor:
+    """(rows, …) with as many trailing dimensions of size one as `other` has more."""
+    return values.reshape(*values.shape, *[1] * (other.ndim - values.ndim))
