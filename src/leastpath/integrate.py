@@ -432,16 +432,19 @@ class _Block:
         ).long()
         nodes[count > 1] = n
         is_known = (self.known_row >= 0) & (count == 1)  # a long segment wants more looks than the solver took
-        segment = torch.arange(len(self.segments))[~is_known].repeat_interleave(count[~is_known])
-        t0, t1 = [], []
-        for k in count[~is_known].tolist():
+        segment, t0, t1 = [torch.zeros(0, dtype=torch.long)], [np.zeros(0)], [np.zeros(0)]
+        for k in torch.unique(count[~is_known]).tolist():
+            rows = ((count == k) & ~is_known).nonzero()[:, 0]
             edges = np.concatenate([[0.0], np.sort(np.arange(1, k) * GOLDEN % 1), [1.0]])
-            t0.append(edges[:-1])
-            t1.append(edges[1:])
-        if not t0:
-            t0, t1 = [np.zeros(0)], [np.zeros(0)]
-        cuts = torch.as_tensor(np.concatenate(t0)), torch.as_tensor(np.concatenate(t1))
-        looked = self._looked_at(segment, *cuts, nodes[segment])
+            segment.append(rows.repeat_interleave(k))
+            t0.append(np.tile(edges[:-1], len(rows)))
+            t1.append(np.tile(edges[1:], len(rows)))
+        where, begin, stop = (
+            torch.cat(segment),
+            torch.as_tensor(np.concatenate(t0)),
+            torch.as_tensor(np.concatenate(t1)),
+        )
+        looked = self._looked_at(where, begin, stop, nodes[where])
         return looked.plus(self._known_pieces(is_known.nonzero()[:, 0])) if is_known.any() else looked
 
     def _known_pieces(self, segment: Tensor) -> _Live:

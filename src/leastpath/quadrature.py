@@ -203,12 +203,14 @@ def _quadrature_block(
     t = t0[:, None] + span[:, None] * nodes  # (m, n)
     total, values, speeds = torch.zeros_like(start), torch.empty_like(t), torch.empty_like(t)
     per_call = max(1, score.batch_size // max(1, m))
+    held = start.new_empty(m * min(n, per_call), *start.shape[1:])  # once: a fresh one each time costs page faults
     for first in range(0, n, per_call):
         some = slice(first, first + per_call)
         w, k = weights[some], len(weights[some])
-        points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), t[:, some].reshape(m, k, *[1] * (start.ndim - 1)))
+        where = t[:, some].reshape(m, k, *[1] * (start.ndim - 1))
+        points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), where, out=held[: m * k].view(m, k, *start.shape[1:]))
         flat = points.flatten(0, 1)  # (m · k, *features)
-        value, gradient = score.gradients(flat, pieces.example.repeat_interleave(k))
+        value, gradient = score.gradients(flat, pieces.example if k == 1 else pieces.example.repeat_interleave(k))
         values[:, some] = value.view(m, k)
         speeds[:, some] = metric.speed(flat, gradient, step.unsqueeze(1).expand_as(points).flatten(0, 1)).view(m, k)
         weighed = weighting.weigh(gradient.view_as(points), step.unsqueeze(1))

@@ -461,6 +461,9 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
         raise ValueError(
             f"the model returns {tuple(tensor.shape[1:])} numbers an example: say which, Score(model, target=0)"
         )
+    if isinstance(target, int):
+        _check_range(target, tensor)
+        return tensor.select(1, target)
     return tensor.gather(1, _checked_index(target, tensor))[:, 0]
 
 
@@ -471,6 +474,11 @@ def _logit_margin(logits: Tensor, index: Tensor) -> Tensor:
 
 def _checked_index(target: Any, tensor: Tensor) -> Tensor:
     """(rows, 1) class indices, within range."""
+    _check_range(target, tensor)
+    return target[:, None] if isinstance(target, Tensor) else torch.full((len(tensor), 1), target, device=tensor.device)
+
+
+def _check_range(target: Any, tensor: Tensor) -> None:
     if tensor.ndim != 2:
         raise ValueError(
             f"an index target needs an output (batch, classes), got {tuple(tensor.shape)}: pass target=lambda output: …"
@@ -481,7 +489,6 @@ def _checked_index(target: Any, tensor: Tensor) -> Tensor:
             f"target {low if low < 0 else high} is out of range: "
             f"the model returns {tensor.shape[1]} classes, 0 to {tensor.shape[1] - 1}"
         )
-    return target[:, None] if isinstance(target, Tensor) else torch.full((len(tensor), 1), target, device=tensor.device)
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------
@@ -676,8 +683,8 @@ def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) ->
 
     Copies rather than alone: batches of one size round alike, so that a score near zero is not taken for dependent.
     """
-    companions = torch.cat([end[:1], start[:2], end[1:3]])
-    examples = torch.cat([torch.arange(min(n, len(end))) for n in (1, 2)] + [torch.arange(1, min(3, len(end)))])
+    companions = torch.cat([end[:1], start[:1], end[1:2]])
+    examples = torch.arange(len(companions)).clamp(max=1) * (torch.arange(len(companions)) > 1)  # 0, 0, 1
     try:
         together = score.values(companions, examples)[0]
         alone = score.values(companions[:1].expand_as(companions), torch.zeros_like(examples))[0]
