@@ -166,12 +166,14 @@ def _save_accuracy(folder: Path, rows: list[dict[str, float]]) -> None:
     for refine, color, marker in ((False, "#D55E00", "o"), (True, "#0072B2", "s")):
         some = [row for row in rows if row["refine"] == refine]
         n, median = [row["points"] for row in some], [100 * row["median"] for row in some]
-        axes.loglog(n, median, color=color, marker=marker, label="refined" if refine else "as found")
+        axes.semilogx(n, median, color=color, marker=marker, label="refined" if refine else "as found")
     for plain, fine in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True):
         cells = (f"{100 * r['median']:.1f} % ({100 * r['p10']:.1f} to {100 * r['p90']:.1f})" for r in (plain, fine))
         lines.append(f"| {plain['points']:,} | {' | '.join(cells)} |")
     axes.axhline(5, color="k", lw=0.8, ls=":")
-    axes.set(xlabel="points in the graph", ylabel="median length above optimal, %")
+    axes.set(xlabel="points in the graph", ylabel="median length above optimal, %", ylim=(0, None))
+    axes.set_xticks(n, [f"{count:,}" for count in n], minor=False)
+    axes.minorticks_off()
     axes.legend()
     figure.savefig(folder / "graph_accuracy.png", dpi=120)
     (folder / "graph_accuracy.md").write_text("\n".join(lines) + "\n")

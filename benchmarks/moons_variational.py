@@ -15,30 +15,14 @@ import argparse
 import time
 
 import torch
-from sklearn.datasets import make_moons
-from torch import Tensor, nn
+from half_moons import trained
+from torch import Tensor
 
 import leastpath as lp
 
 NETS = ((0.05, 12), (0.15, 24), (0.30, 36))  # noise of the data, seed of data and network
-N_TRAIN, N_ALL = 8_000, 10_000
+N_TRAIN = 8_000
 TARGET = 0.05  # of the straight line's median gap
-
-
-def trained(noise: float, seed: int, epochs: int) -> tuple[nn.Module, Tensor]:
-    """A network and its test points (2,000, 2)."""
-    data, labels = make_moons(N_ALL, noise=noise, random_state=seed)
-    x, y = torch.as_tensor(data), torch.as_tensor(labels)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(2, 10), nn.ReLU(), nn.Linear(10, 10), nn.ReLU(), nn.Linear(10, 2)).double()
-        optimiser = torch.optim.Adam(model.parameters(), 1e-3)
-        for _ in range(epochs):
-            for rows in torch.randperm(N_TRAIN).split(32):
-                optimiser.zero_grad()
-                nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
-                optimiser.step()
-    return model.eval(), x[N_TRAIN:]
 
 
 def row(name: str, result: lp.Attribution, straight: lp.Attribution, across: Tensor, seconds: float) -> str:
@@ -68,8 +52,8 @@ def main() -> None:
     gaps = "".join(f" {name:>{width}s} {'of IG':>8s}" for name, width in (("median", 9), ("across", 9), ("mean", 8)))
     print(f"{'':22s}{gaps} {'grew':>6s} {'length':>7s} {'gradients':>10s} {'s':>6s}")
     for noise, seed in NETS:
-        model, test = trained(noise, seed, epochs)
-        x, baseline = test[:n], torch.full((1, 2), -0.5, dtype=test.dtype)
+        model, points, _ = trained(noise, seed, epochs=epochs, dtype=torch.float64)
+        x, baseline = points[N_TRAIN:][:n], torch.full((1, 2), -0.5, dtype=points.dtype)
         predicted = model(x).argmax(1)
         across = predicted != model(baseline).argmax(1)  # (points,) the path has to cross the border to reach these
         score = lp.Score(model, predicted, "log_softmax")
