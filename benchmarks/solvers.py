@@ -149,7 +149,7 @@ def main() -> None:
     done = {(r["image"], r["size"], r["output"], r["method"]) for r in finished(arguments.results)}
     todo = [
         (file, size, output, method)
-        for size in arguments.sizes for output in arguments.outputs for method in arguments.methods for file in files
+        for size in arguments.sizes for output in arguments.outputs for file in files for method in arguments.methods
         if (file.name, size, output, method) not in done
     ]  # fmt: skip
     with arguments.results.open("a") as stream, lp.Run(progress=True).bar("units", len(todo)) as bar:

@@ -410,3 +410,13 @@ def test_settings_are_refused_before_the_solver_works(settings, match):
 
     with pytest.raises(ValueError, match=match):
         explain(lp.Score(mlp(), 1), torch.ones(2, 4), solver=Never(), **settings)
+
+
+def test_a_class_in_place_of_an_instance_is_refused():
+    score = lp.Score(lambda x: x.sum(1))
+    with pytest.raises(
+        ValueError, match=r"solver is the class StraightLine: pass an instance, solver=lp.StraightLine\(\)"
+    ):
+        lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine)
+    with pytest.raises(ValueError, match="metric is the class RankOne"):
+        lp.attribute(score, torch.ones(1, 2), metric=lp.RankOne)

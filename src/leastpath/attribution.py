@@ -145,6 +145,9 @@ def attribute(
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
+    for name, given in (("solver", solver), ("metric", metric)):
+        if isinstance(given, type):
+            raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
