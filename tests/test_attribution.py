@@ -414,9 +414,7 @@ def test_settings_are_refused_before_the_solver_works(settings, match):
 
 def test_a_class_in_place_of_an_instance_is_refused():
     score = lp.Score(lambda x: x.sum(1))
-    with pytest.raises(
-        ValueError, match=r"solver is the class StraightLine: pass an instance, solver=lp.StraightLine\(\)"
-    ):
+    with pytest.raises(ValueError, match="solver is the class StraightLine: pass an instance"):
         lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine)
     with pytest.raises(ValueError, match="metric is the class RankOne"):
         lp.attribute(score, torch.ones(1, 2), metric=lp.RankOne)
