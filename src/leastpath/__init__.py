@@ -6,10 +6,11 @@ result = lp.attribute(score, inputs, baselines)
 """
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integrate import Integral, integrate
+from leastpath.integrate import integrate
 from leastpath.metric import Conformal, Euclidean, Metric, NoCancellation, RankOne
 from leastpath.path import Path
 from leastpath.quadrature import PathIntegral, Weighting
+from leastpath.refinement import Integral
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solvers import (

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.integrate import FIRST_GRADIENTS, ROUNDING, Integral, check_settings, integrate
+from leastpath.integrate import check_settings, integrate
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.quadrature import Weighting
+from leastpath.refinement import FIRST_GRADIENTS, ROUNDING, Integral
 from leastpath.run import Run
 from leastpath.score import (
     Baselines,
