@@ -10,7 +10,7 @@ copyright = f"2026, {author}"
 release = importlib.metadata.version(project)
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_generated"]  # the latter holds what pages include
 myst_heading_anchors = 3
 
 html_theme = "furo"
