@@ -35,6 +35,7 @@ from leastpath.status import Note, Outcome, Status
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
+EXAMPLES = {"solver": "StraightLine", "metric": "Conformal"}
 GRAPH_GRADIENTS = 20_000  # what a graph on generated points needs, about: with a smaller budget it is not the default
 
 
@@ -62,8 +63,8 @@ class Attribution:
     length_ratio: Tensor
     """length / length of the straight line."""
     certificate: Tensor
-    """length / |f(x) − f(x̄)|: ≥ 1 for the model metrics, 1 is provably shortest, inf where Δf vanishes, NaN for
-    metrics that do not bound the score."""
+    """length / |f(x) − f(x̄)|: ≥ 1 for the model metrics, and 1, as far as `length_error` goes, is provably shortest.
+    inf where Δf vanishes, NaN for metrics that do not bound the score."""
     path: Path | None
     """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
     status: tuple[Status, ...]
@@ -130,7 +131,8 @@ def attribute(
         n_steps: gradients per path for `tolerance=None`; otherwise where refinement starts.
         rule: "gauss_legendre", "midpoint" or "trapezoid".
         weighting: what a gradient adds to the attribution; the line integral by default.
-        max_gradients: budget per example, solver and integral together. None: 10,000 for the integral.
+        max_gradients: budget per example, solver and integral together; solvers leave about half of it to the
+            integral. None: as the solver says, and 10,000 for the integral.
         progress: show progress bars.
         seed: of everything random in the solver.
 
@@ -149,6 +151,9 @@ def attribute(
     for name, given in (("solver", solver), ("metric", metric)):
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
+    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric)):
+        if given is not None and not isinstance(given, kind):
+            raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
@@ -287,7 +292,7 @@ def _assembled(
         length=mean(integral.length),
         length_error=mean(integral.length_error),
         length_ratio=mean(ratio),
-        certificate=mean(certificate),
+        certificate=_finite_mean(certificate, m),
         path=solution.path,
         status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
         n_gradients=total(spent),
@@ -314,12 +319,26 @@ def _longer(ratio: float) -> tuple[Note, ...]:
 
 
 def _merged(statuses: list[Status]) -> Status:
-    """One status for all baselines of an example: every distinct outcome once, those that need a look first."""
-    seen: dict[Outcome, Note] = {}
+    """One status for all baselines of an example: each kind of outcome once, with how many baselines it is about."""
+    if len(statuses) == 1:
+        return statuses[0]
+    notes: dict[Outcome, list[Note]] = {}
     for note in sorted((n for s in statuses for n in s.notes), key=lambda n: n.outcome.ok):
-        seen.setdefault(note.outcome, note)
-    notes = tuple(seen.values())
-    return Status(tuple(n for n in notes if not n.outcome.ok) or notes) if len(statuses) > 1 else statuses[0]
+        notes.setdefault(note.outcome, []).append(note)
+    m = len(statuses)
+    return Status(
+        tuple(Note(kind, f"for {len(some)} of {m} baselines, e.g.: {some[0].sentence}") for kind, some in notes.items())
+    )
+
+
+def _finite_mean(values: Tensor, m: int) -> Tensor:
+    """Mean over an example's m baselines of those that are finite; inf or NaN only where none is."""
+    if m == 1:
+        return values
+    each = values.unflatten(0, (-1, m))
+    finite = torch.isfinite(each)
+    mean = torch.where(finite, each, 0).sum(1) / finite.sum(1).clamp_min(1)
+    return torch.where(finite.any(1), mean, each[:, 0])
 
 
 def _whole(counts: np.ndarray) -> np.ndarray:

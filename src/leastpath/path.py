@@ -87,6 +87,11 @@ class Path:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __repr__(self) -> str:
+        low, high = int(self.n_knots.min()), int(self.n_knots.max())
+        knots = f"{low}" if low == high else f"{low} to {high}"
+        return f"Path(examples={len(self)}, knots={knots}, features={tuple(self.points.shape[1:])})"
+
     def __getitem__(self, example: int) -> Tensor:
         """The polyline of one example: (knots, *features)."""
         if not -len(self) <= example < len(self):

@@ -565,7 +565,10 @@ class Block:
         self, done: bool, stuck: bool, spent: float, gap: float, allowed: float, moved: float, budget: float
     ) -> Note:
         if done:
-            return Note(Outcome.REACHED, f"reached tolerance {self.plan.tolerance:g} with {spent:.0f} gradients")
+            return Note(
+                Outcome.REACHED,
+                f"reached tolerance {self.plan.tolerance:g}, with {spent:.0f} gradients for the integral",
+            )
         measured = f"completeness gap {gap:.2g} where {allowed:.2g} was allowed, attributions uncertain by {moved:.2g}"
         if self.interrupted:
             return Note(

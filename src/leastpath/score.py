@@ -506,6 +506,10 @@ def flat_baseline(baseline: float | Tensor | None, like: Tensor, per_example: in
                 f"baselines must be None, a number or a tensor, got {type(number).__name__}: "
                 "use torch.as_tensor(baselines)"
             )
+        if not like.is_floating_point() and number != int(number):
+            raise ValueError(
+                f"baselines={number} for inputs of {like.dtype}: pass a whole number (a token id), or activations"
+            )
         return torch.full((n * per_example, *features), number, dtype=like.dtype, device=like.device)
     given = tuple(baseline.shape)
     baseline = baseline.detach().to(like.device, like.dtype)

@@ -76,6 +76,10 @@ class NeighborGraph:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
+        if self.points is not None and not isinstance(self.points, Tensor):
+            raise ValueError(
+                f"points is a {type(self.points).__name__}, expected a tensor: use torch.as_tensor(points)"
+            )
         if (self.points is None) == (self.generate is None):
             raise ValueError(
                 'give either points or generate: NeighborGraph(train_inputs), or NeighborGraph(generate="line")'
@@ -274,12 +278,28 @@ class Graph:
         parts = []
         for group, label in labels.items():
             examples = (score.groups == group).nonzero()[:, 0]
+            self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
             router = self.solver.router(score, metric, topology, self.tables[label], examples, trees)
             rows = examples.to(start.device)
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = joined(parts)
         return refined(routes, score, metric, run) if self.solver.refine else routes
+
+    def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
+        """Another model or output has other edges: a few points tell."""
+        known = self.tables[label].node_score
+        if known is None:
+            return
+        rows = torch.linspace(0, len(points) - 1, min(8, len(points))).long()
+        now = score.values(points[rows.to(points.device)].to(score.work_dtype), torch.full_like(rows, example)).cpu()
+        then = known.to(now)[rows]
+        if not torch.allclose(now, then, rtol=1e-2, atol=float(1e-3 * then.abs().max() + 1e-6)):
+            worst = int((now - then).abs().argmax())
+            raise ValueError(
+                f"the graph was built for another score: point {int(rows[worst])} had {float(then[worst]):.4g} then, has "
+                f"{float(now[worst]):.4g} now. Build it for this model and output, NeighborGraph(points).build(score, metric)"
+            )
 
     def with_trees(self, score: Score, metric: Metric, baselines: Tensor) -> Graph:
         """The same graph with the shortest-path trees of some baselines (n, *features)."""
