@@ -291,7 +291,8 @@ def test_status_of_several_baselines_shows_what_needs_a_look():
     score = lp.Score(lambda x: (x[:, 0] > 0.5).to(x) + x.sum(1))
     base = torch.tensor([[[0.9, 0.0], [0.0, 0.0], [0.8, 0.0]]])
     status = explain(score, torch.ones(1, 2), base).status[0]
-    assert status.outcomes == (Outcome.UNRESOLVED,)
+    assert status.outcomes == (Outcome.UNRESOLVED, Outcome.REACHED) and not status.ok
+    assert "for 1 of 3 baselines" in status.value.lower() and "for 2 of 3 baselines" in status.value.lower()
 
 
 def test_several_baselines_of_tuple_inputs():
@@ -418,3 +419,19 @@ def test_a_class_in_place_of_an_instance_is_refused():
         lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine)
     with pytest.raises(ValueError, match="metric is the class RankOne"):
         lp.attribute(score, torch.ones(1, 2), metric=lp.RankOne)
+
+
+def test_what_is_no_solver_or_metric_is_refused():
+    score = lp.Score(lambda x: x.sum(1))
+    with pytest.raises(ValueError, match="solver='descent' is no solver"):
+        lp.attribute(score, torch.ones(1, 2), solver="descent")
+    with pytest.raises(ValueError, match="metric='conformal' is no metric"):
+        lp.attribute(score, torch.ones(1, 2), metric="conformal")
+
+
+def test_certificate_of_several_baselines_is_the_mean_of_the_finite_ones():
+    """Where one baseline has the input's own score, its certificate is infinite and says nothing of the others."""
+    score, x = lp.Score(lambda x: x.sum(1)), torch.ones(1, 2)
+    result = lp.attribute(score, x, torch.stack([x, torch.zeros(1, 2)], 1), solver=lp.StraightLine())
+    alone = lp.attribute(score, x, solver=lp.StraightLine())
+    torch.testing.assert_close(result.certificate, alone.certificate)

@@ -190,6 +190,8 @@ def test_a_built_graph_refuses_what_it_was_not_built_for(tmp_path):
         explain(graph, metric=lp.RankOne())
     with pytest.raises(ValueError, match="expected the same features"):
         explain(graph, lp.Score(lambda x: x.sum(1)), torch.zeros(1, 3), None)
+    with pytest.raises(ValueError, match="built for another score: point .* Build it for this model and output"):
+        explain(graph, lp.Score(moons_net(), 1, "softmax"))
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(ValueError, match="is not a saved graph"):
         lp.Graph.load(tmp_path / "other.npz")
@@ -284,6 +286,7 @@ def test_images_and_double_precision():
         (lambda: lp.NeighborGraph(POINTS, generate="line"), "give either points or generate"),
         (lambda: lp.NeighborGraph(POINTS, 120), "n_neighbors=120 for 120 points, expected 1 to 119"),
         (lambda: lp.NeighborGraph(POINTS, 0), "n_neighbors=0 for 120 points"),
+        (lambda: lp.NeighborGraph(POINTS.numpy(), 5), "points is a ndarray, expected a tensor"),
         (lambda: lp.NeighborGraph(generate="circle"), "generate='circle' is unknown"),
         (lambda: lp.NeighborGraph(POINTS, search="magic"), "search='magic' is unknown"),
         (lambda: lp.NeighborGraph(POINTS, n_steps=0), "must be positive"),

@@ -297,8 +297,9 @@ class Graph:
         if not torch.allclose(now, then, rtol=1e-2, atol=float(1e-3 * then.abs().max() + 1e-6)):
             worst = int((now - then).abs().argmax())
             raise ValueError(
-                f"the graph was built for another score: point {int(rows[worst])} had {float(then[worst]):.4g} then, has "
-                f"{float(now[worst]):.4g} now. Build it for this model and output, NeighborGraph(points).build(score, metric)"
+                f"the graph was built for another score: point {int(rows[worst])} had {float(then[worst]):.4g} then, "
+                f"has {float(now[worst]):.4g} now. Build it for this model and output, "
+                "NeighborGraph(points).build(score, metric)"
             )
 
     def with_trees(self, score: Score, metric: Metric, baselines: Tensor) -> Graph:
