@@ -190,7 +190,7 @@ def test_a_built_graph_refuses_what_it_was_not_built_for(tmp_path):
         explain(graph, metric=lp.RankOne())
     with pytest.raises(ValueError, match="expected the same features"):
         explain(graph, lp.Score(lambda x: x.sum(1)), torch.zeros(1, 3), None)
-    with pytest.raises(ValueError, match="built for another score: point .* Build it for this model and output"):
+    with pytest.raises(ValueError, match=r"built for another score: point .* Build it for this model and output"):
         explain(graph, lp.Score(moons_net(), 1, "softmax"))
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(ValueError, match="is not a saved graph"):
