@@ -1,15 +1,19 @@
-"""Warm starts and amortised paths beside Descent from scratch, on digits that they have not seen.
+"""Warm starts and amortised paths beside Descent from scratch, on inputs that they have not seen.
 
     python benchmarks/warm.py [--solved 400] [--held-out 100]
+    python benchmarks/warm.py --images FOLDER [--solved 12] [--held-out 6] [--size 128] [--output softmax]
 
-A small ReLU net on scikit-learn's 8 × 8 digits, softmax of the predicted class, black baseline. Some digits are solved;
-others start from the nearest solved one (`Descent().warm`), from a network's guess (`Amortized`), or from nothing.
-Prints the solver's gradients and the length ratios that they buy, and how often the straight line had to be used.
+Digits: a small ReLU net on scikit-learn's 8 × 8 digits. Images: EfficientNet-lite0 on photographs of a folder, once
+other photographs and once the solved ones moved by two pixels, as in a film. Softmax of the predicted class unless
+told otherwise, black baseline. Some inputs are solved; others start from the nearest solved one (`Descent().warm`),
+from a network's guess (`Amortized`), or from nothing. Prints the solver's gradients and the length ratios that they
+buy, and how often the straight line had to be used.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -31,35 +35,62 @@ def trained(images: Tensor, labels: Tensor) -> nn.Module:
     return net.eval()
 
 
+def digits(arguments: argparse.Namespace) -> None:
+    data = load_digits()
+    images, labels = torch.tensor(data.data / 16, dtype=torch.float32), torch.tensor(data.target)
+    net = trained(images[:1200], labels[:1200])
+    solved, held_out = images[: arguments.solved or 400], images[1200 : 1200 + (arguments.held_out or 100)]
+    beside(net, solved, {"held out": held_out}, arguments.output, (100, 200, 500))
+
+
+def photographs(arguments: argparse.Namespace) -> None:
+    from leastpath.experiments.imagenet import EfficientNetLite0, read_image
+
+    n, m = arguments.solved or 12, arguments.held_out or 6
+    files = sorted(f for f in arguments.images.iterdir() if f.suffix.lower() in (".jpeg", ".jpg", ".png"))
+    images = torch.cat([read_image(f, arguments.size) for f in files[: n + m]])
+    unseen = {"other photographs": images[n:], "moved by two pixels": images[:m].roll((2, 2), (2, 3))}
+    beside(EfficientNetLite0(), images[:n], unseen, arguments.output, (500,))
+
+
+def beside(net: nn.Module, solved: Tensor, unseen: dict[str, Tensor], output: str, budgets: tuple[int, ...]) -> None:
+    """Solve some inputs, then others from scratch and from what is known: one line of medians for each."""
+    first = lp.attribute(scored(net, solved, output), solved, solver=lp.Descent(), progress=True)
+    print(f"{'':48}{'gradients':>10}{'ratio':>10}{'90 %':>8}{'certificate':>13}{'line used':>11}   (medians)")
+    for what, inputs in unseen.items():
+        for budget in budgets:
+            descent = lp.Descent(max_gradients=budget)
+            solvers: dict[str, lp.Solver] = {
+                "from scratch": descent,
+                "warm": descent.warm(first, solved),
+                "amortized": lp.Amortized.fit(first, descent),
+            }
+            for name, solver in solvers.items():
+                result = lp.attribute(scored(net, inputs, output), inputs, solver=solver)
+                spent = np.median(np.asarray(result.stats["solver_gradients"]))
+                fell = np.mean([lp.Outcome.FELL_BACK in s for s in result.status])
+                ratio = result.length_ratio.double()
+                print(
+                    f"{f'{what}, at most {budget}: {name}':48}{spent:10.0f}{float(ratio.median()):10.4f}"
+                    f"{float(ratio.quantile(0.9)):8.3f}{float(result.certificate.median()):13.2f}{fell:11.0%}",
+                    flush=True,
+                )
+
+
+def scored(net: nn.Module, inputs: Tensor, output: str) -> lp.Score:
+    return lp.Score(net, net(inputs).argmax(1), output, batch_size=16 if inputs.ndim == 4 else None)  # type: ignore[arg-type]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--solved", type=int, default=400)
-    parser.add_argument("--held-out", type=int, default=100)
+    parser.add_argument("--images", type=Path)
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--output", default="softmax")
+    parser.add_argument("--solved", type=int)
+    parser.add_argument("--held-out", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    digits = load_digits()
-    images, labels = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
-    net = trained(images[:1200], labels[:1200])
-    solved, held_out = images[: arguments.solved], images[1200 : 1200 + arguments.held_out]
-    scores = [lp.Score(net, net(x).argmax(1), "softmax") for x in (solved, held_out)]
-    first = lp.attribute(scores[0], solved, solver=lp.Descent())
-    print(f"{'':34}{'gradients':>10}{'ratio':>10}{'90 %':>8}{'certificate':>13}{'line used':>11}   (medians)")
-    for budget in (100, 200, 500):
-        descent = lp.Descent(max_gradients=budget)
-        solvers: dict[str, lp.Solver] = {
-            "from scratch": descent,
-            "warm, nearest solved": descent.warm(first, solved),
-            "amortized": lp.Amortized.fit(first, descent),
-        }
-        for name, solver in solvers.items():
-            result = lp.attribute(scores[1], held_out, solver=solver)
-            spent = np.median(np.asarray(result.stats["solver_gradients"]))
-            fell = np.mean([lp.Outcome.FELL_BACK in s for s in result.status])
-            ratio = result.length_ratio.double()
-            print(
-                f"{f'at most {budget}: {name}':34}{spent:10.0f}{float(ratio.median()):10.4f}"
-                f"{float(ratio.quantile(0.9)):8.3f}{float(result.certificate.median()):13.2f}{fell:11.0%}"
-            )
+    (photographs if arguments.images else digits)(arguments)
 
 
 if __name__ == "__main__":
