@@ -1,0 +1,134 @@
+"""The `leastpath` command: the paper's experiments, one picture or table explained, and what there is to choose from.
+
+Commands live beside what they run (`command` in each module of `leastpath.experiments`); this file is their frame. It
+imports late, so that `leastpath --help` answers quickly.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+HELP = (
+    "Explain predictions along the path of least resistance.\n\n"
+    "Each experiment writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
+    "needs nothing beside it. An interrupted run loses nothing that was finished: run it again with --resume.\n\n"
+    "Try first:  [bold]leastpath moons --quick[/]"
+)
+MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
+EXPERIMENTS = ("moons", "voc", "explain")  # in the order of --help; module and command have the same name
+EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
+NO_SOLVERS = {"Solution", "Solver", "Graph"}  # exported beside the solvers: their result, their type, a built graph
+
+
+def main() -> None:
+    """What the shell's `leastpath` runs. A user's mistake is one sentence on stderr, without traceback."""
+    try:
+        import typer  # noqa: F401
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        sys.exit(MISSING)
+    try:
+        application()()
+    except (ValueError, ImportError) as error:
+        if "--traceback" in sys.argv:
+            raise
+        Console(stderr=True, highlight=False).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        sys.exit(1)
+
+
+def application() -> "Typer":
+    """All commands, as a typer application.
+
+    Example:
+        >>> from typer.testing import CliRunner
+        >>> "solvers" in CliRunner().invoke(application(), ["--help"]).output
+        True
+    """
+    import typer
+
+    app = typer.Typer(
+        help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+    )
+
+    def print_version(wanted: bool) -> None:
+        if wanted:
+            from leastpath import __version__
+
+            print(__version__)
+            raise typer.Exit
+
+    version = typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and leave.")
+    traceback = typer.Option("--traceback", help="Show where an error came from.")
+
+    @app.callback()
+    def frame(version: Annotated[bool, version] = False, traceback: Annotated[bool, traceback] = False) -> None:
+        """Options of every command; `main` reads them."""
+
+    for name in EXPERIMENTS:
+        module = f"leastpath.experiments.{name}"
+        if importlib.util.find_spec(module):
+            app.command(name)(importlib.import_module(module).command)
+    app.command()(solvers)
+    app.command()(methods)
+    return app
+
+
+def solvers() -> None:
+    """What finds a path: the solvers, with their settings."""
+    import leastpath.solvers as module
+
+    rows = []
+    for name in module.__all__:
+        if name not in NO_SOLVERS:
+            solver = getattr(module, name)
+            settings = ", ".join(field.name for field in fields(solver))
+            rows.append((name, _first_sentence(solver), settings, EXTRAS.get(name, "")))
+    _print_table("Solvers: leastpath.attribute(score, inputs, baselines, solver=…)", _HEADS["solvers"], rows)
+
+
+def methods() -> None:
+    """What explains a prediction: the methods that experiments and comparisons know by name."""
+    from leastpath.methods import METHODS
+
+    rows = [
+        (name, method.title, method.kind, "yes" if method.complete else "no", method.summary, method.extra or "")
+        for name, method in METHODS.items()
+    ]
+    _print_table("Methods: leastpath.methods.METHODS[name](score, inputs, baselines)", _HEADS["methods"], rows)
+
+
+_HEADS = {
+    "solvers": ("solver", "what it does", "settings", "extra"),
+    "methods": ("name", "title", "kind", "complete", "what it does", "extra"),
+}
+
+
+def _first_sentence(documented: Any) -> str:
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+
+
+def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head in ("name", "solver", "kind", "extra"))
+    for row in rows:
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    console = Console()
+    if not console.is_terminal:  # piped into a file or a pager: room for whole sentences
+        console = Console(width=160)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
