@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from leastpath.attribution import Attribution
 
 FEW_FEATURES = 20  # up to here a plateau is no high-dimensional certainty, and the true force is worth its price
-LINE_SAMPLES = 16
-LOOK_COST = LINE_SAMPLES + 2  # both ends are looked at too
+LINE_SAMPLES = 16  # of the straight line, or a tenth of what may be spent if that is less
 HOPELESS = 0.5  # of the line's sampled length: above it after a few rounds, the other side is tried
 PATIENCE = 5
 WARM_ROUNDS = 3  # of pushing a given path, whose ends need no flows any more
@@ -152,6 +151,8 @@ class _Solve:
         self.length = self.straight.clone()
         self.bound = torch.zeros_like(self.length)  # change of score from end to end
         self.n_check = min(128, max(8, here.limit // 16))
+        self.n_look = min(LINE_SAMPLES, max(4, here.limit // 10))
+        self.look_cost = self.n_look + 2  # both ends are looked at too
 
     def solution(self) -> Solution:
         try:
@@ -189,7 +190,7 @@ class _Solve:
 
     def _least(self) -> int:
         """Gradients for all stages but the last, with one round of pushing."""
-        return LOOK_COST + 2 * LINE_SAMPLES + 2 * FLOW_STEPS + plateau.ROUND_COST + self.n_check
+        return self.look_cost + 2 * self.n_look + 2 * FLOW_STEPS + plateau.ROUND_COST + self.n_check
 
     # ---- the stages ----------------------------------------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class _Solve:
         cold = rows if self.settings.start_from is None else self._warmed(self.settings.start_from, line, rows)
         sign = flatter_side(self.field, line, cold)
         poor = self._over_plateau(cold, sign[cold], SIDE)
-        poor = self.field.affordable(poor, self._least() - LOOK_COST - 2 * LINE_SAMPLES)
+        poor = self.field.affordable(poor, self._least() - self.look_cost - 2 * self.n_look)
         self._over_plateau(poor, -sign[poor], OTHER_SIDE)
         if not self.field.interrupted:
             self._by_force(rows, cold)
@@ -210,7 +211,7 @@ class _Solve:
     def _looked(self) -> Samples:
         """Samples of the straight lines, which are the first paths and what others are compared with."""
         lines = torch.stack([self.field.start, self.field.end], 1)
-        positions, weights = self.field.spread_out(lines, LINE_SAMPLES, LOOK)
+        positions, weights = self.field.spread_out(lines, self.n_look, LOOK)
         everyone = torch.arange(len(lines), device=lines.device)
         samples = self.field.sample(lines, positions, everyone)
         self.straight = (samples.speed * weights).sum(1)
@@ -304,7 +305,7 @@ class _Solve:
                 self._push_on(group[near], knots[near], torch.where(above[near], 1.0, -1.0).to(length))
         few = self.field.score.n_features <= FEW_FEATURES
         cold = rows[~(self.length[rows] < (1 if few else HOPELESS) * self.straight[rows])]
-        return self.field.affordable(cold, self._least() - LOOK_COST)
+        return self.field.affordable(cold, self._least() - self.look_cost)
 
     def _push_on(self, rows: Tensor, knots: Tensor, sign: Tensor) -> None:
         """All inner knots of the paths (n, knots, *features) as one crossing, for a few rounds."""
