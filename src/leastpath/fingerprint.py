@@ -1,0 +1,144 @@
+"""What a result depends on, as JSON: settings in words, tensors and weights by the checksum of their bytes.
+
+Two descriptions are equal when a stored result may be used again. It errs on the side of computing anew.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import json
+import os
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+def described(value: Any) -> Any:
+    """A value as JSON that is the same in every process, and differs where the value would change a result.
+
+    Numbers, strings and containers stand for themselves; dataclasses, modules, functions and other objects are
+    described by their class or name and what they hold. Of a function, its compiled code and what it closes over count,
+    but not the globals that it uses. Memory addresses and random numbers never enter.
+
+    Example:
+        >>> described({"seed": 0, "points": torch.zeros(2)})["points"]
+        'tensor(2,) float32 sha256:af5570f5a1810b7a'
+        >>> described(torch.nn.ReLU()) == described(torch.nn.ReLU())
+        True
+    """
+    return _described(value, ())
+
+
+def digest(value: Any) -> str:
+    """The first 16 digits of the checksum of a value's description.
+
+    Example:
+        >>> digest([1, 2]) == digest([1, 2]) != digest([1, 3])
+        True
+    """
+    return hashlib.sha256(json.dumps(described(value), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _described(value: Any, above: tuple[int, ...]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if id(value) in above:
+        return "itself"  # an object that holds itself
+    above = (*above, id(value))
+    if isinstance(value, Tensor):
+        return f"tensor{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} sha256:{_tensor_digest(value)}"
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape} {value.dtype} sha256:{_hash([np.ascontiguousarray(value).tobytes()])}"
+    if isinstance(value, Mapping):
+        return {str(key): _described(part, above) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_described(part, above) for part in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_described(part, above) for part in value), key=str)
+    if isinstance(value, (bytes, bytearray)):
+        return f"bytes({len(value)}) sha256:{_hash([value])}"
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.name}"
+    if isinstance(value, (torch.dtype, torch.device, os.PathLike)):
+        return str(value)
+    return _described_object(value, above)
+
+
+def _described_object(value: Any, above: tuple[int, ...]) -> Any:
+    if isinstance(value, type):
+        return _name(value)
+    if isinstance(value, functools.partial):
+        return {"partial": [_described(part, above) for part in (value.func, value.args, value.keywords)]}
+    if isinstance(value, types.MethodType):
+        return {"method": value.__func__.__qualname__, "of": _described(value.__self__, above)}
+    if isinstance(value, types.FunctionType):
+        return _described_function(value, above)
+    if isinstance(value, nn.Module):
+        state = value.state_dict()
+        weights = _hash(part for name in sorted(state) for part in (name.encode(), _bytes(state[name])))
+        # The repr names what the weights do not: kernel sizes, dropout rates, activation functions.
+        return {"module": _name(type(value)), "layout": _hash([repr(value).encode()]), "weights": weights}
+    if is_dataclass(value):
+        return {"type": _name(type(value))} | {
+            f.name: _described(getattr(value, f.name), above) for f in fields(value) if not f.name.startswith("_")
+        }
+    held = vars(value) if hasattr(value, "__dict__") else {}
+    if held:
+        return {"type": _name(type(value))} | {name: _described(part, above) for name, part in sorted(held.items())}
+    return getattr(value, "__qualname__", _name(type(value)))
+
+
+def _described_function(value: types.FunctionType, above: tuple[int, ...]) -> Any:
+    cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    held = [_described(part, above) for part in (value.__defaults__, value.__kwdefaults__, cells) if part]
+    name = f"{value.__module__}.{value.__qualname__} code:{_hash(_code(value.__code__))}"
+    return {"function": name, "holds": held} if held else {"function": name}
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _code(code: types.CodeType) -> Iterable[bytes]:
+    yield code.co_code
+    yield repr(code.co_names).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        else:
+            yield repr(constant).encode()
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _tensor_digest(tensor: Tensor) -> str:
+    return _hash([_bytes(tensor)])
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, Tensor):
+        return repr(value).encode()  # a module's extra state
+    plain = value.detach().cpu().contiguous()
+    return plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def _hash(parts: Iterable[bytes | bytearray]) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()[:16]
