@@ -12,6 +12,7 @@ from torch import Tensor
 
 from leastpath.attribution import Attribution
 from leastpath.score import Baselines, BoundScore, Inputs, Score
+from leastpath.status import Note, Outcome, Status
 
 Explain = Callable[[Score, Inputs, Baselines, int], Attribution]
 """How robustness measures explain anew: (score, inputs, baselines, seed) -> Attribution."""
@@ -125,6 +126,15 @@ def measure_all(
     Args:
         explain: how the explanation was made, (score, inputs, baselines, seed) -> Attribution; for measures that
             explain anew.
+
+    Example:
+        >>> import leastpath as lp
+        >>> from leastpath.evaluation.masking import Comprehensiveness, LogOdds
+        >>> score, inputs = lp.Score(torch.nn.Linear(8, 2).eval(), 1), torch.rand(3, 8)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> found = measure_all([Comprehensiveness(), LogOdds()], score, inputs, None, result)
+        >>> [int(m.n_forwards[0]) > 0 for m in found]
+        [True, False]
     """
     staged: dict[Any, Any] = {}
     found = []
@@ -148,6 +158,44 @@ def measure_all(
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found
+
+
+def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Attribution:
+    """Attributions from elsewhere as a result that can be measured: values (batch, *features), or a tuple of such.
+
+    Args:
+        score_change: (batch,), f(x) − f(x̄). Without it, what depends on it is NaN.
+
+    Example:
+        >>> given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([1.0])).cancellation
+        tensor([2.])
+    """
+    parts = values if isinstance(values, tuple) else (values,)
+    flat = torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
+    unknown = torch.full((len(flat),), torch.nan, dtype=flat.dtype, device=flat.device)
+    change = unknown if score_change is None else score_change.to(flat)
+    note = Note(Outcome.SOLVER_NOTE, "the values were given from outside, so nothing certifies them")
+    none = torch.zeros(len(flat), dtype=torch.long)
+    return Attribution(
+        values=values,
+        completeness_gap=flat.sum(1) - change,
+        cancellation=flat.abs().sum(1) - change.abs(),
+        length=unknown,
+        length_error=unknown,
+        length_ratio=unknown,
+        certificate=unknown,
+        path=None,
+        status=(Status((note,)),) * len(flat),
+        n_gradients=none,
+        score_change=change,
+        n_forwards=none,
+        attribution_error=unknown,
+        baseline_spread=None,
+        path_spread=None,
+        solver="given",
+        metric="none",
+        stats={},
+    )
 
 
 def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 from torch import Tensor
@@ -138,12 +139,9 @@ def trapezoid(curves: Tensor, x: Sequence[float] | Tensor, normalize: bool = Fal
     that it is the curve's mean height.
 
     Example:
-        >>> import torch
         >>> trapezoid(torch.tensor([[1.0, 1.0, 3.0]]), [0.0, 0.5, 1.0])
         tensor([1.5000])
     """
-    import torch
-
     axis = torch.as_tensor(x, dtype=curves.dtype, device=curves.device)
     if axis.ndim != 1 or len(axis) != curves.shape[-1] or len(axis) < 2 or not bool((axis.diff() > 0).all()):
         raise ValueError(

@@ -1,0 +1,493 @@
+"""Masking curves: what happens to the prediction as the features that an explanation ranks highest are taken away.
+
+One engine runs the model: all areas × fills of an example share one ranking. The measures below only read its curves.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leastpath.attribution import Attribution
+from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
+from leastpath.evaluation.measure import Measured, checked_attributions, generators
+from leastpath.evaluation.statistics import trapezoid
+from leastpath.score import (
+    Baselines,
+    BoundScore,
+    Inputs,
+    Output,
+    Score,
+    baselines_per_example,
+    device_of,
+    untouched,
+    warn_of_training_mode,
+)
+
+PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
+"""1, 2, 5, 10, 15, …, 65 %: 15 areas."""
+FULL_AREAS = tuple(k / 20 for k in range(21))
+"""0, 5, …, 100 %: from the input to the fill, or back."""
+
+Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
+PROBABILITIES = ("auto", "softmax", "sigmoid", "given", "score")
+
+
+@dataclass(frozen=True, eq=False)
+class Masking:
+    """What is masked, in which order, and what stands in for it.
+
+    Measures that are given the same `Masking` object share its forward passes (`measure_all`).
+
+    Args:
+        areas: shares of the features, increasing, in [0, 1]. A share k of n features is round(k · n) of them, halves
+            up, and at least one for k > 0.
+        features: what is masked together: "values" (every number by itself), "pixels" (all channels of a position;
+            inputs (channels, …)), "tokens" (all of the last dimension; (length, width)), or integer segments: shaped
+            like an input, or like one without its channels, or one such map an example.
+        fill: "baseline", "mean", "blur", "noise", "samples" (of `pool`), "linear" (ROAD), a number, a callable
+            inputs -> fills, an object of `evaluation.imputation`, or a tuple of several: one curve each, and their
+            mean as the value.
+        rank: "magnitude" ranks features by Σ|A| over what is masked together, "signed" by Σ A. Ties go to the feature
+            that comes first in memory (the segment of the lowest number).
+
+    Rarely needed:
+        probability: what is measured after masking, whatever was explained. "softmax": of the model's outputs, at the
+            target. "sigmoid": of the target's own output. "given": the model returns probabilities. "score": the
+            explained score itself, for regressions; log-odds are then an error. "auto": softmax where the target is a
+            class index (sigmoid if the model has a single output); without target, sigmoid where the score is explained
+            through one; else the score.
+        normalize: divide areas under curves by the span of `areas`. The paper prints plain areas.
+        pool: (n, *shape), other inputs for fill="samples".
+
+    An attribution that is zero everywhere ranks nothing: its curves and values are NaN, and it costs no evaluation.
+
+    Example:
+        >>> Masking(areas=(0.1, 0.2), features="pixels", fill=("baseline", "blur"))
+        Masking(areas=(0.1, 0.2), features='pixels', fill=('baseline', 'blur'), rank='magnitude', probability='auto', \
+normalize=False, pool=None)
+    """
+
+    areas: Sequence[float] = PAPER_AREAS
+    features: str | Tensor = "values"
+    fill: Fill | tuple[Fill, ...] = "baseline"
+    rank: Literal["magnitude", "signed"] = "magnitude"
+    probability: Probability = "auto"
+    normalize: bool = False
+    pool: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        areas = tuple(float(k) for k in self.areas)
+        if not areas or any(not 0 <= k <= 1 for k in areas) or any(a >= b for a, b in pairwise(areas)):
+            raise ValueError(f"areas={areas} must increase within [0, 1], as in areas=(0.01, 0.1, 0.5)")
+        object.__setattr__(self, "areas", areas)
+        for name, given, known in (
+            ("rank", self.rank, ("magnitude", "signed")),
+            ("probability", self.probability, PROBABILITIES),
+        ):
+            if given not in known:
+                raise ValueError(f"{name}={given!r} is unknown: use one of {list(known)}")
+        if isinstance(self.features, str) and self.features not in ("values", "pixels", "tokens"):
+            raise ValueError(
+                f'features={self.features!r} is unknown: use "values", "pixels", "tokens" or integer segments'
+            )
+        _ = self.fillers  # names that do not exist are refused here, not after an explanation was computed
+
+    @property
+    def fillers(self) -> dict[str, Filler]:
+        """The fills by name."""
+        fills = self.fill if isinstance(self.fill, tuple) else (self.fill,)
+        named = [filler(fill, self.pool) for fill in fills]
+        if not named or len(dict(named)) < len(named) or "x" in dict(named):
+            raise ValueError(f"fill={self.fill!r}: name one or more fills, each once (and none called x)")
+        return dict(named)
+
+    def curves(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines,
+        result: Attribution,
+        *,
+        keep: bool = False,
+        seed: int = 0,
+    ) -> MaskedScores:
+        """The score with the highest-ranked features masked; with `keep`, with all others masked.
+
+        Costs at most areas × fills + 1 forward passes an example, in chunks of the score's batch size. Noise is drawn
+        per example (see `measure.generators`).
+        """
+        warn_of_training_mode(score.model)
+        judged, kind = judged_score(score, self.probability)
+        with untouched(score.model, device_of(inputs)):
+            bound = judged.bind(inputs)
+            places, counts = self._ranking(bound, checked_attributions(bound, result))
+            fillings = self._fillings(bound, inputs, baselines, seed)
+            clean, masked = _masked_scores(bound, places, counts, list(fillings.values()), keep)
+        spent = torch.as_tensor(bound.forwards_spent).long()
+        return MaskedScores(kind, tuple(self.areas), tuple(fillings), clean, masked, spent, self.normalize)
+
+    def _ranking(self, bound: BoundScore, attributions: Tensor) -> tuple[Tensor, Tensor]:
+        """The place of each value in the ranking (batch, *shape), and how many places to mask (batch, areas).
+
+        No places at all, -1, for an example whose attributions are all zero.
+        """
+        flat = attributions.reshape(bound.batch, -1)
+        index, sizes = feature_groups(self.features, bound.batch, bound.shape)
+        strength = flat.abs() if self.rank == "magnitude" else flat
+        if index is not None:
+            summed = torch.full((bound.batch, int(sizes.max())), -torch.inf, dtype=flat.dtype, device=flat.device)
+            summed[torch.arange(int(sizes.max())) < sizes[:, None]] = 0  # places that an example lacks come last
+            strength = summed.scatter_add_(1, index.to(flat.device), strength)
+        order = strength.sort(dim=1, descending=True, stable=True).indices
+        places = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1]).to(order).expand_as(order))
+        if index is not None:
+            places = places.gather(1, index.to(flat.device))
+        shares = torch.tensor(self.areas, dtype=torch.float64) * sizes[:, None]
+        # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
+        counts = torch.where(shares > 0, torch.floor(shares + 0.5 + 1e-9).clamp_min(1), 0).long()
+        counts[(flat == 0).all(1).cpu()] = -1
+        return places.to(torch.int32).reshape(-1, *bound.shape), counts
+
+    def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
+        points = bound.explained()
+        start = points
+        if any(isinstance(f, Baseline) for f in self.fillers.values()):
+            m = baselines_per_example(baselines, inputs, bound.shape if bound.score.layer is not None else None)
+            if m > 1:
+                raise ValueError(
+                    f'fill="baseline" needs one baseline an example, got {m}: choose another, Masking(fill="mean")'
+                )
+            start = bound.ends(baselines)[0]
+        # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
+        return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}
+
+    def __repr__(self) -> str:
+        parts = [f"{name}={_shown(getattr(self, name))}" for name in self.__dataclass_fields__]
+        return f"Masking({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class MaskedScores:
+    """What the engine found: log-odds of the target class, or raw scores where there is no probability."""
+
+    kind: Literal["log_odds", "score"]
+    areas: tuple[float, ...]
+    fills: tuple[str, ...]
+    clean: Tensor
+    """(batch,): of the inputs as they are."""
+    masked: Tensor
+    """(batch, fills, areas); NaN for examples whose attributions are all zero."""
+    n_forwards: Tensor
+    """(batch,)"""
+    normalize: bool = False
+
+    def probability(self) -> tuple[Tensor, Tensor]:
+        """Probability, or raw score: clean (batch, 1, 1) and masked (batch, fills, areas)."""
+        clean = self.clean[:, None, None]
+        return (clean.sigmoid(), self.masked.sigmoid()) if self.kind == "log_odds" else (clean, self.masked)
+
+    def log_probability(self) -> tuple[Tensor, Tensor]:
+        """log p, stable for p near 0 and 1: clean (batch, 1, 1) and masked (batch, fills, areas)."""
+        clean, masked = self.log_odds()
+        return functional.logsigmoid(clean), functional.logsigmoid(masked)
+
+    def log_odds(self) -> tuple[Tensor, Tensor]:
+        """log p/(1 − p): clean (batch, 1, 1) and masked (batch, fills, areas)."""
+        if self.kind != "log_odds":
+            raise ValueError(
+                "this score has no probability, and so no logarithm of one: give the Score a class index as target, or "
+                'say what its output is, Masking(probability="sigmoid")'
+            )
+        return self.clean[:, None, None], self.masked
+
+    def summary(self, curves: Tensor, sign: float = 1.0) -> Measured:
+        """Curves (batch, fills, areas) as a measurement: sign × area under each, their mean over fills."""
+        areas = torch.tensor(self.areas, dtype=curves.dtype)
+        under = trapezoid(curves, areas, self.normalize) if len(areas) > 1 else curves[..., 0]
+        named = {name: curves[:, i] for i, name in enumerate(self.fills)}
+        return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
+
+
+def judged_score(score: Score, probability: Probability) -> tuple[Score, Literal["log_odds", "score"]]:
+    """The score that masking evaluates. Log-odds wherever there is a probability: all else follows from them, stably.
+
+    Example:
+        >>> judged_score(Score(torch.nn.Linear(3, 2), 1, output="log_softmax"), "auto")[1]
+        'log_odds'
+    """
+    indexed = score.target is not None and not callable(score.target)
+    if probability == "auto":
+        one_output = score.target is None and score.output == "sigmoid"
+        probability = "softmax" if indexed else "sigmoid" if one_output else "score"
+    if probability == "score":
+        return score, "score"
+    if probability == "softmax" and not indexed:
+        raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
+    outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
+    judged = Score(
+        score.model,
+        score.target,
+        outputs[probability],
+        layer=score.layer,
+        additional_forward_args=score.additional_forward_args,
+        batch_size=score.batch_size,
+    )
+    return judged, "log_odds"
+
+
+def class_log_odds(logits: Tensor) -> Tensor:
+    """log p/(1 − p) of every class, p the softmax, or the sigmoid of a single output: (rows, classes) -> the same.
+
+    Example:
+        >>> class_log_odds(torch.tensor([[200.0, 0.0]]))  # where 1 − p has long been rounded to zero
+        tensor([[ 200., -200.]])
+    """
+    if logits.ndim < 2 or logits.shape[1] == 1:
+        return logits
+    top = logits.argmax(1, keepdim=True)
+    rest = logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True)
+    log_p = logits.log_softmax(1)
+    # 1 − p of a class below the top is at least a half, so its logarithm is safe; the top's is taken over the rest.
+    margins = log_p - torch.log1p(-log_p.exp().clamp_max(0.5))
+    return margins.scatter(1, top, logits.gather(1, top) - rest)
+
+
+def _log_odds_of(probabilities: Tensor) -> Tensor:
+    if bool(((probabilities < 0) | (probabilities > 1)).any()):
+        raise ValueError(
+            f'probability="given" but the model returns values from {float(probabilities.min()):.3g} to '
+            f'{float(probabilities.max()):.3g}: use "softmax" or "sigmoid"'
+        )
+    return probabilities.logit()
+
+
+def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
+    """What is masked together: the number of each value's feature (batch, values), and how many there are (batch,).
+
+    None for single values, which need no grouping.
+    """
+    n = max(1, shape.numel())
+    if isinstance(features, Tensor):
+        return _segments(features, batch, shape)
+    if features == "values":
+        return None, torch.full((batch,), n)
+    if features == "pixels":
+        if len(shape) < 2:
+            raise ValueError(
+                f'features="pixels" needs inputs (batch, channels, …), got {(batch, *shape)}: use features="values"'
+            )
+        map_ = torch.arange(shape[1:].numel()).reshape(1, *shape[1:])
+    else:
+        if len(shape) < 2:
+            raise ValueError(
+                f'features="tokens" needs (batch, length, width), got {(batch, *shape)}: explain the embedding, '
+                'Score(…, layer=model.embedding), or use features="values"'
+            )
+        map_ = torch.arange(shape[:-1].numel()).reshape(*shape[:-1], 1)
+    return map_.expand(shape).reshape(1, n).expand(batch, n), torch.full((batch,), map_.numel())
+
+
+def _segments(segments: Tensor, batch: int, shape: torch.Size) -> tuple[Tensor, Tensor]:
+    if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
+        raise ValueError(f"segments have dtype {segments.dtype}, expected integers: segments.long()")
+    given = segments.detach().cpu().long()
+    for like in (shape, shape[1:], (*shape[:-1], 1)):  # whole, without channels, without width
+        for rows in ((), (batch,)):
+            if given.shape == (*rows, *like):
+                each = given.reshape(len(given) if rows else 1, *([1] * (len(shape) - len(like))), *like)
+                return _renumbered(each.expand(-1, *shape).reshape(len(each), -1), batch)
+    raise ValueError(
+        f"segments have shape {tuple(segments.shape)}, expected that of an input {tuple(shape)}, of one without "
+        f"channels {tuple(shape[1:])}, or one such map an example, ({batch}, …)"
+    )
+
+
+def _renumbered(maps: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    """Segments 0, 1, … without holes, in the order of their numbers: (batch, values), and counts (batch,)."""
+    numbered = [torch.unique(row, return_inverse=True)[1] for row in maps]
+    index = torch.stack(numbered).expand(batch, -1)
+    return index, index.amax(1) + 1
+
+
+def _masked_scores(
+    bound: BoundScore, places: Tensor, counts: Tensor, fillings: list[Filling], keep: bool
+) -> tuple[Tensor, Tensor]:
+    """The clean scores (batch,) and the masked ones (batch, fills, areas), in float64 on the CPU.
+
+    Masks that coincide (few features, many areas) are run once, and those that mask nothing are not run at all.
+    """
+    points = bound.explained()
+    clean = bound.values(points, torch.arange(bound.batch)).double().cpu()
+    sizes = places.reshape(bound.batch, -1).amax(1).cpu() + 1
+    example, count, spots = _distinct_masks(counts, sizes, keep)
+    masked = clean[:, None, None].expand(-1, len(fillings), counts.shape[1]).clone()
+    masked[counts[:, 0] < 0] = torch.nan
+    for f, filling in enumerate(fillings):
+        found, at = [], 0
+        while at < len(example):
+            rows = slice(at, at + bound.batch_size)
+            owners = example[rows].to(points.device)
+            limit = count[rows].to(points.device).view(-1, *[1] * len(bound.shape))
+            mask = (places[owners] >= limit) if keep else (places[owners] < limit)
+            found.append(bound.values(torch.where(mask, filling.rows(owners, mask), points[owners]), example[rows]))
+            at = rows.stop
+        if found:
+            values = torch.cat(found).double().cpu()
+            b, k = (spots >= 0).nonzero(as_tuple=True)
+            masked[b, f, k] = values[spots[b, k]]
+    return clean, masked
+
+
+def _distinct_masks(counts: Tensor, sizes: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The masks to run: their example (n,) and count (n,), and where each curve finds its own (batch, areas).
+
+    -1 where there is nothing to run: nothing masked, or no ranking.
+    """
+    untouched_at = sizes[:, None] if keep else torch.zeros(len(sizes), 1, dtype=torch.long)
+    run = (counts >= 0) & (counts != untouched_at)
+    first = torch.ones_like(run)
+    first[:, 1:] = counts[:, 1:] != counts[:, :-1]  # areas increase, so that equal counts are neighbours
+    starts = run & first
+    spots = torch.where(run, starts.reshape(-1).cumsum(0).view_as(counts) - 1, -1)
+    b, k = starts.nonzero(as_tuple=True)
+    return b, counts[b, k], spots
+
+
+def _shown(value: object) -> str:
+    """A setting as text that tells apart what differs: tensors by shape and checksum."""
+    if isinstance(value, Tensor):
+        return f"<{tuple(value.shape)} {zlib.crc32(value.detach().cpu().contiguous().numpy().tobytes()):08x}>"
+    return repr(value)
+
+
+PAPER_MASKING = Masking()
+"""The paper's: 15 areas of 1 % to 65 %, over values, filled with the baseline."""
+FULL_MASKING = Masking(FULL_AREAS)
+"""From the input to the baseline in 20 equal steps."""
+
+
+# ---- the measures ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _MaskingMeasure:
+    """What the measures share. Final classes below differ in direction and in how they read the curves."""
+
+    masking: Masking = PAPER_MASKING
+    keep = False
+
+    @property
+    def stage_key(self) -> tuple[Masking, bool]:
+        """Measures over one `Masking` object and in one direction share their evaluations."""
+        return self.masking, self.keep
+
+    def stage(self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, seed: int) -> MaskedScores:
+        """Everything that runs the model."""
+        return self.masking.curves(score, inputs, baselines, result, keep=self.keep, seed=seed)
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """This measure's curves and values."""
+        raise NotImplementedError
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,) are areas under the curves; curves are (batch, areas), named after their fills."""
+        return self.read(self.stage(score, inputs, baselines, result, seed))
+
+
+@dataclass(frozen=True)
+class Comprehensiveness(_MaskingMeasure):
+    """p(x) − p(x without its top features): higher is better. The value is the area under the curve over the areas.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(torch.nn.Linear(8, 2).eval(), 1), torch.rand(3, 8)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> Comprehensiveness()(score, inputs, None, result).curves["baseline"].shape
+        torch.Size([3, 15])
+    """
+
+    name: str = "comprehensiveness"
+    higher_is_better: bool = True
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """The drop in probability."""
+        clean, masked = staged.probability()
+        return staged.summary(clean - masked)
+
+
+@dataclass(frozen=True)
+class Sufficiency(_MaskingMeasure):
+    """p(x) − p(x with its top features only): lower is better. The value is the area under the curve."""
+
+    name: str = "sufficiency"
+    higher_is_better: bool = False
+    keep = True
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """The drop in probability."""
+        clean, kept = staged.probability()
+        return staged.summary(clean - kept)
+
+
+@dataclass(frozen=True)
+class LogOdds(_MaskingMeasure):
+    """log p/(1 − p) of the target without its top features. The value is minus the area under the curve, the paper's
+    "area over the curve": higher is better."""
+
+    name: str = "log_odds"
+    higher_is_better: bool = True
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """The log-odds after masking."""
+        return staged.summary(staged.log_odds()[1], sign=-1)
+
+
+@dataclass(frozen=True)
+class LogProbRatio(_MaskingMeasure):
+    """log p(x without its top features) − log p(x), which the paper's code calls log-odds. The value is minus the area
+    under the curve: higher is better."""
+
+    name: str = "log_prob_ratio"
+    higher_is_better: bool = True
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """The ratio of probabilities, as a logarithm."""
+        clean, masked = staged.log_probability()
+        return staged.summary(masked - clean, sign=-1)
+
+
+@dataclass(frozen=True)
+class Deletion(_MaskingMeasure):
+    """p(x without its top features), from all of the input to none of it: lower is better. The value is the area."""
+
+    masking: Masking = FULL_MASKING
+    name: str = "deletion"
+    higher_is_better: bool = False
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """The probability that is left."""
+        return staged.summary(staged.probability()[1])
+
+
+@dataclass(frozen=True)
+class Insertion(_MaskingMeasure):
+    """p(x with its top features only), from none of the input to all of it: higher is better. The value is the area."""
+
+    masking: Masking = FULL_MASKING
+    name: str = "insertion"
+    higher_is_better: bool = True
+    keep = True
+
+    def read(self, staged: MaskedScores) -> Measured:
+        """The probability that has come back."""
+        return staged.summary(staged.probability()[1])

@@ -1,0 +1,76 @@
+"""The protocol: what measurements hold, and noise that belongs to the example."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+import leastpath as lp
+from helpers import flat_points
+from leastpath.evaluation.measure import (
+    Measure,
+    Measured,
+    checked_attributions,
+    generators,
+    given_attribution,
+    measure_all,
+)
+
+
+@dataclass(frozen=True)
+class Anew:
+    """Explains a second time and returns the difference."""
+
+    name: str = "anew"
+    higher_is_better: bool = False
+    needs_method: bool = True
+
+    def __call__(self, score, inputs, baselines, result, *, seed=0, explain=None):
+        again = explain(score, inputs, baselines, seed)
+        return Measured.of((again.values - result.values).abs().flatten(1).sum(1))
+
+
+def test_costs_are_one_number_an_example():
+    found = Measured.of(torch.zeros(3), n_forwards=2, n_gradients=torch.tensor([1, 2, 3]))
+    assert found.n_forwards.tolist() == [2, 2, 2] and found.n_gradients.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="one number an example"):
+        Measured(torch.zeros(3), {}, torch.zeros(2), torch.zeros(3))
+
+
+def test_measures_that_explain_anew_get_the_method():
+    score, x = lp.Score(lambda x: x.prod(1)), flat_points(2)
+    result = lp.attribute(score, x, solver=lp.StraightLine())
+
+    def explain(score, inputs, baselines, seed):
+        return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+
+    assert isinstance(Anew(), Measure)
+    assert measure_all([Anew()], score, x, None, result, explain=explain)[0].values.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="pass explain="):
+        measure_all([Anew()], score, x, None, result)
+
+
+def test_generators_depend_on_example_and_seed_but_not_on_place():
+    x = flat_points(3, 4)
+
+    def draws(inputs, seed):
+        return [torch.rand((), generator=g).item() for g in generators(inputs, seed)]
+
+    assert draws(x.flip(0), 1) == draws(x, 1)[::-1]
+    assert len(set(draws(x, 1))) == 3 and set(draws(x, 2)).isdisjoint(draws(x, 1))
+    assert draws((x, x), 1) != draws(x, 1)
+    assert draws(x.long(), 1) == draws(x.long().clone(), 1)
+
+
+def test_given_attributions_have_what_follows_from_them():
+    found = given_attribution((torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0]])), torch.tensor([2.0]))
+    assert (found.completeness_gap.item(), found.cancellation.item()) == (0, 4)
+    assert given_attribution(torch.ones(1, 2)).cancellation.isnan().all()
+    assert found.path is None and found.status[0].ok
+
+
+def test_joint_vector_of_tuple_inputs():
+    score = lp.Score(lambda a, b: a.sum(1) + b.flatten(1).sum(1))
+    a, b = flat_points(2, 3), flat_points(2, 4).view(2, 2, 2)
+    joint = checked_attributions(score.bind((a, b)), given_attribution((a, b)))
+    assert torch.equal(joint, torch.cat([a, b.flatten(1)], 1))
