@@ -158,7 +158,7 @@ def attribute(
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with untouched(score.model, device_of(inputs)):
-        bound, m = _bound(score, inputs, baselines)
+        bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
         run = Run(seed, max_gradients, progress)
@@ -209,7 +209,7 @@ def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
     return Descent()
 
 
-def _bound(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
+def bound_with_baselines(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
     """The score over the batch, an example counted once for each of its baselines."""
     bound = score.bind(inputs)
     m = baselines_per_example(baselines, inputs, bound.shape if score.layer is not None else None)

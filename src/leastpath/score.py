@@ -171,11 +171,11 @@ class BoundScore:
 
     def ends(self, baselines: Baselines) -> tuple[Tensor, Tensor]:
         """Where paths start and end: both (batch, *shape), in the explained dtype."""
-        return self._join(self._starts(baselines)), self.explained()
+        return self.join(self._starts(baselines)), self.explained()
 
     def explained(self) -> Tensor:
         """The inputs, or the layer's activations, as points: (batch, *shape)."""
-        return self._join([part[self._source] for part in self._explained])
+        return self.join([part[self._source] for part in self._explained])
 
     def split(self, joint: Tensor) -> Inputs:
         """(n, *shape) back in the structure, shapes and dtypes of the explained inputs."""
@@ -187,7 +187,8 @@ class BoundScore:
             at += shape.numel()
         return tuple(parts)
 
-    def _join(self, parts: Sequence[Tensor]) -> Tensor:
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """The inverse of `split`: tensors shaped like the explained inputs as points, (n, *shape)."""
         if not self._is_tuple or self.score.layer is not None:
             return parts[0]
         return torch.cat([part.reshape(len(part), -1).to(self.dtype) for part in parts], dim=1)
@@ -246,6 +247,17 @@ class BoundScore:
         if len(chunks) == 1:
             return chunks[0]
         return torch.cat([value for value, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+
+    def differentiable(self, points: Tensor, examples: Tensor) -> Tensor:
+        """f at `points` (n, *shape) as a part of the caller's autograd graph: (n,). For code that differentiates.
+
+        Counts as gradients where the points ask for one, else it is `values`. One model call, whatever its size: what
+        a graph holds cannot be freed between batches.
+        """
+        if not (torch.is_grad_enabled() and points.requires_grad):
+            return self.values(points, examples)
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+        return self._run(points, examples)
 
     def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.

@@ -1,0 +1,11 @@
+"""Methods: one table, name -> method, with the peers beside our own.
+
+from leastpath.methods import METHODS
+result = METHODS["guided_ig"](score, inputs, baselines)
+"""
+
+from leastpath.methods.method import Method, Methods, UnknownMethod
+from leastpath.methods.smoothing import smooth
+from leastpath.methods.table import METHODS
+
+__all__ = ["METHODS", "Method", "Methods", "UnknownMethod", "smooth"]

@@ -1,0 +1,363 @@
+"""The classic methods, called from Captum and not rewritten.
+
+Captum sees a function of points and row numbers; the Score behind it knows each row's target and extra arguments,
+counts what is run, and makes of tuples and layers one space. So every method explains exactly the score's scalar.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leastpath.attribution import Attribution
+from leastpath.methods.groups import feature_groups, shared_evenly, window_of
+from leastpath.methods.pathless import Explained, Problem, pathless
+from leastpath.score import Baselines, BoundScore, Inputs, Score
+
+HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
+
+RULELESS = 'DeepLift has no rule for {}, whose gradient at the input is used: not complete; output="raw" would be'
+
+
+def imported_captum(method: str) -> Any:
+    """`captum.attr`, or an error that says how to get it."""
+    try:
+        import captum.attr
+    except ImportError as error:
+        raise ImportError(f"{method} is Captum's: pip install 'leastpath[captum]'") from error
+    return captum.attr
+
+
+def input_x_gradient(
+    score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int = 0, progress: bool = False
+) -> Attribution:
+    """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
+    captum = imported_captum("input_x_gradient")
+
+    def explain(problem: Problem) -> Explained:
+        peer = captum.InputXGradient(problem.bound.differentiable)
+        return Explained(_in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
+
+    return pathless(score, inputs, baselines, explain, described="InputXGradient()", seed=seed, progress=progress)
+
+
+def gradient_shap(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    *,
+    n_samples: int = 50,
+    noise: float = 0.0,
+    seed: int = 0,
+    progress: bool = False,
+) -> Attribution:
+    """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
+
+    Args:
+        score: what is explained.
+        inputs: (batch, *features), or a tuple of such.
+        baselines: as for `attribute`; several an example, (batch, m, *features), are drawn from.
+        n_samples: gradients an example.
+        noise: standard deviation of normal noise added to the input, in its units.
+        seed: of the draws, which are the same for every example.
+        progress: show a progress bar.
+    """
+    captum = imported_captum("gradient_shap")
+    _check_at_least_one("gradient_shap", n_samples=n_samples)
+
+    def explain(problem: Problem) -> Explained:
+        peer = captum.GradientShap(problem.bound.differentiable)
+
+        def one(row: int) -> Tensor:
+            drawn = []
+            for n in _parts(n_samples, problem.bound.batch_size):
+                rows, several = torch.tensor([row]), problem.start[row : row + problem.m]
+                mean = peer.attribute(
+                    problem.end[row : row + 1],
+                    several,
+                    n_samples=n,
+                    stdevs=float(noise),
+                    additional_forward_args=(rows,),
+                )
+                drawn.append(mean * n / n_samples)
+            return torch.stack(drawn).sum(0)
+
+        values = _one_by_one(problem, one, step=problem.m).repeat_interleave(problem.m, 0)
+        return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
+
+    described = f"GradientShap(n_samples={n_samples}, noise={noise:g})"
+    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+
+
+def deep_lift(
+    score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int = 0, progress: bool = False
+) -> Attribution:
+    """DeepLift with the rescale rule. Two rows an example, run with gradient.
+
+    Complete where every non-linear step is a module that Captum has a rule for (ReLU, Tanh, Sigmoid, max pooling, …),
+    used once. Softmax, log-softmax and margins on top have none: their gradient at the input is used instead, which
+    breaks completeness; explain output="raw" to keep it.
+    """
+    captum = imported_captum("deep_lift")
+    model = score.model
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            f"deep_lift rewrites the backward pass of modules, and the model is a plain {type(score.model).__name__}: "
+            "pass an nn.Module, Score(module, …), or use another method"
+        )
+
+    def explain(problem: Problem) -> Explained:
+        peer = captum.DeepLift(_ScalarModule(problem.bound))
+
+        def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
+            with _without_leftovers(model):
+                return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
+
+        remark = RULELESS.format(score.output) if score.output in ("softmax", "log_softmax", "logit_margin") else ""
+        return Explained(_in_chunks(problem, chunk, rows_each=2), remarks=[remark] * len(problem))
+
+    return pathless(score, inputs, baselines, explain, described="DeepLift()", seed=seed, progress=progress)
+
+
+def occlusion(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    *,
+    window: int | tuple[int, ...] | None = None,
+    stride: int | tuple[int, ...] | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Attribution:
+    """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
+
+    Args:
+        score: what is explained.
+        inputs: (batch, *features), or a tuple of such.
+        baselines: what hides the input; as for `attribute`.
+        window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
+            all channels, a token of a layer's (tokens, width), otherwise single features.
+        stride: between windows, likewise. None: half a window, rounded up.
+        seed: not used, nothing is drawn.
+        progress: show a progress bar.
+    """
+    captum = imported_captum("occlusion")
+
+    def explain(problem: Problem) -> Explained:
+        size = window_of(problem, window)
+        if isinstance(stride, tuple):
+            step = stride
+        else:
+            step = tuple(
+                w if w == n else (stride or -(-w // 2)) for w, n in zip(size, problem.bound.shape, strict=True)
+            )
+        peer = captum.Occlusion(problem.bound.differentiable)
+
+        def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
+            return peer.attribute(
+                x, size, strides=step, baselines=start, additional_forward_args=(rows,),
+                perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
+            )  # fmt: skip
+
+        return Explained(_in_chunks(problem, chunk), {"window": size, "stride": step})
+
+    described = f"Occlusion(window={window}, stride={stride})"
+    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+
+
+def kernel_shap(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    *,
+    n_samples: int | None = None,
+    segments: int | Tensor | None = 50,
+    seed: int = 0,
+    progress: bool = False,
+) -> Attribution:
+    """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
+
+    Args:
+        score: what is explained.
+        inputs: (batch, *features), or a tuple of such.
+        baselines: what stands for an absent group; as for `attribute`.
+        n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
+        segments: superpixels an image (channels, height, width) of 8 pixels a side or more is cut into; or the groups
+            themselves (see `feature_groups`); None, and for all other inputs: each feature by itself. The value of a
+            group is shared evenly by its features, so that values still add up to the change of score.
+        seed: of the coalitions, which are the same for every example.
+        progress: show a progress bar.
+    """
+    captum = imported_captum("kernel_shap")
+
+    def make(problem: Problem, row: int) -> Any:
+        return captum.KernelShap(problem.bound.differentiable)
+
+    explain = _surrogate(make, n_samples, segments, "kernel_shap")
+    described = f"KernelShap({_samples_said(n_samples)}, {_segments_said(segments)})"
+    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+
+
+def lime(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    *,
+    n_samples: int | None = None,
+    segments: int | Tensor | None = 50,
+    alpha: float = 0.01,
+    seed: int = 0,
+    progress: bool = False,
+) -> Attribution:
+    """LIME: a sparse linear model of the score on random coalitions, weighted by their likeness to the input.
+
+    Args:
+        score: what is explained.
+        inputs: (batch, *features), or a tuple of such.
+        baselines: what stands for an absent group; as for `attribute`.
+        n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
+        segments: as for `kernel_shap`.
+        alpha: the penalty of the lasso, in units of the example's |f(x) − f(x̄)|: a score twice as large gets
+            attributions twice as large.
+        seed: of the coalitions, which are the same for every example.
+        progress: show a progress bar.
+    """
+    captum = imported_captum("lime")
+    from captum._utils.models.linear_model import SkLearnLasso
+
+    def make(problem: Problem, row: int) -> Any:
+        penalty = alpha * float(problem.change[row].abs())
+        return captum.Lime(problem.bound.differentiable, SkLearnLasso(alpha=max(penalty, 1e-12)))
+
+    explain = _surrogate(make, n_samples, segments, "lime")
+    described = f"Lime({_samples_said(n_samples)}, {_segments_said(segments)}, alpha={alpha:g})"
+    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+
+
+# ---- what they share ---------------------------------------------------------------------------------------------
+
+
+def _surrogate(
+    make: Callable[[Problem, int], Any], n_samples: int | None, segments: int | Tensor | None, name: str
+) -> Callable[[Problem], Explained]:
+    """Fit a linear model to the score of random coalitions, for each row by itself."""
+    if n_samples is not None:
+        _check_at_least_one(name, n_samples=n_samples)
+
+    def explain(problem: Problem) -> Explained:
+        groups = feature_groups(problem, segments)
+        counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
+        budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
+
+        def one(row: int) -> Tensor:
+            if int(counts[row]) == 1:  # a single player takes all; Captum cannot draw coalitions of one
+                return shared_evenly(problem.change[row : row + 1], groups[row])[None]
+            coefficients = make(problem, row).attribute(
+                problem.end[row : row + 1], problem.start[row : row + 1],
+                additional_forward_args=(torch.tensor([row]),),
+                feature_mask=groups[row : row + 1].to(problem.end.device), n_samples=budgets[row],
+                perturbations_per_eval=min(problem.bound.batch_size, budgets[row]), return_input_shape=False,
+            )  # fmt: skip
+            return shared_evenly(coefficients.flatten().to(problem.change), groups[row])[None]
+
+        values = _one_by_one(problem, one)
+        stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}
+        said = zip(budgets, counts.tolist(), strict=True)
+        return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features" for n, k in said])
+
+    return explain
+
+
+def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:
+    """`explain` of every row, or every `step`-th, each with the same draws: (rows / step, *shape)."""
+    values = []
+    for row in range(0, len(problem), step):
+        with seeded(problem.seed), _quiet():
+            values.append(explain(row).detach())
+        problem.bar.advance(step)
+    return torch.cat(values)
+
+
+def _in_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1) -> Tensor:
+    """`explain(end, start, rows)` of as many rows as the score's batch size allows: (rows, *shape)."""
+    values = []
+    for rows in torch.arange(len(problem)).split(max(1, problem.bound.batch_size // rows_each)):
+        at = rows.to(problem.end.device)
+        with _quiet():
+            values.append(explain(problem.end[at], problem.start[at], rows).detach())
+        problem.bar.advance(len(rows))
+    return torch.cat(values)
+
+
+class _ScalarModule(nn.Module):
+    """The score's scalar as a module, so that DeepLift finds the modules in it."""
+
+    def __init__(self, bound: BoundScore) -> None:
+        super().__init__()
+        self.explained = bound.score.model
+        self._bound = bound
+
+    def forward(self, points: Tensor, examples: Tensor) -> Tensor:
+        return self._bound.differentiable(points, examples)
+
+
+@contextmanager
+def _without_leftovers(model: nn.Module) -> Iterator[None]:
+    """DeepLift notes activations on the modules and forgets those that no gradient came back through."""
+    before = {module: set(vars(module)) for module in model.modules()}
+    try:
+        yield
+    finally:
+        for module, names in before.items():
+            for name in HOOKED:
+                if name in vars(module) and name not in names:
+                    delattr(module, name)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Captum draws from the global generators of torch and NumPy: seeded inside, as they were outside.
+
+    Torch's is forked by the caller (`untouched`).
+    """
+    state = np.random.get_state()  # noqa: NPY002 - Captum's generator, not ours
+    try:
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Captum says of its own workings; the model's warnings pass."""
+    with warnings.catch_warnings():
+        for message in ("Setting forward, backward hooks", "Input Tensor \\d+ did not already require gradients"):
+            warnings.filterwarnings("ignore", message)
+        yield
+
+
+def _parts(n: int, most: int) -> list[int]:
+    """n as a sum of numbers of at most `most`."""
+    return [min(most, n - done) for done in range(0, n, most)]
+
+
+def _check_at_least_one(name: str, **counts: int) -> None:
+    for setting, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name}: {setting}={count} must be at least 1")
+
+
+def _samples_said(n_samples: int | None) -> str:
+    return "n_samples=10 a group" if n_samples is None else f"n_samples={n_samples}"
+
+
+def _segments_said(segments: int | Tensor | None) -> str:
+    return "segments=given" if isinstance(segments, Tensor) else f"segments={segments}"

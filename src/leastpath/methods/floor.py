@@ -1,0 +1,35 @@
+"""Random attributions: what every method must beat."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+from leastpath.methods.pathless import Explained, Problem, pathless
+from leastpath.score import Baselines, Inputs, Score
+
+
+def random(
+    score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int = 0, progress: bool = False
+) -> Attribution:
+    """Standard normal numbers, drawn for each example from the seed and the example's own values.
+
+    So different inputs get different numbers, and an input gets the same ones alone and in a batch.
+    """
+
+    def explain(problem: Problem) -> Explained:
+        rows = [_noise(x, seed) for x in problem.end[:: problem.m].detach().cpu()]
+        return Explained(torch.stack(rows).to(problem.end.device).repeat_interleave(problem.m, 0))
+
+    return pathless(score, inputs, baselines, explain, described="Random()", seed=seed, progress=progress)
+
+
+def _noise(x: Tensor, seed: int) -> Tensor:
+    # Bytes, not hash(): Python's is salted anew in every process.
+    content = x.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+    digest = hashlib.sha256(content + str(seed).encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))
+    return torch.randn(x.shape, generator=generator)

@@ -1,0 +1,116 @@
+"""Groups of features that a perturbing method switches together: superpixels, tokens, or each feature by itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.methods.pathless import Problem
+
+IMAGE_SIDE = 8  # pixels a side from which (channels, height, width) is taken for an image
+
+
+def is_image(shape: torch.Size) -> bool:
+    """Whether features (channels, height, width) are large enough to be cut in superpixels."""
+    return len(shape) == 3 and min(shape[1:]) >= IMAGE_SIDE
+
+
+def feature_groups(problem: Problem, segments: int | Tensor | None) -> Tensor:
+    """The group of each feature: (rows, *shape), numbered from 0 without gaps for each row.
+
+    Args:
+        problem: what is explained.
+        segments: how many superpixels an image is cut into; or the groups themselves, integers of shape (height,
+            width), (batch, height, width), (*features) or (batch, *features). None: each feature is a group.
+    """
+    bound, shape, rows = problem.bound, problem.bound.shape, len(problem)
+    if isinstance(segments, Tensor):
+        return _given_groups(segments, problem)
+    if segments is not None and segments < 1:
+        raise ValueError(f"segments={segments} must be at least 1, a tensor of groups, or None for single features")
+    if bound.score.layer is not None and len(shape) == 2:  # (tokens, width): a token is what can be absent
+        return torch.arange(shape[0])[:, None].expand(rows, *shape)
+    if segments is None or not is_image(shape):
+        return torch.arange(bound.n_features).reshape(shape).expand(rows, *shape)
+    # All baselines of an example share its superpixels.
+    cut = [superpixels(image, segments) for image in problem.end[:: problem.m].float().cpu()]
+    return torch.stack(cut).repeat_interleave(problem.m, 0)[:, None].expand(rows, *shape)
+
+
+def superpixels(image: Tensor, n: int) -> Tensor:
+    """About n patches of similar colour in an image (channels, height, width): (height, width) numbers from 0.
+
+    By scikit-image's SLIC; where it is not installed, or finds no patches (pure noise has none), by a grid.
+
+    Example:
+        >>> superpixels(torch.rand(3, 16, 16), 4).shape
+        torch.Size([16, 16])
+    """
+    try:
+        from skimage.segmentation import slic
+    except ImportError:
+        return _grid(image.shape[-2:], n)
+    low, high = float(image.min()), float(image.max())
+    shown = ((image - low) / max(high - low, 1e-12)).movedim(0, -1).double().numpy()  # colours must lie in [0, 1]
+    is_colour = len(image) == 3
+    # Compactness weighs place against colour, whose range is 100 in Lab space and 1 otherwise.
+    labels: np.ndarray = slic(
+        shown, n_segments=n, compactness=10 if is_colour else 0.1, convert2lab=is_colour, start_label=0, channel_axis=-1
+    )
+    groups = torch.unique(torch.as_tensor(labels), return_inverse=True)[1]
+    return groups if int(groups.max()) + 1 >= n / 2 else _grid(image.shape[-2:], n)
+
+
+def _grid(shape: torch.Size, n: int) -> Tensor:
+    side = max(1, math.isqrt(n))
+    i, j = (torch.arange(length) * min(side, length) // length for length in shape)
+    return torch.unique(i[:, None] * side + j, return_inverse=True)[1]
+
+
+def _given_groups(segments: Tensor, problem: Problem) -> Tensor:
+    shape, examples = problem.bound.shape, len(problem) // problem.m
+    given = segments.detach().cpu()
+    if given.is_floating_point() or given.dtype == torch.bool:
+        raise ValueError(f"segments has dtype {segments.dtype}, expected whole numbers, one a group: segments.long()")
+    whole = {tuple(shape): given, (1, *shape): given, (examples, *shape): given}
+    if len(shape) == 3:
+        plane = tuple(shape[1:])
+        whole |= {(examples, *plane): given.unsqueeze(1)} if given.ndim == 3 else {plane: given}
+    if tuple(given.shape) not in whole:
+        raise ValueError(
+            f"segments have shape {tuple(segments.shape)}, inputs {(examples, *shape)}: expected one group a feature, "
+            f"{tuple(shape)} or {(examples, *shape)}" + (f", or a pixel, {tuple(shape[1:])}" if len(shape) == 3 else "")
+        )
+    groups = whole[tuple(given.shape)].expand(examples, *shape)
+    numbered = torch.stack([torch.unique(group, return_inverse=True)[1] for group in groups])
+    return numbered.repeat_interleave(problem.m, 0)
+
+
+def shared_evenly(coefficients: Tensor, groups: Tensor) -> Tensor:
+    """The coefficient of each group (k,), shared by its features: groups (*shape) -> (*shape)."""
+    size = torch.bincount(groups.flatten(), minlength=len(coefficients))
+    return (coefficients / size.to(coefficients))[groups.to(coefficients.device)]
+
+
+def window_of(problem: Problem, window: Any) -> tuple[int, ...]:
+    """The patch that is hidden at once, one number a dimension of the features.
+
+    Images: an eighth of each side, in all channels. A layer's (tokens, width): a token. Everything else: one feature.
+    """
+    shape = problem.bound.shape
+    if isinstance(window, tuple):
+        chosen = window
+    elif len(shape) == 3:
+        sides = (window,) * 2 if window is not None else tuple(math.ceil(side / 8) for side in shape[1:])
+        chosen = (shape[0], *sides)
+    elif problem.bound.score.layer is not None and len(shape) == 2:
+        chosen = (window or 1, shape[1])
+    else:
+        chosen = (window or 1,) * len(shape)
+    if len(chosen) != len(shape) or not all(1 <= w <= side for w, side in zip(chosen, shape, strict=True)):
+        raise ValueError(f"window={window} does not fit features of shape {tuple(shape)}: pass one number a dimension")
+    return chosen

@@ -1,0 +1,126 @@
+"""Method: one way to explain, with its name, its settings and what may be expected of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from leastpath.attribution import Attribution
+from leastpath.score import Baselines, Inputs, Score
+
+Kind = Literal["path", "weighting", "peer", "floor"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Method:
+    """One way to explain a score: call it like `attribute`, get an `Attribution`.
+
+    Args:
+        name: key of the table, e.g. "guided_ig".
+        title: as tables print it, e.g. "Guided IG".
+        kind: "path" (a path and the line integral), "weighting" (a path and another integrand), "peer" (no path: an
+            attribution of Captum), "floor" (what every method must beat).
+        summary: one sentence.
+        complete: whether attributions add up to f(x) − f(x̄), but for the error of the integral.
+        explain: does it: `explain(score, inputs, baselines, seed=…, progress=…, **settings)`.
+        defaults: all settings, with the values they have unless a call says otherwise.
+        extra: what `pip install leastpath[extra]` must have brought; None: nothing.
+
+    Example:
+        >>> import torch
+        >>> from leastpath.methods import METHODS
+        >>> import leastpath as lp
+        >>> score = lp.Score(lambda x: x.prod(1))
+        >>> METHODS["integrated_gradients"](score, torch.ones(1, 2)).values
+        tensor([[0.5000, 0.5000]])
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    summary: str
+    complete: bool
+    explain: Callable[..., Attribution]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    extra: str | None = None
+
+    def __call__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines = None,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        **settings: Any,
+    ) -> Attribution:
+        """Explain inputs (batch, *features); `settings` are those named in `defaults`."""
+        if not isinstance(score, Score):
+            raise ValueError(
+                f'score is a {type(score).__name__}, expected a Score: METHODS["{self.name}"](lp.Score(model, target), '
+                "inputs)"
+            )
+        given = self.with_settings(**settings).defaults
+        return self.explain(score, inputs, baselines, seed=seed, progress=progress, **given)
+
+    def with_settings(self, **settings: Any) -> Method:
+        """The same method with other defaults.
+
+        Example:
+            >>> from leastpath.methods import METHODS
+            >>> METHODS["integrated_gradients"].with_settings(tolerance=None, n_steps=50).defaults["n_steps"]
+            50
+        """
+        unknown = sorted(set(settings) - set(self.defaults))
+        if unknown:
+            raise ValueError(f"{self.name} has no setting {unknown[0]!r}: it has {', '.join(sorted(self.defaults))}")
+        return replace(self, defaults={**self.defaults, **settings})
+
+    def __repr__(self) -> str:
+        return f"Method({self.name!r}: {self.title}, {self.kind}, {'complete' if self.complete else 'not complete'})"
+
+
+def settings_of(explain: Callable[..., Attribution]) -> dict[str, Any]:
+    """The keyword-only parameters of an explaining function with their defaults, but for seed and progress."""
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(explain).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in ("seed", "progress")
+    }
+
+
+class UnknownMethod(KeyError, ValueError):
+    """Asked for a method that the table does not have. A KeyError, so that `in` and `.get` work as everywhere."""
+
+    def __str__(self) -> str:  # KeyError would show the repr of the sentence
+        return str(self.args[0])
+
+
+class Methods(Mapping[str, Method]):
+    """A read-only table name -> Method, in the order in which reports show it.
+
+    Example:
+        >>> from leastpath.methods import METHODS
+        >>> "random" in METHODS, METHODS["random"].kind
+        (True, 'floor')
+    """
+
+    def __init__(self, methods: tuple[Method, ...]) -> None:
+        self._methods = {method.name: method for method in methods}
+
+    def __getitem__(self, name: str) -> Method:
+        if name not in self._methods:
+            raise UnknownMethod(f"no method is called {name!r}: use one of {', '.join(self._methods)}")
+        return self._methods[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._methods)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    def __repr__(self) -> str:
+        rows = [f"  {m.name:<22}{m.kind:<11}{m.title}" for m in self.values()]
+        return "\n".join([f"{len(self)} methods", *rows])

@@ -1,0 +1,139 @@
+"""Attributions that have no path: what is left of the evidence when nothing is integrated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.attribution import Attribution, bound_with_baselines
+from leastpath.metric import flat_rows
+from leastpath.run import Bar, Run
+from leastpath.score import (
+    Baselines,
+    BoundScore,
+    Inputs,
+    Score,
+    check_rows_are_independent,
+    device_of,
+    untouched,
+    warn_of_training_mode,
+)
+from leastpath.status import Note, Outcome, Status
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is explained, in one space whatever the inputs: (rows, *shape), a row for each example and baseline."""
+
+    bound: BoundScore
+    start: Tensor  # (rows, *shape)
+    end: Tensor  # (rows, *shape)
+    change: Tensor  # (rows,) f(end) - f(start)
+    m: int  # baselines an example: row b · m + j is baseline j of example b
+    seed: int
+    bar: Bar
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a pathless method found.
+
+    Args:
+        values: (rows, *shape).
+        stats: becomes `result.stats`.
+        remarks: a sentence for each row; empty where there is nothing to say.
+        uses_all_baselines: the m rows of an example are one answer drawn from all its baselines, m times.
+    """
+
+    values: Tensor
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    uses_all_baselines: bool = False
+
+
+def pathless(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines,
+    explain: Callable[[Problem], Explained],
+    *,
+    described: str,
+    seed: int = 0,
+    progress: bool = False,
+) -> Attribution:
+    """Run `explain` on the problem and add the evidence that needs no path. Leaves model and random state alone."""
+    warn_of_training_mode(score.model)
+    with untouched(score.model, device_of(inputs)):
+        bound, m = bound_with_baselines(score, inputs, baselines)
+        start, end = bound.ends(baselines)
+        check_rows_are_independent(bound, start, end)
+        rows = torch.arange(len(end))
+        change = bound.values(end, rows) - bound.values(start, rows)
+        with Run(seed, None, progress).bar(described.partition("(")[0], len(end)) as bar:
+            explained = explain(Problem(bound, start, end, change, m, seed, bar))
+    values = explained.values.detach().to(bound.work_dtype)
+    _check_finite(values, bound, described)
+    return _assembled(bound, m, values, change, explained, described)
+
+
+def _assembled(
+    bound: BoundScore, m: int, values: Tensor, change: Tensor, explained: Explained, described: str
+) -> Attribution:
+    flat = flat_rows(values)
+
+    def mean(tensor: Tensor) -> Tensor:
+        return tensor if m == 1 else tensor.unflatten(0, (-1, m)).mean(1)
+
+    def total(counts: np.ndarray) -> Tensor:
+        return torch.as_tensor(np.rint(counts).astype(np.int64).reshape(-1, m).sum(1))
+
+    unknown = torch.full((bound.batch // m,), torch.nan, dtype=bound.work_dtype, device=bound.device)
+    spread = m > 1 and not explained.uses_all_baselines
+    return Attribution(
+        values=bound.split(mean(values)),
+        completeness_gap=mean(flat.sum(1) - change),
+        cancellation=mean(flat.abs().sum(1) - change.abs()),
+        length=unknown,
+        length_error=unknown,
+        length_ratio=unknown,
+        certificate=unknown,
+        path=None,
+        status=tuple(_status(flat[row : row + m], explained.remarks, row, described) for row in range(0, len(flat), m)),
+        n_gradients=total(bound.gradients_spent),
+        score_change=mean(change),
+        n_forwards=total(bound.forwards_spent),
+        attribution_error=unknown,
+        baseline_spread=bound.split(values.unflatten(0, (-1, m)).std(1)) if spread else None,
+        path_spread=None,
+        solver=described,
+        metric="none",
+        stats=explained.stats,
+    )
+
+
+def _status(flat: Tensor, remarks: Sequence[str], row: int, described: str) -> Status:
+    notes = []
+    if not flat.any():
+        notes.append(
+            Note(Outcome.FLAT, f"{described} gives zero everywhere; choose another baseline, target, output or setting")
+        )
+    if remarks and remarks[row]:
+        notes.append(Note(Outcome.SOLVER_NOTE, remarks[row]))
+    return Status((*notes, Note(Outcome.SOLVER_NOTE, f"{described} has no path, so nothing certifies its values")))
+
+
+def _check_finite(values: Tensor, bound: BoundScore, described: str) -> None:
+    bad = (~torch.isfinite(flat_rows(values)).all(1)).nonzero()
+    if len(bad):
+        raise ValueError(
+            f"{described} gives NaN or infinite attributions for example {bound.row(int(bad[0]))}: look for sqrt(0), "
+            "log(0), 0/0 or norm(0) in the model"
+        )

@@ -1,0 +1,52 @@
+"""Methods that are a path and one integral: each is a solver given to `attribute`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from leastpath.attribution import Attribution, attribute
+from leastpath.quadrature import Weighting
+from leastpath.score import Baselines, Inputs, Score
+from leastpath.solution import Solver
+
+INTEGRAL: Mapping[str, Any] = {
+    "metric": None, "tolerance": 0.01, "n_steps": None, "rule": "gauss_legendre", "max_gradients": None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PathExplainer:
+    """`attribute` with one kind of solver. Settings are the solver's and the integral's.
+
+    Where both have one of the same name (`max_gradients`, `tolerance`, `n_steps`), it is the integral's; a solver made
+    by hand, `solver=`, has all of its own.
+    """
+
+    name: str
+    make: type[Solver]
+    weighting: Weighting | None = None
+    needs: tuple[str, ...] = ()  # settings of which one must be given
+    changed: Mapping[str, Any] = field(default_factory=dict)  # defaults that differ from the solver's or integral's
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """All settings with their defaults."""
+        own = {f.name: None if f.default is MISSING else f.default for f in fields(self.make)}  # type: ignore[arg-type]
+        return {**own, **INTEGRAL, "solver": None, **self.changed}
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int, progress: bool, **settings: Any
+    ) -> Attribution:
+        integral = {name: settings.pop(name) for name in INTEGRAL}
+        solver = settings.pop("solver")
+        if solver is None and self.needs and all(settings[name] is None for name in self.needs):
+            raise ValueError(
+                f"{self.name} needs data points: pass points, as in "
+                f'METHODS["{self.name}"](score, inputs, points=train_inputs)'
+            )
+        return attribute(
+            score, inputs, baselines, solver=solver or self.make(**settings), weighting=self.weighting,
+            seed=seed, progress=progress, **integral,
+        )  # fmt: skip

@@ -1,0 +1,65 @@
+"""The table of methods that experiments, the command line and the documentation share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, occlusion
+from leastpath.methods.floor import random
+from leastpath.methods.method import Method, Methods, settings_of
+from leastpath.methods.paths import PathExplainer
+from leastpath.methods.smoothing import smooth
+from leastpath.solution import Solver
+from leastpath.solvers import Descent, EnhancedIG, NeighborGraph, StraightLine, Variational
+
+
+def _peer(title: str, explain: Any, summary: str, *, complete: bool = False) -> Method:
+    return Method(explain.__name__, title, "peer", summary, complete, explain, settings_of(explain), "captum")
+
+
+def _path(name: str, title: str, solver: type[Solver], summary: str, extra: str | None = None, **more: Any) -> Method:
+    explain = PathExplainer(name, solver, **more)
+    return Method(name, title, "path", summary, True, explain, explain.defaults, extra)
+
+
+_integrated_gradients = _path(
+    "integrated_gradients",
+    "Integrated Gradients",
+    StraightLine,
+    "The line integral of the gradient along the straight line, with error control.",
+)
+
+METHODS = Methods(
+    (
+        Method(
+            "random", "Random", "floor", "Normal numbers that know nothing of the model.", False, random,
+            settings_of(random),
+        ),
+        _peer("Input × Gradient", input_x_gradient, "The input times the gradient at the input."),
+        _integrated_gradients,
+        _peer("Gradient SHAP", gradient_shap, "Gradients at random points between input and baselines, averaged."),
+        _peer("DeepLift", deep_lift, "Secants in place of gradients at activations (rescale rule).", complete=True),
+        smooth(_integrated_gradients.with_settings(tolerance=None, n_steps=20), name="smooth_grad"),
+        _peer("Occlusion", occlusion, "How much the score falls when a window is hidden."),
+        _peer("Kernel SHAP", kernel_shap, "Shapley values of groups of features, by regression.", complete=True),
+        _peer("LIME", lime, "A sparse linear model of the score around the input."),
+        _path(
+            "enhanced_ig", "Enhanced IG", EnhancedIG, "Shortest route over data points by Euclidean length.",
+            needs=("points",),
+        ),
+        _path(
+            "geodesic_graph", "Geodesic IG (graph)", NeighborGraph,
+            "Shortest route over a nearest-neighbour graph, measured by the model's gradient.",
+            needs=("points", "generate"),
+        ),
+        _path(
+            "geodesic_variational", "Geodesic IG (variational)", Variational,
+            "The paper's path energy, minimised by stochastic variational inference.", "svi",
+        ),
+        _path(
+            "geodesic_descent", "Geodesic IG (descent)", Descent,
+            "Length under the model's metric, minimised with first-order gradients in any dimension.",
+        ),
+    )
+)  # fmt: skip
+"""Every method by its name."""

@@ -1,0 +1,38 @@
+"""Superpixels: every pixel in one group, groups numbered without gaps."""
+
+import sys
+
+import pytest
+import torch
+
+from leastpath.methods.groups import shared_evenly, superpixels
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("with_skimage", [True, False])
+def test_superpixels_number_all_pixels_without_gaps(channels, with_skimage, monkeypatch):
+    if with_skimage:
+        pytest.importorskip("skimage")
+    else:
+        monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
+    image = torch.rand(channels, 24, 32, generator=torch.Generator().manual_seed(0)) * 4 - 2
+    groups = superpixels(image, 12)
+    assert groups.shape == (24, 32)
+    assert groups.unique().tolist() == list(range(int(groups.max()) + 1))
+    assert 4 <= int(groups.max()) + 1 <= 24
+
+
+def test_superpixels_find_the_border_of_a_square():
+    pytest.importorskip("skimage")
+    image = torch.zeros(1, 32, 32)
+    image[:, 8:24, 8:24] = 1
+    groups = superpixels(image, 16)
+    inside = set(groups[8:24, 8:24].unique().tolist())
+    outside = set(groups[image[0] == 0].unique().tolist())
+    assert not inside & outside
+
+
+def test_a_group_shares_its_coefficient_evenly():
+    groups = torch.tensor([[0, 0, 1], [0, 0, 1]])
+    values = shared_evenly(torch.tensor([8.0, -3.0]), groups)
+    assert values.tolist() == [[2, 2, -1.5], [2, 2, -1.5]]

@@ -1,0 +1,202 @@
+"""Invariants that hold for every method of the table."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import leastpath as lp
+from helpers import Counted, cnn, flat_points, mlp
+from leastpath.methods import METHODS, Method, UnknownMethod, smooth
+
+FAST = {  # settings that keep the suite fast; what is tested does not depend on them
+    "smooth_grad": {"n_samples": 3, "n_steps": 4},
+    "geodesic_variational": {"solver": lp.Variational(n_iterations=3, n_points=4, n_samples=0)},
+    "geodesic_descent": {"max_gradients": 200},
+    "gradient_shap": {"n_samples": 6},
+    "kernel_shap": {"n_samples": 30},
+    "lime": {"n_samples": 30},
+}
+NEEDS_POINTS = [name for name, method in METHODS.items() if "points" in method.defaults]
+IMAGES_ONLY: list[str] = []
+NO_BASELINES: list[str] = []
+VECTORS = [name for name in METHODS if name not in IMAGES_ONLY]
+PATHLESS = [name for name, method in METHODS.items() if method.kind in ("peer", "floor")]
+
+
+def fast(name: str, features: int = 4) -> Method:
+    method = METHODS[name].with_settings(**FAST.get(name, {}))
+    if name in NEEDS_POINTS:
+        method = method.with_settings(points=flat_points(40, features, seed=3), n_neighbors=6)
+    return method
+
+
+def scored(dtype: torch.dtype = torch.float32) -> lp.Score:
+    return lp.Score(mlp().to(dtype), torch.tensor([0, 2, 1]), "log_softmax")
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_batch_equals_loop_with_a_target_an_example(name):
+    x, baselines = flat_points(3, 4, 1, torch.float64), flat_points(3, 4, 2, torch.float64)
+    method, targets = fast(name), [0, 2, 1]
+    batch = method(scored(torch.float64), x, baselines)
+    for b, target in enumerate(targets):
+        alone = method(lp.Score(mlp().double(), target, "log_softmax"), x[b : b + 1], baselines[b : b + 1])
+        torch.testing.assert_close(batch.values[b], alone.values[0], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(batch.completeness_gap[b], alone.completeness_gap[0], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_fields_have_the_shapes_and_dtypes_they_promise(name):
+    x = flat_points(3, 4, 1)
+    result = fast(name)(scored(), x)
+    assert result.values.shape == x.shape and result.values.dtype == x.dtype
+    for field in ("completeness_gap", "cancellation", "score_change", "length", "certificate", "length_ratio"):
+        assert getattr(result, field).shape == (3,)
+    change = scored()(x) - scored()(torch.zeros_like(x))
+    torch.testing.assert_close(result.score_change, change)
+    torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, atol=1e-5, rtol=0)
+    torch.testing.assert_close(result.cancellation, result.values.abs().sum(1) - change.abs(), atol=1e-5, rtol=0)
+    assert len(result.status) == 3 and all(status.value for status in result.status)
+    assert result.n_gradients.dtype == result.n_forwards.dtype == torch.int64
+
+
+@pytest.mark.parametrize("name", PATHLESS)
+def test_without_a_path_there_are_no_lengths_and_no_certificate(name):
+    result = fast(name)(scored(), flat_points(3, 4, 1))
+    assert result.path is None and result.metric == "none"
+    for field in ("length", "length_error", "length_ratio", "certificate", "attribution_error"):
+        assert getattr(result, field).isnan().all()
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_costs_are_what_a_counting_model_sees(name):
+    if name == "deep_lift":
+        pytest.skip("needs a module: counted in test_captum_peers")
+    counted = Counted(mlp())
+    result = fast(name)(lp.Score(counted, torch.tensor([0, 2, 1]), "log_softmax"), flat_points(3, 4, 1))
+    assert int(result.n_gradients.sum()) == counted.gradient_rows
+    assert int(result.n_forwards.sum()) == counted.value_rows
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_model_and_random_state_are_left_alone(name):
+    model = mlp(activation=nn.ReLU)
+    attributes = [set(vars(module)) for module in model.modules()]
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    fast(name)(lp.Score(model, torch.tensor([0, 2, 1]), "log_softmax"), flat_points(3, 4, 1))
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    assert [set(vars(module)) for module in model.modules()] == attributes
+    for module in model.modules():
+        assert not module.training
+        assert not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", [n for n in VECTORS if METHODS[n].complete])
+def test_a_linear_model_gets_weight_times_difference(name):
+    if METHODS[name].kind == "weighting":
+        pytest.skip("another integrand: its closed form is in test_weightings")
+    model = nn.Linear(4, 2).double().eval()
+    x, baselines = flat_points(3, 4, 1, torch.float64), flat_points(3, 4, 2, torch.float64)
+    result = fast(name)(lp.Score(model, 1), x, baselines)
+    expected = model.weight[1].detach() * (x - baselines)
+    # Captum solves Kernel SHAP's regression in float32.
+    torch.testing.assert_close(result.values, expected, rtol=0, atol=1e-5 if name == "kernel_shap" else 1e-9)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_same_seed_same_values(name):
+    method, x = fast(name), flat_points(3, 4, 1)
+    assert torch.equal(method(scored(), x, seed=5).values, method(scored(), x, seed=5).values)
+
+
+@pytest.mark.parametrize("name", ["random", "gradient_shap", "kernel_shap", "lime", "smooth_grad"])
+def test_another_seed_other_values(name):
+    method, x = fast(name), flat_points(3, 4, 1)
+    assert not torch.equal(method(scored(), x, seed=5).values, method(scored(), x, seed=6).values)
+
+
+@pytest.mark.parametrize("name", [n for n in VECTORS if n not in NEEDS_POINTS])
+def test_images_keep_their_shape(name):
+    result = fast(name)(lp.Score(cnn(), torch.tensor([0, 2])), flat_points(2, 72, 1).view(2, 2, 6, 6))
+    assert result.values.shape == (2, 2, 6, 6)
+
+
+@pytest.mark.parametrize("name", [n for n in VECTORS if n not in NEEDS_POINTS])
+def test_tuples_keep_their_structure(name):
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp(5)
+
+        def forward(self, a, b):
+            return self.net(torch.cat([a, b], 1))
+
+    x = flat_points(2, 5, 1)
+    score = lp.Score(Two().eval(), torch.tensor([0, 2]))
+    together = fast(name)(lp.Score(mlp(5), torch.tensor([0, 2])), x)
+    parts = fast(name)(score, (x[:, :2], x[:, 2:]))
+    assert [tuple(v.shape) for v in parts.values] == [(2, 2), (2, 3)]
+    if name not in ("smooth_grad", "random"):  # whose noise is drawn for each tensor
+        torch.testing.assert_close(torch.cat(parts.values, 1), together.values, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in VECTORS if n not in NO_BASELINES])
+def test_several_baselines_average(name):
+    x, baselines = flat_points(3, 4, 1), flat_points(6, 4, 2).view(3, 2, 4)
+    result = fast(name)(scored(), x, baselines)
+    change = scored()(x) - torch.stack([scored()(baselines[:, j]) for j in range(2)]).mean(0)
+    assert result.values.shape == x.shape
+    torch.testing.assert_close(result.score_change, change)
+    torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, atol=1e-5, rtol=0)
+
+
+def test_methods_survive_pickling():
+    for name, method in METHODS.items():
+        assert pickle.loads(pickle.dumps(method)).name == name
+
+
+def test_unknown_names_and_settings_are_refused_with_the_known_ones():
+    with pytest.raises(UnknownMethod, match=r"no method is called 'ig': use one of random, .*geodesic_descent"):
+        METHODS["ig"]
+    assert METHODS.get("ig") is None and "ig" not in METHODS
+    with pytest.raises(ValueError, match=r"lime has no setting 'n_sample': it has .*n_samples"):
+        METHODS["lime"].with_settings(n_sample=3)
+    with pytest.raises(ValueError, match="expected a Score"):
+        METHODS["lime"](mlp(), flat_points(1, 4))
+
+
+@pytest.mark.parametrize("name", NEEDS_POINTS)
+def test_methods_that_need_points_say_so(name):
+    with pytest.raises(ValueError, match=f"{name} needs data points"):
+        METHODS[name](scored(), flat_points(3, 4))
+
+
+def test_every_entry_is_described():
+    for name, method in METHODS.items():
+        assert method.name == name and method.summary.endswith(".") and method.title
+        assert repr(method) == f"Method({name!r}: {method.title}, {method.kind}, " + (
+            "complete)" if method.complete else "not complete)"
+        )
+        assert name in repr(METHODS)
+
+
+def test_smooth_wraps_any_method_and_averages_over_the_noise():
+    x = flat_points(2, 4, 1)
+    method = smooth(METHODS["input_x_gradient"])
+    assert method.name == "smooth_input_x_gradient"
+    noiseless = method(scored_two(), x, n_samples=3, noise=0.0)
+    torch.testing.assert_close(noiseless.values, METHODS["input_x_gradient"](scored_two(), x).values)
+    assert noiseless.n_gradients.tolist() == [3, 3]
+    with pytest.raises(ValueError, match="integers cannot be made noisy"):
+        method(scored_two(), x.long())
+    with pytest.raises(ValueError, match="n_samples=0 must be at least 1"):
+        method(scored_two(), x, n_samples=0)
+
+
+def scored_two() -> lp.Score:
+    return lp.Score(mlp(), torch.tensor([0, 2]), "log_softmax")
