@@ -1,0 +1,80 @@
+"""An explainer in the calling convention of Quantus.
+
+Nothing here imports Quantus, whose licence is the (L)GPL: pass `explain` to its metrics as `explain_func`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leastpath.attribution import attribute
+from leastpath.score import Output, Score
+
+
+def explain(
+    model: Callable[..., Any],
+    inputs: np.ndarray | Tensor,
+    targets: np.ndarray | Tensor | int,
+    *,
+    output: Output = "raw",
+    baselines: float | np.ndarray | Tensor | None = None,
+    reduce_channels: bool = False,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    **settings: Any,
+) -> np.ndarray:
+    """Attributions as an array: `quantus.MaxSensitivity()(…, explain_func=explain, explain_func_kwargs={…})`.
+
+    Args:
+        model: a torch module or callable.
+        inputs: (batch, …).
+        targets: (batch,) class indices, or one for all.
+        output: what is explained: "raw" logits, "softmax", "log_softmax", … (see `Score`).
+        baselines: None (zeros), a number, (1, …), (batch, …) or several an example, as in `leastpath.attribute`.
+        reduce_channels: sum over the channels of images: (batch, channels, …) becomes (batch, 1, …).
+        batch_size: rows in one model call.
+        device: where to compute; None: where the model is.
+        settings: solver, metric, tolerance, n_steps, rule, max_gradients, seed, …: as in `leastpath.attribute`.
+
+    Returns:
+        (batch, …) like the inputs, or with one channel.
+
+    Example:
+        >>> import leastpath as lp
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3)).eval()
+        >>> explain(model, np.ones((2, 4), "float32"), np.array([0, 2]), solver=lp.StraightLine()).shape
+        (2, 4)
+    """
+    like = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    device = device or (torch.device("cpu") if like is None else like.device)
+    dtype = torch.float32 if like is None or not like.is_floating_point() else like.dtype
+    given = torch.as_tensor(inputs)
+    tensor = given.to(device, dtype)
+    if isinstance(baselines, np.ndarray):
+        baselines = torch.as_tensor(baselines)
+    score = Score(model, _classes(targets), output, batch_size=batch_size)
+    values = attribute(score, tensor, baselines, **settings).values
+    assert isinstance(values, Tensor)
+    if reduce_channels:
+        if values.ndim < 3:
+            raise ValueError(
+                f"reduce_channels needs inputs (batch, channels, …, width), got {tuple(values.shape)}: leave it out"
+            )
+        values = values.sum(1, keepdim=True)
+    return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()
+
+
+def _classes(targets: Any) -> int | Tensor:
+    """Quantus hands labels over as it got them: integers, or floats that are whole numbers."""
+    tensor = torch.as_tensor(targets)
+    if tensor.ndim > 1 or not torch.equal(tensor, tensor.round() if tensor.is_floating_point() else tensor):
+        raise ValueError(
+            f"targets have shape {tuple(tensor.shape)} and dtype {tensor.dtype}, expected whole numbers (batch,): "
+            "class indices"
+        )
+    return int(tensor) if tensor.ndim == 0 else tensor.long()
