@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from leastpath.attribution import Attribution
+from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, figure_of, new_figure
 from leastpath.score import Score
 from leastpath.solvers.graph import Graph
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which every common kind of colour vision can tell apart.
-EDGE, BRIDGE, ROUTE, LINE, BASELINE, INPUT = "#999999", "#D55E00", "#0072B2", "#000000", "#E69F00", "#009E73"
+EDGE, BRIDGE, ROUTE, LINE, BASELINE, INPUT = GREY, VERMILION, BLUE, BLACK, ORANGE, GREEN
 MOST_EDGES = 20_000  # beyond, a picture shows a grey mass
 
 
@@ -46,16 +46,14 @@ def plot_graph(
         >>> graph = lp.NeighborGraph(points, n_neighbors=6).build(score, lp.Conformal())
         >>> figure = plot_graph(graph, lp.attribute(score, torch.ones(1, 2), solver=graph), score=score)
     """
-    from matplotlib.collections import LineCollection
-    from matplotlib.figure import Figure
-
     points = graph.topology.points.detach().cpu().double().numpy()
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"the graph has points of shape {points.shape}, expected two features: (n, 2)")
     if result.path is None:
         raise ValueError("the result has no path: pass the result of attribute(…, solver=graph)")
-    figure = Figure(figsize=(6.4, 4.8), layout="constrained") if ax is None else ax.get_figure(root=True)
-    assert figure is not None
+    figure = new_figure(6.4, 4.8) if ax is None else figure_of(ax)
+    from matplotlib.collections import LineCollection
+
     axes = figure.add_subplot() if ax is None else ax
     routes = [result.path[b].detach().cpu().double().numpy() for b in examples]
     if score is not None:

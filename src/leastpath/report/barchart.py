@@ -1,0 +1,89 @@
+"""Signed bars: the attributions of a table's row, or of anything with names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leastpath.report.canvas import BLUE, VERMILION, Values, array, figure_of, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def bars(
+    values: Values,
+    names: Sequence[str] | None = None,
+    *,
+    spread: Values | None = None,
+    top: int = 15,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw one example's attributions as bars, the largest magnitude on top.
+
+    Args:
+        values: (features,), or the `Attribution` of one example.
+        names: one a feature; "feature 0", … by default.
+        spread: (features,) drawn as error bars: `baseline_spread` or `path_spread`, for instance.
+        top: bars to draw; the rest is summed in one.
+        title: above the bars.
+        ax: where to draw; a new figure by default.
+
+    Example:
+        >>> from leastpath.report import bars
+        >>> figure = bars([0.4, -0.1, 0.0], ["age", "hours", "weight"])
+    """
+    numbers = _one_row(values, "values")
+    labels = [f"feature {i}" for i in range(len(numbers))] if names is None else [str(name) for name in names]
+    if len(labels) != len(numbers):
+        raise ValueError(f"got {len(labels)} names for {len(numbers)} values: pass one a feature")
+    if top < 1:
+        raise ValueError(f"top={top} must be at least 1: the number of bars")
+    around = None if spread is None else _one_row(spread, "spread")
+    if around is not None and around.shape != numbers.shape:
+        raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one a feature")
+    order = np.argsort(-np.abs(numbers), kind="stable")
+    shown, rest = order[:top], order[top:]
+    widths, ticks = numbers[shown], [labels[i] for i in shown]
+    if len(rest):
+        widths, ticks = np.append(widths, numbers[rest].sum()), [*ticks, f"{len(rest)} others"]
+    figure = new_figure(6.4, 0.9 + 0.32 * len(widths)) if ax is None else figure_of(ax)
+    axes = figure.add_subplot() if ax is None else ax
+    places = np.arange(len(widths))
+    axes.barh(places, widths, color=[VERMILION if width > 0 else BLUE for width in widths], height=0.72)
+    if around is not None:
+        axes.errorbar(numbers[shown], places[: len(shown)], xerr=around[shown], fmt="none", ecolor="k", capsize=2, lw=1)
+    _labelled(axes, widths, 0 if around is None else around[shown])
+    axes.set_yticks(places, ticks)
+    axes.invert_yaxis()
+    axes.axvline(0, color="k", lw=0.8)
+    axes.set_xlabel("attribution: right raises the score, left lowers it", fontsize="small")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_title(title, fontsize="medium")
+    return figure
+
+
+def _labelled(axes: Axes, widths: np.ndarray, spread: np.ndarray | float) -> None:
+    """Each bar's number at its far end, beyond the error bar."""
+    reach = np.zeros(len(widths))
+    reach[: np.size(spread) if np.ndim(spread) else len(widths)] = spread
+    for place, (width, beyond) in enumerate(zip(widths, reach, strict=True)):
+        side = 1 if width >= 0 else -1
+        axes.annotate(
+            f"{width:+.3g}" if width else "0", (width + side * beyond, place), xytext=(4 * side, 0),
+            textcoords="offset points", va="center", ha="left" if side > 0 else "right", fontsize="small",
+        )  # fmt: skip
+    axes.margins(x=0.16)
+
+
+def _one_row(values: Values, name: str) -> np.ndarray:
+    numbers = array(values, name)
+    if numbers.ndim == 2 and len(numbers) == 1:
+        numbers = numbers[0]
+    if numbers.ndim != 1 or not len(numbers):
+        raise ValueError(f"{name} have shape {numbers.shape}, expected one example, (features,): pass {name}[0]")
+    return numbers

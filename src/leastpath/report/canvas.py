@@ -1,0 +1,77 @@
+"""What every picture shares: figures that leave pyplot alone, colours, and values in whatever form they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which every common kind of colour vision can tell apart.
+BLACK, GREY, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (
+    "#000000", "#999999", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9",
+)  # fmt: skip
+SERIES = (BLACK, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY)  # the first is for the straight line
+DIVERGING = "RdBu_r"  # red raises the score, blue lowers it, white does neither
+SEQUENTIAL = "magma"
+
+Values = Attribution | Tensor | np.ndarray | Any  # the last: lists and pandas objects, whatever numpy can read
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that no pyplot state knows of."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'leastpath[plot]'") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure that some axes belong to."""
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        raise ValueError("ax belongs to no figure: pass axes made by figure.add_subplot()")
+    return figure
+
+
+def array(values: Values, name: str = "values") -> np.ndarray:
+    """Finite numbers as a float64 array; an Attribution gives its values."""
+    if isinstance(values, Attribution):
+        values = values.values
+    if isinstance(values, tuple) and any(isinstance(part, Tensor) for part in values):
+        raise ValueError(
+            f"{name} are a tuple of {len(values)} tensors, one for each input: draw one of them, as in {name}[0]"
+        )
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().double().numpy()
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} of type {type(values).__name__} cannot be read as numbers: pass a tensor") from error
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} hold NaN or infinite numbers: replace them, e.g. {name}.nan_to_num()")
+    return numbers
+
+
+def limit(values: np.ndarray, percentile: float) -> float:
+    """The magnitude at which colours end: a percentile of |values|, so that single extremes do not pale the rest.
+
+    Where most values are zero the percentile may be; then it is taken among the others.
+    """
+    if not 0 < percentile <= 100:
+        raise ValueError(f"percentile={percentile} must be above 0 and at most 100; 100 clips nothing")
+    magnitude = np.abs(values).ravel()
+    found = float(np.percentile(magnitude, percentile)) if magnitude.size else 0.0
+    if found == 0 and magnitude.any():
+        found = float(np.percentile(magnitude[magnitude > 0], percentile))
+    return found or 1.0

@@ -1,0 +1,179 @@
+"""Report: text, tables and figures as one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --ground: #fff; --band: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --soft: #9da7b1; --line: #3d444d; --ground: #0d1117; --band: #161b22; } }
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 68rem; background: var(--ground); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+h1 { font-size: 1.75rem; margin: 0 0 .25rem; } h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; }
+h3 { font-size: 1.1rem; } p { max-width: 48rem; } .lead, figcaption, caption { color: var(--soft); }
+nav { margin: 1.25rem 0; padding: .5rem 1rem; background: var(--band); border-radius: 6px; }
+nav ul { margin: 0; padding-left: 1.1rem; } a { color: #0969da; } code, pre { font-family: ui-monospace, monospace; }
+pre { padding: .75rem 1rem; overflow-x: auto; background: var(--band); border-radius: 6px; font-size: .875rem; }
+figure { margin: 1.25rem 0; } figure img, figure svg { max-width: 100%; height: auto; background: #fff; }
+figcaption, caption { font-size: .9rem; text-align: left; padding: .35rem 0; } .table { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
+th { font-weight: 600; } tbody th, td.words { text-align: left; } thead th { border-bottom-width: 2px; }
+tbody tr:hover { background: var(--band); } .leastpath-text span { padding: .1em .15em; border-radius: 3px; }
+"""
+
+
+class Report:
+    """One self-contained HTML page, built from top to bottom. Each method returns the report, so calls can be chained.
+
+    Args:
+        title: of the page.
+        lead: a sentence below it.
+
+    Example:
+        >>> from leastpath.report import Report, bars
+        >>> report = Report("Wine", "What the classifier looks at.")
+        >>> report = report.section("One glass").figure(bars([0.4, -0.1]), "Two features.")
+        >>> "<h2" in report.html()
+        True
+    """
+
+    def __init__(self, title: str, lead: str = "") -> None:
+        self.title, self.lead = title, lead
+        self._parts: list[str] = []
+        self._sections: list[tuple[str, str]] = []  # id, title
+
+    def section(self, title: str, *, level: Literal[2, 3] = 2) -> Report:
+        """Begin a section; those of level 2 are listed at the top of the page."""
+        if level not in (2, 3):
+            raise ValueError(f"level={level} must be 2 or 3: the title of the report is 1")
+        anchor = self._anchor(title)
+        if level == 2:
+            self._sections.append((anchor, title))
+        return self.raw(f'<h{level} id="{anchor}">{html.escape(title)}</h{level}>')
+
+    def text(self, words: str) -> Report:
+        """Plain text; an empty line begins a paragraph, and `backticks` mark code."""
+        paragraphs = [p.strip() for p in re.split(r"\n\s*\n", words) if p.strip()]
+        return self.raw("\n".join(f"<p>{_with_code(paragraph)}</p>" for paragraph in paragraphs))
+
+    def code(self, words: str) -> Report:
+        """Text as it stands, in a fixed-width face: settings, commands, logs."""
+        return self.raw(f"<pre>{html.escape(words)}</pre>")
+
+    def table(self, table: Any, caption: str = "", *, digits: int = 4, index: bool | None = None) -> Report:
+        """A table.
+
+        Args:
+            table: a pandas DataFrame, or what makes one: a mapping of columns, a list of mappings.
+            caption: above the table.
+            digits: significant ones of numbers that are no integers.
+            index: whether to show the rows' labels; by default where they are more than a count.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("tables in a report need pandas: pip install 'leastpath[eval]'") from error
+        frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
+        named = not isinstance(frame.index, pandas.RangeIndex) if index is None else index
+        known = frame.astype(object).where(frame.notna(), None)
+        cells = known.map(lambda value: _cell(value, digits))
+        rows = cells.to_html(border=0, escape=False, index=named, justify="right", na_rep="–")
+        rows = re.sub(r"<td>(?=[^<\d–−-])", '<td class="words">', rows)
+        return self.raw(f'<div class="table">{_captioned(rows, caption)}</div>')
+
+    def figure(
+        self,
+        figure: Figure,
+        caption: str = "",
+        *,
+        alt: str = "",
+        format: Literal["png", "svg"] = "png",
+        dpi: float = 120,
+    ) -> Report:
+        """A matplotlib figure, inside the file. "svg" stays sharp; "png" is smaller for pictures with many points."""
+        if format not in ("png", "svg"):
+            raise ValueError(f'format={format!r} is unknown: use "png" or "svg"')
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=format, dpi=dpi)
+        kind = "image/png" if format == "png" else "image/svg+xml"
+        # An SVG goes in as an image too: several in one page would share the names of their clip paths.
+        data = base64.b64encode(buffer.getvalue()).decode("ascii")
+        described = html.escape(alt or caption or "figure", quote=True)
+        below = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
+        return self.raw(f'<figure><img alt="{described}" src="data:{kind};base64,{data}">{below}</figure>')
+
+    def raw(self, piece: str) -> Report:
+        """A piece of HTML as it is; `text_html` makes such pieces. What users wrote must be escaped first."""
+        self._parts.append(piece)
+        return self
+
+    def html(self) -> str:
+        """The whole page."""
+        lead = f'<p class="lead">{_with_code(self.lead)}</p>' if self.lead else ""
+        links = "".join(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>' for anchor, title in self._sections)
+        contents = f"<nav><ul>{links}</ul></nav>" if len(self._sections) > 2 else ""
+        body = "\n".join(self._parts)
+        return (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{html.escape(self.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+            f"<h1>{html.escape(self.title)}</h1>\n{lead}\n{contents}\n{body}\n</body>\n</html>\n"
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page; a reader sees the old file or the new one, never half of it. Returns the path."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self.html())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(0o644)  # temporary files are private, a report is to be read
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return path
+
+    def _anchor(self, title: str) -> str:
+        """A name for links, made of the title; numbered where another section has it."""
+        base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+        taken = sum(f'id="{base}"' in part or f'id="{base}-' in part for part in self._parts)
+        return base if not taken else f"{base}-{taken + 1}"
+
+
+def _with_code(words: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(words, quote=False))
+
+
+def _captioned(rows: str, caption: str) -> str:
+    return (
+        rows
+        if not caption
+        else re.sub(r"(<table[^>]*>)", rf"\1<caption>{_with_code(caption)}</caption>", rows, count=1)
+    )
+
+
+def _cell(value: Any, digits: int) -> str:
+    """A value as a reader wants it: floats short, missing ones as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):  # NumPy's float64 is one
+        return html.escape(f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.{digits}g}")
+    return html.escape(str(value))
