@@ -1,0 +1,380 @@
+"""compare(): several methods, several measures, the same inputs; one table with error bars, costs and winners."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+from leastpath.attribution import Attribution, attribute
+from leastpath.evaluation.comparison import Comparison
+from leastpath.evaluation.measure import Explain, Measure, Measured, measure_all
+from leastpath.fingerprint import described, digest
+from leastpath.run import Bar, Run
+from leastpath.score import Baselines, Inputs, Score
+from leastpath.solution import Solver
+from leastpath.status import Outcome
+from leastpath.store import Store, Unit
+
+if TYPE_CHECKING:
+    from leastpath.methods import Method
+
+    Contender = str | Method | Solver | Explain
+
+
+@dataclass(frozen=True)
+class _Entrant:
+    """A method under its name in the table."""
+
+    name: str
+    explain: Explain
+    what: Any  # its description, on which its results depend
+
+
+class _Kept(Protocol):
+    """Where finished pairs are: on the disk, or in memory."""
+
+    def write(self, key: str, record: Mapping[str, Any], arrays: Mapping[str, Tensor] | None = None) -> None: ...
+
+    def read(self, key: str) -> Unit: ...
+
+    def __contains__(self, key: object) -> bool: ...
+
+
+@dataclass
+class _Memory:
+    """The store's two verbs without a disk."""
+
+    units: dict[str, Unit] = field(default_factory=dict)
+
+    def write(self, key: str, record: Mapping[str, Any], arrays: Mapping[str, Tensor] | None = None) -> None:
+        self.units[key] = Unit(dict(record), dict(arrays or {}))
+
+    def read(self, key: str) -> Unit:
+        return self.units[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.units
+
+
+def compare(
+    methods: Sequence[Contender] | Mapping[str, Contender],
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    measures: Sequence[Measure] = (),
+    *,
+    store: str | PathLike[str] | None = None,
+    names: Sequence[str] | None = None,
+    reference: str | None = None,
+    level: float = 0.95,
+    batch_size: int = 1,
+    fail_fast: bool = False,
+    seed: int = 0,
+    progress: bool = False,
+) -> Comparison:
+    """Explain the same inputs with every method, measure all explanations, and say who wins, by how much, at what cost.
+
+    Args:
+        methods: names of `leastpath.methods.METHODS`, `Method` objects, solvers, or, in a mapping name -> method, also
+            callables `(score, inputs, baselines, seed) -> Attribution`.
+        score: the model and the number that is explained; a target may differ from example to example.
+        inputs: (batch, *features), or a tuple of such tensors.
+        baselines: as for `attribute`.
+        measures: from `leastpath.evaluation`; without any, the evidence and costs that every result carries.
+        store: a folder that keeps each finished (method, input) pair. The same call with the same folder goes on where
+            the last one was killed. Methods and inputs may be added; another score, measure or seed is refused.
+
+    Rarely needed:
+        names: what to call the inputs, one each; their numbers by default.
+        reference: the method that the others are also tested against; integrated gradients where present, else the
+            first.
+        level: of confidence intervals, and 1 − level of the tests.
+        batch_size: inputs that are explained together. A batch gives what a loop gives, up to rounding.
+        fail_fast: raise the first error. Otherwise a pair that fails becomes a row with the reason, and is tried
+            again by the next call.
+        seed: of methods and measures.
+        progress: show a progress bar.
+
+    Ctrl-C ends the comparison and returns what is finished.
+
+    Example:
+        >>> import leastpath as lp, torch
+        >>> score = lp.Score(lambda x: (x**2).prod(1))
+        >>> found = compare({"line": lp.StraightLine(), "descent": lp.Descent()}, score, torch.ones(3, 2))
+        >>> found.per_example["method"].tolist()
+        ['line', 'line', 'line', 'descent', 'descent', 'descent']
+    """
+    entrants = _entrants(methods)
+    _check(score, measures, batch_size, names, inputs)
+    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    if reference is not None and reference not in {e.name for e in entrants}:
+        raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
+    kept: _Kept = _Memory() if store is None else Store(store, _config(score, measures, seed))
+    examples = [_Example(score, inputs, baselines, b) for b in range(batch)]
+    keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x.what])}" for e in entrants for b, x in enumerate(examples)}
+    failures: dict[tuple[str, int], str] = {}
+    finished = True
+    try:
+        with Run(seed, None, progress).bar("compare", len(keys)) as bar:
+            work = _Work(score, inputs, baselines, measures, kept, keys, fail_fast, seed, bar, failures)
+            for entrant in entrants:
+                for start in range(0, batch, batch_size):
+                    work.do(entrant, range(start, min(start + batch_size, batch)))
+    except KeyboardInterrupt:
+        finished = False
+    units = {pair: kept.read(key) for pair, key in keys.items() if key in kept}
+    if not finished:
+        _tell_how_to_resume(len(units), len(keys), store)
+    return Comparison.of(
+        [e.name for e in entrants], names or range(batch), measures, units, failures, reference, level, finished
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all pairs share, and the two steps that each of them takes."""
+
+    score: Score
+    inputs: Inputs
+    baselines: Baselines
+    measures: Sequence[Measure]
+    kept: _Kept
+    keys: Mapping[tuple[str, int], str]
+    fail_fast: bool
+    seed: int
+    bar: Bar
+    failures: dict[tuple[str, int], str]
+
+    def do(self, entrant: _Entrant, rows: range) -> None:
+        """One method on some inputs. A batch is computed as a whole or not at all, so that it always rounds alike."""
+        missing = [b for b in rows if self.keys[entrant.name, b] not in self.kept]
+        if missing:
+            try:
+                self._keep(entrant, rows, missing)
+            except Exception as error:
+                if self.fail_fast:
+                    raise
+                if len(rows) > 1:  # which of them was it?
+                    for b in rows:
+                        self.do(entrant, range(b, b + 1))
+                    return
+                self.failures[entrant.name, rows[0]] = f"{type(error).__name__}: {error}"
+        self.bar.advance(len(rows), entrant.name)
+
+    def _keep(self, entrant: _Entrant, rows: range, missing: list[int]) -> None:
+        score, inputs, baselines = _rows(self.score, self.inputs, self.baselines, rows)
+        start = time.perf_counter()
+        result = entrant.explain(score, inputs, baselines, self.seed)
+        _check_result(result, entrant.name, len(rows))
+        explained = time.perf_counter()
+        own = [_selected(measure, rows) for measure in self.measures]
+        measured = measure_all(own, score, inputs, baselines, result, explain=entrant.explain, seed=self.seed)
+        seconds = ((explained - start) / len(rows), (time.perf_counter() - explained) / len(rows))
+        for i, b in enumerate(rows):
+            if b in missing:
+                record, arrays = _unit(entrant.name, result, self.measures, measured, i, seconds)
+                self.kept.write(self.keys[entrant.name, b], record, arrays)
+
+
+def _selected(measure: Measure, rows: range) -> Measure:
+    """A measure that holds something for each example (masks of the true objects, say) has `select(rows)`."""
+    select = getattr(measure, "select", None)
+    return measure if select is None else select(rows)
+
+
+def _unit(
+    name: str,
+    result: Attribution,
+    measures: Sequence[Measure],
+    measured: Sequence[Measured],
+    i: int,
+    seconds: tuple[float, float],
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Row i of a result and its measurements, as a unit of the store."""
+    record = {
+        "method": name,
+        "measures": {m.name: float(found.values[i]) for m, found in zip(measures, measured, strict=True)},
+        "status": result.status[i].value,
+        "ok": result.status[i].ok,
+        **{
+            n: float(getattr(result, n)[i]) for n in ("completeness_gap", "cancellation", "length_ratio", "certificate")
+        },
+        "gradients": int(result.n_gradients[i]),
+        "forwards": int(result.n_forwards[i]),
+        "seconds": seconds[0],
+        "measuring_gradients": sum(int(found.n_gradients[i]) for found in measured),
+        "measuring_forwards": sum(int(found.n_forwards[i]) for found in measured),
+        "measuring_seconds": seconds[1],
+    }
+    arrays = {
+        f"{m.name}/{curve}": (points if curve == "x" else points[i]).detach().double()
+        for m, found in zip(measures, measured, strict=True)
+        for curve, points in found.curves.items()
+    }
+    return record, arrays
+
+
+# ---- methods -----------------------------------------------------------------------------------------------------
+
+
+def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[_Entrant]:
+    if isinstance(methods, str):
+        raise ValueError(f"methods={methods!r} is one name: pass a list, methods=[{methods!r}]")
+    if isinstance(methods, Mapping):
+        entrants = [_entrant(name, given) for name, given in methods.items()]
+    else:
+        entrants = [_entrant(None, given) for given in methods]
+    names = [e.name for e in entrants]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two methods are called {twice[0]!r}: name them in a mapping, {{'first': …, 'second': …}}")
+    if not entrants:
+        raise ValueError('methods is empty: name at least one, as in methods=["integrated_gradients"]')
+    return entrants
+
+
+def _entrant(name: str | None, given: Contender) -> _Entrant:
+    from leastpath.methods import METHODS, Method
+
+    if isinstance(given, str):
+        given = METHODS[given]
+    if isinstance(given, Method):
+        return _Entrant(name or given.name, _calling(given), [given.name, described(given.defaults)])
+    if isinstance(given, type):
+        raise ValueError(f"{given.__name__} is a class: pass an instance, {given.__name__}()")
+    if isinstance(given, Solver):
+        return _Entrant(name or type(given).__name__, _solving(given), described(given))
+    if not callable(given):
+        raise ValueError(
+            f"{given!r} is no method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
+            "(score, inputs, baselines, seed) -> Attribution"
+        )
+    if name is None:
+        raise ValueError(f"the method {given!r} needs a name: pass a mapping, methods={{'mine': …}}")
+    return _Entrant(name, given, described(given))
+
+
+def _calling(method: Method) -> Explain:
+    def explain(score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+        return method(score, inputs, baselines, seed=seed)
+
+    return explain
+
+
+def _solving(solver: Solver) -> Explain:
+    def explain(score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+        return attribute(score, inputs, baselines, solver=solver, seed=seed)
+
+    return explain
+
+
+# ---- examples ----------------------------------------------------------------------------------------------------
+
+
+class _Example:
+    """What the results of one input depend on, beyond what all inputs share."""
+
+    def __init__(self, score: Score, inputs: Inputs, baselines: Baselines, b: int) -> None:
+        own, x, baseline = _rows(score, inputs, baselines, range(b, b + 1))
+        target = own.target if isinstance(own.target, Tensor) else None
+        self.what = described([x, baseline, target, own.additional_forward_args])
+
+
+def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tuple[Score, Inputs, Baselines]:
+    """The problem, cut down to some of its examples."""
+    batch, cut = len(inputs[0] if isinstance(inputs, tuple) else inputs), slice(rows.start, rows.stop)
+
+    def of(value: Any) -> Any:
+        is_per_row = isinstance(value, Tensor) and value.ndim > 0 and len(value) == batch
+        return value[cut] if is_per_row else value
+
+    small = Score(
+        score.model,
+        of(score.target),
+        score.output,
+        layer=score.layer,
+        additional_forward_args=tuple(of(arg) for arg in score.additional_forward_args),
+        batch_size=score.batch_size,
+    )
+    _check_shared(score.additional_forward_args, batch, len(rows))
+    parts = tuple(map(of, inputs)) if isinstance(inputs, tuple) else of(inputs)
+    return small, parts, tuple(map(of, baselines)) if isinstance(baselines, tuple) else of(baselines)
+
+
+def _check_shared(args: tuple[Any, ...], batch: int, rows: int) -> None:
+    """An argument that all examples share must not look like one row an example among fewer of them."""
+    for arg in args:
+        if isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == rows != batch:
+            raise ValueError(
+                f"an additional argument of shape {tuple(arg.shape)} cannot be told from one row an example when "
+                f"examples are taken {rows} at a time: expand it to the batch of {batch}, bind it to the model with "
+                "functools.partial, or choose another batch_size"
+            )
+
+
+def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, Any]:
+    layer = None
+    if score.layer is not None:
+        layer = next(name for name, module in score.model.named_modules() if module is score.layer)  # type: ignore[attr-defined]
+    return {
+        "kind": "comparison",
+        "model": described(score.model),
+        "target": "one an example" if isinstance(score.target, Tensor) else described(score.target),
+        "output": described(score.output),
+        "layer": layer,
+        "measures": {measure.name: described(measure) for measure in measures},
+        "seed": seed,
+    }
+
+
+# ---- checks ------------------------------------------------------------------------------------------------------
+
+
+def _check(
+    score: Score, measures: Sequence[Measure], batch_size: int, names: Sequence[str] | None, inputs: Inputs
+) -> None:
+    if not isinstance(score, Score):
+        raise ValueError(
+            f"score is a {type(score).__name__}, expected a Score: compare(methods, lp.Score(model, target), inputs)"
+        )
+    for measure in measures:
+        if isinstance(measure, type):
+            raise ValueError(f"the measure {measure.__name__} is a class: pass an instance, {measure.__name__}()")
+        if not isinstance(measure, Measure):
+            raise ValueError(f"{measure!r} is no measure: it needs name, higher_is_better and a call")
+    titles = [measure.name for measure in measures]
+    twice = sorted({name for name in titles if titles.count(name) > 1})
+    if twice:
+        raise ValueError(f"two measures are called {twice[0]!r}: give one of them another name")
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1")
+    score.bind(inputs)  # says what is wrong with inputs or targets, once and for all methods
+    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    if names is not None and len(names) != batch:
+        raise ValueError(f"{len(names)} names for {batch} inputs: give one name an input")
+
+
+def _check_result(result: Attribution, name: str, batch: int) -> None:
+    if not isinstance(result, Attribution):
+        raise ValueError(f"{name} returned a {type(result).__name__}, expected an Attribution")
+    if len(result.status) != batch:
+        raise ValueError(f"{name} returned {len(result.status)} results for {batch} inputs")
+    if any(Outcome.INTERRUPTED in status for status in result.status):
+        raise KeyboardInterrupt  # solvers return what they have; half a result must not be taken for a whole one
+
+
+def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None) -> None:
+    how = (
+        "they are in this result only: give store=folder next time, to be able to go on"
+        if store is None
+        else f"call compare again with the same arguments and store={str(store)!r} to go on from here"
+    )
+    warnings.warn(
+        f"interrupted with {done} of {total} (method, input) pairs finished; {how}", UserWarning, stacklevel=3
+    )

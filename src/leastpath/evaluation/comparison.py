@@ -1,0 +1,392 @@
+"""Comparison: what compare() found, as tables, tests, a figure and a page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leastpath.evaluation.measure import Measure
+from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
+from leastpath.store import Unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+EVIDENCE = ("completeness_gap", "cancellation", "length_ratio", "certificate")
+COSTS = ("gradients", "forwards", "seconds")
+MEASURING = ("measuring_gradients", "measuring_forwards", "measuring_seconds")
+FIRST_REFERENCES = ("integrated_gradients", "StraightLine")
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Methods side by side. `print` it for the table in words.
+
+    Example:
+        >>> import leastpath as lp, torch
+        >>> from leastpath.evaluation.compare import compare
+        >>> score = lp.Score(lambda x: (x**2).prod(1))
+        >>> found = compare({"line": lp.StraightLine(), "descent": lp.Descent()}, score, torch.ones(3, 2))
+        >>> found.table()["inputs", "done"].to_dict()
+        {'line': 3, 'descent': 3}
+    """
+
+    per_example: pd.DataFrame
+    """One row a method and input: method, input, name, a column a measure, evidence, costs, status, failure."""
+    curves: pd.DataFrame
+    """What is behind the measures that have curves, one row a point: method, input, measure, curve, x, value."""
+    methods: tuple[str, ...]
+    """In the order they were given."""
+    higher_is_better: Mapping[str, bool]
+    """By the name of each measure."""
+    reference: str
+    """The method that the others are also tested against."""
+    level: float
+    """Of the confidence intervals; tests call significant what has p < 1 − level."""
+    finished: bool
+    """False where Ctrl-C ended the comparison early."""
+
+    @staticmethod
+    def of(
+        methods: Sequence[str],
+        names: Sequence[str] | range,
+        measures: Sequence[Measure],
+        units: Mapping[tuple[str, int], Unit],
+        failures: Mapping[tuple[str, int], str],
+        reference: str | None,
+        level: float,
+        finished: bool,
+    ) -> Comparison:
+        """Put units of work together, each of a (method, input), and the reasons of those that failed."""
+        pd = _pandas()
+        rows, points = [], []
+        for method in methods:
+            for b, name in enumerate(names):
+                start = {"method": method, "input": b, "name": str(name)}
+                if (method, b) in units:
+                    unit = units[method, b]
+                    rows.append({**start, **_row(unit, measures)})
+                    points += [{**start, **point} for point in _points(unit)]
+                elif (method, b) in failures:
+                    rows.append({**start, "ok": False, "failure": failures[method, b]})
+        titles = [m.name for m in measures]
+        columns = ["method", "input", "name", *titles, *EVIDENCE, *COSTS, *MEASURING, "ok", "status", "failure"]
+        table = pd.DataFrame(rows, columns=columns)
+        table = table.astype({column: float for column in (*titles, *EVIDENCE, *COSTS, *MEASURING)})
+        curves = pd.DataFrame(points, columns=["method", "input", "name", "measure", "curve", "x", "value"])
+        chosen = reference or next((r for r in FIRST_REFERENCES if r in methods), methods[0])
+        directions = {m.name: m.higher_is_better for m in measures}
+        return Comparison(table, curves, tuple(methods), directions, chosen, level, finished)
+
+    # ---- numbers -------------------------------------------------------------------------------------------------
+
+    def table(self) -> pd.DataFrame:
+        """A row a method. Columns (measure, mean | low | high | n), then evidence and cost of an input, on average.
+
+        Means are over the inputs that a method has a value for, n of them: where failures make these differ, compare
+        by `tests()`, which only uses inputs that both methods have.
+        """
+        return self._table.copy()
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        pd = _pandas()
+        rows = {}
+        for method, group in self.per_example.groupby("method", sort=False):
+            row: dict[tuple[str, str], Any] = {}
+            for measure in self.higher_is_better:
+                row |= self._summary(measure, group[measure])
+            row["evidence", "|completeness gap|"] = group["completeness_gap"].abs().mean()
+            row["evidence", "cancellation"] = group["cancellation"].mean()
+            row |= {("cost", cost): group[cost].mean() for cost in COSTS}
+            row["inputs", "done"] = int(group["failure"].isna().sum())
+            row["inputs", "failed"] = int(group["failure"].notna().sum())
+            rows[method] = row
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        if len(table):
+            table.columns = pd.MultiIndex.from_tuples(table.columns)
+        table.index.name = "method"
+        return table
+
+    def _summary(self, measure: str, values: Any) -> dict[tuple[str, str], Any]:
+        known = values[np.isfinite(values)]
+        if not len(known):
+            return {(measure, "mean"): np.nan, (measure, "low"): np.nan, (measure, "high"): np.nan, (measure, "n"): 0}
+        found = bootstrap_interval(known.to_numpy(), self.level)
+        return {
+            (measure, "mean"): found.mean,
+            (measure, "low"): found.low,
+            (measure, "high"): found.high,
+            (measure, "n"): found.n,
+        }
+
+    def tests(self) -> pd.DataFrame:
+        """Paired tests of every method against the best of each measure, and against the reference.
+
+        Columns: measure, against ("best" or "reference"), method, other, difference (method − other), low, high,
+        p_value, p_holm, n. `p_holm` is corrected (Holm) for all methods that the same one is tested against.
+        The best is chosen by the same numbers that it is then tested on, which favours it a little.
+        """
+        return self._tests.copy()
+
+    @cached_property
+    def _tests(self) -> pd.DataFrame:
+        rows: list[dict[str, Any]] = []
+        for measure in self.higher_is_better:
+            values = self._wide(measure)
+            best = self._best(measure)
+            for against, other in (("best", best), ("reference", self.reference)):
+                if other is None or other not in values:
+                    continue
+                family = [
+                    {"measure": measure, "against": against, "method": method, "other": other, **test}
+                    for method in values
+                    if method != other and (test := _tested(values[method], values[other], self.level))
+                ]
+                for row, p in zip(family, holm([row["p_value"] for row in family]), strict=True):
+                    rows.append({**row, "p_holm": float(p)})
+        columns = ["measure", "against", "method", "other", "difference", "low", "high", "p_value", "p_holm", "n"]
+        return _pandas().DataFrame(rows, columns=columns)
+
+    def winners(self) -> pd.DataFrame:
+        """A row a measure: the best method, who cannot be told from it, and whether it beats the reference.
+
+        Columns: best, mean, tied (methods whose difference from the best is not significant), clear (nobody is tied),
+        reference, beats_reference, p_reference (corrected). The best is by the mean over inputs that all methods have.
+        """
+        rows, alpha = {}, 1 - self.level
+        for measure in self.higher_is_better:
+            best = self._best(measure)
+            if best is None:
+                continue
+            tests = self._tests[self._tests["measure"] == measure]
+            rivals = tests[tests["against"] == "best"]
+            tied = rivals[rivals["p_holm"] >= alpha]["method"].tolist()
+            own = tests[(tests["against"] == "reference") & (tests["method"] == best)]["p_holm"]
+            p = float(own.iloc[0]) if len(own) else np.nan
+            rows[measure] = {
+                "best": best,
+                "mean": float(self._table.loc[best, (measure, "mean")]),
+                "tied": tied,
+                "clear": len(rivals) > 0 and not tied,
+                "reference": self.reference,
+                "beats_reference": p < alpha,
+                "p_reference": p,
+            }
+        columns = ["best", "mean", "tied", "clear", "reference", "beats_reference", "p_reference"]
+        return _pandas().DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("measure")
+
+    @property
+    def failures(self) -> pd.DataFrame:
+        """The pairs that failed: method, input, name, failure (the reason)."""
+        failed = self.per_example[self.per_example["failure"].notna()]
+        return failed[["method", "input", "name", "failure"]].reset_index(drop=True)
+
+    def _wide(self, measure: str) -> dict[str, np.ndarray]:
+        """Values by method, (inputs,), NaN where there is none."""
+        inputs = sorted(self.per_example["input"].unique())
+        found = {}
+        for method, group in self.per_example.groupby("method", sort=False):
+            values = group.set_index("input")[measure].reindex(inputs).to_numpy(float)
+            found[str(method)] = np.where(np.isfinite(values), values, np.nan)
+        return found
+
+    def _best(self, measure: str) -> str | None:
+        values = {m: v for m, v in self._wide(measure).items() if not np.isnan(v).all()}
+        if not values:
+            return None
+        common = ~np.isnan(np.stack(list(values.values()))).any(0)
+        means = {m: v[common].mean() if common.any() else np.nanmean(v) for m, v in values.items()}
+        choose = max if self.higher_is_better[measure] else min
+        return choose(means, key=lambda method: means[method])
+
+    # ---- words and pictures --------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        pairs = len(self.per_example)
+        state = "" if self.finished else ", interrupted"
+        return f"Comparison({len(self.methods)} methods, {len(self.higher_is_better)} measures, {pairs} pairs{state})"
+
+    def __str__(self) -> str:
+        return f"{self._in_words().to_string()}\n{self._key()}"
+
+    def _in_words(self) -> pd.DataFrame:
+        """The table as it is printed: mean [low, high], marked * for the best and = for those tied with it."""
+        table, winners = self._table, self.winners()
+        words: dict[str, list[str]] = {}
+        for measure, higher in self.higher_is_better.items():
+            marks = {} if measure not in winners.index else {winners.loc[measure, "best"]: "*"}
+            if marks:
+                marks |= dict.fromkeys(winners.loc[measure, "tied"], "=")
+            title = f"{measure} {'↑' if higher else '↓'}"
+            words[title] = [
+                _interval(*(table.loc[m, (measure, part)] for part in ("mean", "low", "high"))) + marks.get(m, " ")
+                for m in table.index
+            ]
+        for part, column in (c for c in table.columns if c[0] in ("evidence", "cost")):
+            words[column] = [f"{value:.3g}" for value in table[part, column]]
+        if len(table) and (table["inputs", "failed"] > 0).any():
+            words["failed"] = [str(n) for n in table["inputs", "failed"]]
+        return _pandas().DataFrame(words, index=table.index)
+
+    def _key(self) -> str:
+        return (
+            f"Means over inputs with {self.level:.0%} bootstrap intervals. * best, = not significantly worse than it "
+            f"(paired sign-flip test, Holm, p ≥ {1 - self.level:.2g}). ↑ higher is better, ↓ lower. Costs: per input."
+        )
+
+    def plot(self) -> Figure:
+        """Every measure with its interval, beside its mean curve where it has one; below, what each method costs."""
+        from leastpath.report.canvas import new_figure
+
+        measures, methods = list(self.higher_is_better), list(self._table.index)
+        drawn = set(self.curves["measure"])
+        height = 1.1 + 0.28 * len(methods)
+        figure = new_figure(11, height * (len(measures) + 1))
+        axes = figure.subplots(len(measures) + 1, 2, squeeze=False)
+        colors = {m: _style(i) for i, m in enumerate(self.methods)}
+        for row, measure in zip(axes, measures, strict=False):
+            self._draw_intervals(row[0], measure, colors)
+            if measure in drawn:
+                self._draw_curves(row[1], measure, colors)
+            else:
+                row[1].set_axis_off()
+        self._draw_costs(axes[-1, 0], axes[-1, 1], colors)
+        return figure
+
+    def _draw_intervals(self, ax: Axes, measure: str, colors: Mapping[str, tuple[str, str]]) -> None:
+        table = self._table
+        for y, method in enumerate(table.index):
+            mean, low, high = (table.loc[method, (measure, part)] for part in ("mean", "low", "high"))
+            ax.plot([low, high], [y, y], color=colors[method][0], linewidth=2)
+            ax.plot([mean], [y], "o", color=colors[method][0])
+        better = "higher" if self.higher_is_better[measure] else "lower"
+        _name_rows(ax, list(table.index))
+        ax.set_title(f"{measure} ({better} is better)", fontsize=10)
+
+    def _draw_curves(self, ax: Axes, measure: str, colors: Mapping[str, tuple[str, str]]) -> None:
+        chosen = self.curves[self.curves["measure"] == measure]
+        for method, group in chosen.groupby("method", sort=False):
+            mean = group.groupby("x")["value"].mean()
+            color, line = colors[str(method)]
+            ax.plot(mean.index, mean.to_numpy(), line, color=color, label=method, linewidth=1.4)
+        ax.set_title(f"{measure}: mean curve", fontsize=10)
+        ax.set_xlabel("x")
+        ax.legend(fontsize=7, frameon=False, ncols=2)
+
+    def _draw_costs(self, left: Axes, right: Axes, colors: Mapping[str, tuple[str, str]]) -> None:
+        table = self._table
+        for ax, cost in ((left, "gradients"), (right, "seconds")):
+            for y, method in enumerate(table.index):
+                ax.plot([max(table.loc[method, ("cost", cost)], 1e-9)], [y], "o", color=colors[method][0])
+                if cost == "gradients":
+                    forwards = table.loc[method, ("cost", "forwards")]
+                    ax.plot([max(forwards, 1e-9)], [y], "o", color=colors[method][0], fillstyle="none")
+            _name_rows(ax, list(table.index))
+            ax.set_xscale("symlog" if cost == "gradients" else "log")
+            ax.set_title(f"{cost} an input", fontsize=10)
+        left.set_title("gradients (filled) and forwards (open) an input", fontsize=10)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The comparison as one self-contained page; written to `path` where one is given."""
+        from leastpath.report.html import Report
+
+        inputs, methods = self.per_example["input"].nunique(), len(self.methods)
+        lead = f"{methods} methods on {inputs} inputs."
+        report = Report("Comparison of attribution methods", lead if self.finished else f"{lead} Interrupted.")
+        report.section("Table").raw(self._html_table()).text(self._key())
+        if self.higher_is_better:
+            report.section("Winners").table(_readable(self.winners()))
+        report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
+        if self.higher_is_better:
+            tests = self._tests.round(6)
+            report.section("Paired tests").table(tests, "Difference: method − other.")
+        if len(self.failures):
+            report.section("Failures").table(self.failures, "These pairs are left out of the means.")
+        if path is not None:
+            report.write(path)
+        return report.html()
+
+    def _html_table(self) -> str:
+        words = self._in_words()
+
+        def cell(text: str) -> str:
+            plain = html.escape(text.rstrip(" *="))
+            return f"<td><strong>{plain}</strong> *</td>" if text.endswith("*") else f"<td>{html.escape(text)}</td>"
+
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in words.columns)
+        rows = "".join(
+            f"<tr><th>{html.escape(str(method))}</th>{''.join(cell(text) for text in row)}</tr>"
+            for method, row in zip(words.index, words.to_numpy(), strict=True)
+        )
+        head = f"<thead><tr><th>method</th>{head}</tr></thead>"
+        return f'<div class="table"><table>{head}<tbody>{rows}</tbody></table></div>'
+
+
+def _row(unit: Unit, measures: Sequence[Measure]) -> dict[str, Any]:
+    record = unit.record
+    return {
+        **{m.name: record["measures"][m.name] for m in measures},
+        **{name: record[name] for name in (*EVIDENCE, *COSTS, *MEASURING, "ok", "status")},
+    }
+
+
+def _points(unit: Unit) -> list[dict[str, Any]]:
+    found = []
+    for name, curve in unit.arrays.items():
+        measure, _, kind = name.rpartition("/")
+        if kind == "x":
+            continue
+        x = unit.arrays.get(f"{measure}/x")
+        axis = range(len(curve)) if x is None else x.tolist()
+        found += [
+            {"measure": measure, "curve": kind, "x": float(at), "value": value}
+            for at, value in zip(axis, curve.tolist(), strict=True)
+        ]
+    return found
+
+
+def _tested(a: np.ndarray, b: np.ndarray, level: float) -> dict[str, Any] | None:
+    if np.isnan(a - b).all():
+        return None
+    test = paired_test(a, b, level, omit_nan=True)
+    parts = ("difference", "low", "high", "p_value", "n")
+    return {name: getattr(test, name) for name in parts}
+
+
+def _interval(mean: float, low: float, high: float) -> str:
+    if np.isnan(mean):
+        return "–"
+    return f"{mean:.3g}" if np.isnan(low) else f"{mean:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def _readable(winners: pd.DataFrame) -> pd.DataFrame:
+    return winners.assign(tied=[", ".join(tied) or "nobody" for tied in winners["tied"]])
+
+
+def _style(i: int) -> tuple[str, str]:
+    from leastpath.report.canvas import SERIES
+
+    return SERIES[i % len(SERIES)], ("-", "--", ":", "-.")[i // len(SERIES) % 4]
+
+
+def _name_rows(ax: Axes, names: list[str]) -> None:
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(axis="x", alpha=0.3)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("comparisons are pandas tables: pip install 'leastpath[eval]'") from error
+    return pandas
