@@ -7,19 +7,21 @@ result = lp.attribute(score, inputs, baselines)
 
 from leastpath.attribution import Attribution, attribute
 from leastpath.integrate import integrate
-from leastpath.metric import Conformal, Euclidean, Metric, NoCancellation, RankOne
+from leastpath.metric import Conformal, DataDensity, Euclidean, Metric, Mixed, NoCancellation, RankOne, Reconstruction
 from leastpath.path import Path
 from leastpath.quadrature import PathIntegral, Weighting
 from leastpath.refinement import Integral
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solvers import (
+    VAE,
     Amortized,
     Descent,
     EnhancedIG,
     GeodesicODE,
     Graph,
     Hamiltonian,
+    Manifold,
     NeighborGraph,
     Solution,
     Solver,
@@ -35,6 +37,7 @@ __all__ = [
     "Amortized",
     "Attribution",
     "Conformal",
+    "DataDensity",
     "Descent",
     "EnhancedIG",
     "Euclidean",
@@ -42,7 +45,9 @@ __all__ = [
     "Graph",
     "Hamiltonian",
     "Integral",
+    "Manifold",
     "Metric",
+    "Mixed",
     "NeighborGraph",
     "NoCancellation",
     "Note",
@@ -50,12 +55,14 @@ __all__ = [
     "Path",
     "PathIntegral",
     "RankOne",
+    "Reconstruction",
     "Run",
     "Score",
     "Solution",
     "Solver",
     "Status",
     "StraightLine",
+    "VAE",
     "Variational",
     "WarmDescent",
     "Weighting",

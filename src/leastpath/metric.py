@@ -6,23 +6,35 @@ Damping ε is the paper's regularisation G + εI: as ε grows, shortest paths be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+NEIGHBOR = 5  # the bandwidth of a density is the typical distance to a point's neighbour of this number
+BLOCK_ELEMENTS = 2**24  # distances between points and data held at once
 
 
 @runtime_checkable
 class Metric(Protocol):
     """The speed of moving by `step` at `point`, where the score has `gradient`.
 
-    `needs_gradient`: whether `speed` looks at the gradient. `bounds_score`: whether a path's length is never below the
-    change of score along it, which is what makes length / |Δf| a certificate.
+    Metrics of the model look at the gradient, metrics of the data at the point, `Mixed` at both. That a length is never
+    below the change of score (`bounds_score`) is what makes length / |Δf| a certificate.
     """
 
-    needs_gradient: ClassVar[bool]
-    bounds_score: ClassVar[bool]
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether `speed` looks at the gradient."""
+        ...
+
+    @property
+    def bounds_score(self) -> bool:
+        """Whether a path's length is never below the change of score along it."""
+        ...
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,), non-negative and proportional to the size of `step`."""
@@ -136,6 +148,226 @@ class NoCancellation:
         if self.damping:
             return change + self.damping**0.5 * _norm(step)
         return change
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataDensity:
+    """√(1 + 2 (log p₀ − log p(x))₊) · ‖δ‖: far from the data is slow, so short paths stay near the data.
+
+    p is the kernel density of `points`, p₀ its median over them. Where the data are as dense as at a typical data point
+    a step is as long as it is; at a distance of d ≫ bandwidth from all data it is d / bandwidth times as long.
+
+    Args:
+        points: (n, *features) the data.
+        bandwidth: of the Gaussian kernel. None: the median distance from a data point to its fifth neighbour.
+
+    Example:
+        >>> metric = DataDensity(torch.zeros(1, 2), bandwidth=0.5)
+        >>> metric.speed(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.zeros(2, 2), torch.ones(2, 2) / 2**0.5)
+        tensor([1.0000, 2.2361])
+    """
+
+    points: Tensor
+    bandwidth: float | None = None
+    typical: float = field(init=False)  # log p₀
+    needs_gradient: ClassVar[bool] = False
+    bounds_score: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        shape = _shape(self.points)
+        if not shape or not shape[0]:
+            got = type(self.points).__name__ if shape is None else shape
+            raise ValueError(f"points: got {got}, expected a tensor (n ≥ 1, *features): DataDensity(train_inputs)")
+        if not torch.isfinite(self.points).all():
+            raise ValueError("points hold NaN or infinite values: drop these rows, e.g. points[points.isfinite()…]")
+        width = _typical_distance(self.points) if self.bandwidth is None else self.bandwidth
+        if not 0 < width < float("inf"):
+            raise ValueError(f"bandwidth={width} must be a positive number: DataDensity(points, bandwidth=0.1)")
+        object.__setattr__(self, "bandwidth", width)
+        sample = self.points[torch.linspace(0, len(self.points) - 1, min(len(self.points), 1000)).long()]
+        object.__setattr__(self, "typical", float(self.log_density(sample.double()).median()))
+
+    def log_density(self, point: Tensor) -> Tensor:
+        """(rows, *features) -> (rows,) log of the mean kernel, 0 where all data are at the point."""
+        assert self.bandwidth is not None
+        data, rows = flat_rows(self.points.detach()).to(point), flat_rows(point)
+        centre = data.mean(0)
+        data, rows = data - centre, rows - centre
+        parts = []
+        for some in rows.split(max(1, BLOCK_ELEMENTS // len(data))):
+            # Products of centred rows, not differences: these would take as many numbers again for every feature.
+            square = (some**2).sum(1, keepdim=True) - 2 * some @ data.T + (data**2).sum(1)
+            parts.append(torch.logsumexp(-square.clamp_min(0) / (2 * self.bandwidth**2), 1))
+        return torch.cat(parts) - torch.log(torch.tensor(float(len(data)))).to(rows)
+
+    def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+        """(rows, *features) three times -> (rows,)."""
+        rarity = (self.typical - self.log_density(point)).clamp_min(0)
+        return torch.sqrt(1 + 2 * rarity) * _norm(step)
+
+    def __repr__(self) -> str:
+        n, mark = len(self.points), _fingerprint([self.points])
+        return f"DataDensity({n} points {mark}, bandwidth={self.bandwidth:.4g})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction:
+    """√(1 + ‖x − decoder(encoder(x))‖² / scale²) · ‖δ‖: what an autoencoder cannot rebuild is far from the data.
+
+    Args:
+        encoder: (n, *features) -> (n, *latent), or a tuple whose first part is that (the mean of a VAE).
+        decoder: (n, *latent) -> (n, *features).
+        scale: the error of reconstruction that makes a step √2 times as long; that of typical data is a good choice.
+
+    Example:
+        >>> metric = Reconstruction(lambda x: x[:, :1], lambda z: torch.cat([z, 0 * z], 1), scale=0.5)
+        >>> metric.speed(torch.tensor([[3.0, 0.0], [3.0, 1.0]]), torch.zeros(2, 2), torch.ones(2, 2) / 2**0.5)
+        tensor([1.0000, 2.2361])
+    """
+
+    encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]]
+    decoder: Callable[[Tensor], Tensor]
+    scale: float
+    needs_gradient: ClassVar[bool] = False
+    bounds_score: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < float("inf"):
+            raise ValueError(f"scale={self.scale} must be a positive number: the reconstruction error of typical data")
+
+    def error(self, point: Tensor) -> Tensor:
+        """(rows, *features) -> (rows,) distance from a point to its reconstruction."""
+        return _norm(point - reconstructed(self.encoder, self.decoder, point))
+
+    def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+        """(rows, *features) three times -> (rows,)."""
+        return torch.sqrt(1 + (self.error(point) / self.scale) ** 2) * _norm(step)
+
+    def __repr__(self) -> str:
+        parts = [part for part in (self.encoder, self.decoder) if isinstance(part, nn.Module)]
+        mark = _fingerprint(tensor for part in parts for tensor in part.state_dict().values())
+        return f"Reconstruction({_name(self.encoder)}, {_name(self.decoder)} {mark}, scale={self.scale:.4g})"
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """√((1 − w) · model² + w · data²): one geometry of model and data, (1 − w) G_model + w G_data as a tensor.
+
+    Weight 0 is the model metric and weight 1 the data metric, exactly. The two are measured in different units, the
+    score and the inputs: which weight is half-way depends on both.
+
+    With both parts in play, length is at least √(1 − w) · |Δf|, not |Δf|: there is a certificate only where every part
+    in play bounds the score by itself.
+
+    Args:
+        model_metric: such as `Conformal()`.
+        data_metric: such as `DataDensity(points)` or `Reconstruction(encoder, decoder, scale)`.
+        weight: of the data metric, 0 to 1.
+
+    Example:
+        >>> metric = Mixed(RankOne(), Euclidean(), weight=0.25)
+        >>> speed = metric.speed(torch.zeros(1, 2), torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+        >>> round(float(speed) ** 2, 3), metric.bounds_score
+        (3.25, False)
+    """
+
+    model_metric: Metric
+    data_metric: Metric
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, part in (("model_metric", self.model_metric), ("data_metric", self.data_metric)):
+            if isinstance(part, type) or not isinstance(part, Metric):
+                raise ValueError(
+                    f"{name}={part!r} is no metric: Mixed(lp.Conformal(), lp.DataDensity(points), weight=0.5)"
+                )
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
+
+    @property
+    def parts(self) -> tuple[Metric, ...]:
+        """Those with a weight above zero."""
+        return (self.model_metric,) * (self.weight < 1) + (self.data_metric,) * (self.weight > 0)
+
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether a part in play looks at the gradient."""
+        return any(part.needs_gradient for part in self.parts)
+
+    @property
+    def bounds_score(self) -> bool:
+        """Whether every part in play bounds the score: a mean of squares is not below the mean."""
+        return all(part.bounds_score for part in self.parts)
+
+    def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+        """(rows, *features) three times -> (rows,)."""
+        speeds = [part.speed(point, gradient, step) for part in self.parts]
+        if len(speeds) == 1:
+            return speeds[0]
+        weighed = torch.stack([(1 - self.weight) ** 0.5 * speeds[0], self.weight**0.5 * speeds[1]])
+        return torch.linalg.vector_norm(weighed, dim=0)  # unlike a root of squares, it has a derivative where both stop
+
+
+def reconstructed(
+    encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], decoder: Callable[[Tensor], Tensor], point: Tensor
+) -> Tensor:
+    """decoder(encoder(point)) for (rows, *features), in its dtype and shape; each module sees its own dtype."""
+    return decoded(decoder, encoded(encoder, point), point)
+
+
+def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Tensor) -> Tensor:
+    """The latent points (rows, *latent), in the encoder's dtype; of a tuple the first part, a VAE's mean."""
+    out = encoder(point.to(_dtype_of(encoder, point)))
+    latent = out[0] if isinstance(out, tuple) else out
+    shape = _shape(latent)
+    if shape is None or len(shape) < 2 or shape[0] != len(point):
+        raise ValueError(
+            f"the encoder returned {shape or type(latent).__name__} for points {tuple(point.shape)}, "
+            f"expected ({len(point)}, *latent): wrap it, as in encoder=lambda x: vae.encode(x)[0]"
+        )
+    return latent
+
+
+def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
+    """Points (rows, *features) with the features and dtype of `like`."""
+    point = decoder(latent.to(_dtype_of(decoder, latent)))
+    shape, wanted = _shape(point), (len(latent), *like.shape[1:])
+    if shape != wanted:
+        raise ValueError(
+            f"the decoder returned {shape or type(point).__name__}, expected {wanted}, like the inputs: "
+            "wrap it, as in decoder=lambda z: vae.decode(z).view(len(z), *shape)"
+        )
+    return point.to(like.dtype)
+
+
+def _shape(thing: object) -> tuple[int, ...] | None:
+    """Of whatever a user's function returned; None where it is no tensor."""
+    return tuple(thing.shape) if isinstance(thing, Tensor) else None
+
+
+def _dtype_of(function: object, like: Tensor) -> torch.dtype:
+    parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
+    return next((p.dtype for p in parameters), like.dtype)
+
+
+def _typical_distance(points: Tensor) -> float:
+    """The median distance from one of the points (n, *features) to its neighbour number `NEIGHBOR`."""
+    rows = flat_rows(points.detach()).double()
+    sample = rows[torch.linspace(0, len(rows) - 1, min(len(rows), 1000)).long()]
+    k = min(NEIGHBOR + 1, len(rows))  # itself is the first
+    return float(torch.cdist(sample, rows).topk(k, largest=False).values[:, -1].median())
+
+
+def _fingerprint(tensors: Iterable[Tensor]) -> str:
+    """A few digits that differ where the numbers do: graphs know by its name whether a metric is theirs."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().double().cpu().contiguous().numpy().tobytes())
+    return f"#{digest.hexdigest()[:8]}"
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def length(speeds: Tensor, weights: Tensor) -> Tensor:

@@ -299,3 +299,42 @@ def test_images_and_double_precision():
 def test_errors_say_what_to_do(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+# ---- metrics of the data ------------------------------------------------------------------------------------------
+
+
+def arc_of_data() -> torch.Tensor:
+    """Around the upper half of the unit circle, whose two ends are (−1, 0) and (1, 0)."""
+    noise = 0.05 * flat_points(300, 2, 5)
+    angle = torch.linspace(0, torch.pi, 300)
+    return torch.stack([angle.cos(), angle.sin()], 1) + noise
+
+
+@pytest.mark.parametrize("solver", ["graph", "refined", "descent"])
+def test_data_metric_bends_the_path_onto_the_data(solver):
+    """Alone and mixed with a nearly flat model: the geodesic is the arc."""
+    data = arc_of_data()
+    solver = {
+        "graph": lp.NeighborGraph(data, 10),
+        "refined": lp.NeighborGraph(generate="sobol", n_points=150, spread=0.6, refine=True),
+        "descent": lp.Descent(max_gradients=3000),
+    }[solver]
+    score = lp.Score(lambda x: torch.sigmoid(4 * x[:, 0] + 2 * x[:, 1]))
+    x, base = torch.tensor([[1.0, 0.0]]), torch.tensor([[-1.0, 0.0]])
+    for metric in (lp.DataDensity(data), lp.Mixed(lp.Conformal(), lp.DataDensity(data), 0.3)):
+        result = lp.attribute(score, x, base, solver=solver, metric=metric)
+        points = result.path.at(torch.linspace(0, 1, 50))[0]
+        assert (points.norm(dim=1) - 1).abs().mean() < 0.06 and float(result.length_ratio) < 0.5
+
+
+def test_edges_under_a_data_metric_against_fine_sums():
+    """An edge that bridges empty ground must see that ground, not its ends."""
+    data = torch.tensor([[0.0, 0.0], [0.1, 0.0], [1.0, 0.0], [1.1, 0.0]])
+    metric = lp.DataDensity(data, bandwidth=0.2)
+    graph = lp.NeighborGraph(data, 2, n_steps=5).build(lp.Score(lambda x: x.sum(1)), metric)
+    for (i, j), length in zip(graph.topology.edges, graph.tables[-1].length, strict=True):
+        t = (torch.arange(2000) + 0.5)[:, None] / 2000
+        step = (data[j] - data[i]).expand(2000, 2)
+        fine = metric.speed(torch.lerp(data[i], data[j], t), step, step).mean()
+        assert length == pytest.approx(float(fine), rel=0.02)

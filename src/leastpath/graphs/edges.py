@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from leastpath.graphs import neighbors
-from leastpath.metric import Metric
-from leastpath.quadrature import Estimate, Pieces, quadrature
+from leastpath.metric import Metric, length
+from leastpath.quadrature import Estimate, Pieces, quadrature, rule_nodes
 from leastpath.run import Bar
 from leastpath.score import BoundScore
 
@@ -92,9 +92,8 @@ class EdgeTable:
         if not metric.needs_gradient:
             bar.advance(len(tail))
             points = topology.points.to(score.work_dtype)
-            return cls.made(
-                plain_lengths(metric, points[_on(head, points)] - points[_on(tail, points)]), None, None, topology
-            )
+            ends = points[_on(tail, points)], points[_on(head, points)]
+            return cls.made(plain_lengths(metric, *ends, n_steps), None, None, topology)
         node_score = score.values(topology.points.to(score.work_dtype), torch.full((len(topology.points),), example))
         keep = len(tail) * score.n_features <= KEPT_ELEMENTS
         lengths, estimates = [], []
@@ -137,9 +136,13 @@ def measured(score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0
     return replace(estimate, length=length)
 
 
-def plain_lengths(metric: Metric, step: Tensor) -> np.ndarray:
-    """Lengths (n,) of steps (n, *features) under a metric that asks for no gradient."""
-    return metric.speed(step, step, step).double().cpu().numpy()
+def plain_lengths(metric: Metric, start: Tensor, end: Tensor, n_steps: int) -> np.ndarray:
+    """Lengths (n,) of segments from start to end (n, *features) under a metric that asks for no gradient."""
+    step = end - start
+    nodes, weights = rule_nodes(RULE, n_steps, start)
+    # One node after the other: all together would take as many numbers again.
+    speeds = [metric.speed(torch.lerp(start, end, float(t)), step, step) for t in nodes]
+    return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
 
 
 def whole_pieces(points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:

@@ -87,8 +87,8 @@ class Router:
                 length.ravel()[apart] = some.length.double().cpu().numpy()
                 estimate = _scattered(some, torch.as_tensor(apart), len(ends) * k)
             else:
-                step = ends[of.to(ends.device)] - points[tail.to(points.device)]
-                length.ravel()[apart] = plain_lengths(self.metric, step.to(self.score.work_dtype))
+                a, b = points[tail.to(points.device)], ends[of.to(ends.device)]
+                length.ravel()[apart] = self._plain_lengths(a, b)
         return Leaves(node, neighbor, distance, length, estimate)
 
     def _measured_leaves(self, ends: Tensor, examples: Tensor, tail: Tensor, of: Tensor) -> Estimate:
@@ -99,6 +99,10 @@ class Router:
         at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
         f0, f1 = self.table.node_score.to(at_ends)[tail.to(at_ends.device)], at_ends[of.to(at_ends.device)]
         return measured(self.score, pieces, self.metric, self.n_steps, f0, f1)
+
+    def _plain_lengths(self, start: Tensor, end: Tensor) -> np.ndarray:
+        a, b = (x.to(self.score.work_dtype) for x in (start, end))
+        return plain_lengths(self.metric, a, b, self.n_steps)
 
     def grown(self, roots: Leaves, i: int) -> Tree:
         """The shortest-path tree of baseline i: one Dijkstra, whatever the number of inputs."""
@@ -119,7 +123,7 @@ class Router:
             f1 = self.score.values(ends.to(self.score.work_dtype), owner)
             length = measured(self.score, pieces, self.metric, self.n_steps, f0, f1).length.double().cpu().numpy()
         else:
-            length = plain_lengths(self.metric, (ends - start).to(self.score.work_dtype))
+            length = self._plain_lengths(start.expand_as(ends), ends)
         best = (tree.distance[tips.neighbor[rows]] + tips.length[rows]).min(1)
         near[near] = length <= best[near]
         return near

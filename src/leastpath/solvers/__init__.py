@@ -5,8 +5,10 @@ from leastpath.solvers.amortized import Amortized
 from leastpath.solvers.descent import Descent
 from leastpath.solvers.graph import EnhancedIG, Graph, NeighborGraph
 from leastpath.solvers.hamiltonian import Hamiltonian
+from leastpath.solvers.manifold import Manifold
 from leastpath.solvers.ode import GeodesicODE
 from leastpath.solvers.straight import StraightLine
+from leastpath.solvers.vae import VAE
 from leastpath.solvers.variational import Variational
 from leastpath.solvers.warm import WarmDescent
 
@@ -17,10 +19,12 @@ __all__ = [
     "GeodesicODE",
     "Graph",
     "Hamiltonian",
+    "Manifold",
     "NeighborGraph",
     "Solution",
     "Solver",
     "StraightLine",
+    "VAE",
     "Variational",
     "WarmDescent",
 ]

@@ -79,7 +79,7 @@ class _Shortener:
         self.distance = norms(knots[:, -1] - knots[:, 0], 1).clamp_min(torch.finfo(knots.dtype).tiny)  # (batch,)
         self.step = how.first_step * self.distance
         self.segments = knots.shape[1] - 1
-        self.inverse = _inverse_laplacian(self.segments - 1, knots)
+        self.inverse = inverse_laplacian(self.segments - 1, knots)
         self.first = self.last = torch.full_like(self.distance, torch.nan)  # sampled lengths, for the display only
 
     def note(self) -> str:
@@ -182,7 +182,7 @@ def _speed_derivatives(
     return speed.detach(), by[0], by[1], by[2]
 
 
-def _inverse_laplacian(n: int, knots: Tensor) -> Tensor:
+def inverse_laplacian(n: int, knots: Tensor) -> Tensor:
     """Of the interior knots (n, n): moves along it are smooth, so that a long path straightens in few rounds."""
     ones = torch.ones(max(n - 1, 0), dtype=torch.float64)
     laplacian = 2 * torch.eye(n, dtype=torch.float64) - torch.diag(ones, 1) - torch.diag(ones, -1)
