@@ -30,11 +30,13 @@ from leastpath.solvers import (
     WarmDescent,
 )
 from leastpath.status import Note, Outcome, Status
+from leastpath.weightings import IDG, IDGI, AsPrinted
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Amortized",
+    "AsPrinted",
     "Attribution",
     "Conformal",
     "DataDensity",
@@ -44,6 +46,8 @@ __all__ = [
     "GeodesicODE",
     "Graph",
     "Hamiltonian",
+    "IDG",
+    "IDGI",
     "Integral",
     "Manifold",
     "Metric",

@@ -188,7 +188,7 @@ def attribute(
             longer = bent & (integral.length > line).cpu()
             if solution.never_longer and longer.any():
                 rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
-                lines = _measured_lines(bound, solution.path, longer, metric, rest, settings, only_length=False)
+                lines = _measured_lines(bound, solution.path, longer, metric, rest, settings, weighting, False)
                 spent += lines.n_gradients.numpy()
                 solution, integral = _with_lines(solution, longer), integral.where(longer, lines)
                 line = torch.where(longer.to(line.device), integral.length, line)
@@ -231,6 +231,7 @@ def _measured_lines(
     metric: Metric,
     budget: Tensor | None,
     settings: dict[str, Any],
+    weighting: Weighting | None = None,
     only_length: bool = True,
 ) -> Integral:
     """The straight lines between the ends of the bent examples; the others get a single knot, which costs nothing."""
@@ -240,7 +241,9 @@ def _measured_lines(
     route = torch.arange(batch).repeat_interleave(knots)
     route[offsets[1:][bent] - 1] += batch
     lines = Path(torch.cat([path.start, path.end]), route, offsets)
-    return integrate(bound, lines, metric, max_gradients=budget, only_length=only_length, **settings)
+    return integrate(
+        bound, lines, metric, weighting=weighting, max_gradients=budget, only_length=only_length, **settings
+    )
 
 
 def _with_lines(solution: Solution, longer: Tensor) -> Solution:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -78,6 +78,29 @@ class Weighting(Protocol):
 
     def finish(self, total: Tensor, step: Tensor) -> Tensor:
         """From the sum to attributions: total (rows, *features), step (rows, *features) -> (rows, *features)."""
+        ...
+
+
+@runtime_checkable
+class WholePathWeighting(Weighting, Protocol):
+    """A weighting that looks at the whole path once all its segments are summed. At fixed steps only.
+
+    A segment walked backwards must add the same as forwards, since what several examples share is integrated once.
+    """
+
+    @property
+    def follows_score(self) -> bool:
+        """Whether fixed steps go where the score changes, rather than being spread by length."""
+        ...
+
+    def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
+        """From sums over a path to its attributions: (batch, *features).
+
+        Args:
+            total: (batch, *features) the segments' sums.
+            length: (batch,) the path's Euclidean length.
+            difference: (batch, *features) its last knot minus its first.
+        """
         ...
 
 

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from leastpath.metric import Metric, flat_rows
 from leastpath.path import Path, Segments
-from leastpath.quadrature import Estimate, KnownSegments, PathIntegral, Pieces, Weighting, quadrature
+from leastpath.quadrature import (
+    Estimate,
+    KnownSegments,
+    PathIntegral,
+    Pieces,
+    Weighting,
+    WholePathWeighting,
+    quadrature,
+)
 from leastpath.run import Bar
 from leastpath.score import BoundScore
 from leastpath.status import Note, Outcome
@@ -22,6 +30,7 @@ from leastpath.status import Note, Outcome
 CUT = 0.4  # unequal, so that nothing symmetric looks the same before and after
 GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
 FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twice as many again
+STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one each, and three to share out
 ROUNDING = 64  # in units of eps · max|f|: what arithmetic, not quadrature, may leave
 SUM_ELEMENTS = 2**26  # numbers gathered at once while summing along routes
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
@@ -209,36 +218,70 @@ class Block:
     # ---- fixed steps ---------------------------------------------------------------------------------------------
 
     def fixed(self) -> Integral:
-        """Exactly `n_steps` gradients a path (and at least one a segment), spread by length."""
+        """Exactly `n_steps` gradients a path (and at least one a segment), spread by length or change of score."""
         assert self.plan.n_steps is not None
-        counts = self._steps_by_length(self.plan.n_steps)
-        ends = torch.zeros(len(counts), dtype=torch.float64), torch.ones(len(counts), dtype=torch.float64)
-        live = self._looked_at(torch.arange(len(counts)), *ends, counts)
+        weighting = self.plan.weighting
+        if isinstance(weighting, WholePathWeighting) and weighting.follows_score:
+            live = self._looked_at(*self._intervals_by_change(self.plan.n_steps))
+        else:
+            counts = self._steps(
+                self._length_share(), self.segments.leg_segment, self.segments.leg_example, self.plan.n_steps
+            )
+            ends = torch.zeros(len(counts), dtype=torch.float64), torch.ones(len(counts), dtype=torch.float64)
+            live = self._looked_at(torch.arange(len(counts)), *ends, counts)
         sums = self._sums(live)
+        if isinstance(weighting, WholePathWeighting):
+            length = _by(self._leg_lengths(), self.segments.leg_example, len(self.path)).to(sums.length)
+            difference = (self.path.end - self.path.start).to(sums.values)
+            sums = replace(sums, values=weighting.conclude(sums.values, length, difference))
         unknown = torch.full_like(sums.length, torch.nan)
         return self._integral(sums, unknown, unknown, self._notes(sums))
 
-    def _steps_by_length(self, n_steps: int) -> Tensor:
-        """(segments,) gradients of each segment; where examples share one, the largest share wins."""
-        share = self._length_share()  # (legs,)
-        spread = torch.bincount(self.segments.leg_example, minlength=len(self.path))
-        # One each, and the rest by length: the largest remainders round up, so that an example's counts sum to n_steps.
-        exact = share * (n_steps - spread).clamp_min(0)[self.segments.leg_example]
+    def _steps(self, share: Tensor, piece: Tensor, example: Tensor, n_steps: int) -> Tensor:
+        """(pieces,) gradients of each piece, by the share (parts,) that it has in the examples that walk it.
+
+        `piece` and `example` (parts,) say which part is which; where examples share a piece, the largest share wins.
+        """
+        spread = torch.bincount(example, minlength=len(self.path))
+        # One each, and the rest by share: the largest remainders round up, so that an example's counts sum to n_steps.
+        exact = share * (n_steps - spread).clamp_min(0)[example]
         counts = 1 + exact.floor()
-        left = (n_steps - _by(counts, self.segments.leg_example, len(self.path))).clamp_min(0)
-        order = np.lexsort((-(exact - exact.floor()).numpy(), self.segments.leg_example.numpy()))
-        rank = torch.arange(len(order)) - (spread.cumsum(0) - spread)[self.segments.leg_example[order]]
-        counts[order] += (rank < left[self.segments.leg_example[order]]).double()
-        return _extreme(counts, self.segments.leg_segment, len(self.segments), "amax").long()
+        left = (n_steps - _by(counts, example, len(self.path))).clamp_min(0)
+        order = np.lexsort((-(exact - exact.floor()).numpy(), example.numpy()))
+        rank = torch.arange(len(order)) - (spread.cumsum(0) - spread)[example[order]]
+        counts[order] += (rank < left[example[order]]).double()
+        return _extreme(counts, piece, int(piece.max()) + 1 if len(piece) else 0, "amax").long()
+
+    def _intervals_by_change(self, n_steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Segment, both ends and gradients of equal intervals: a coarse look at the score says where steps are needed.
+
+        All (intervals,). A quarter of the steps is spread by length, one an interval, the rest by the change of score.
+        """
+        s, batch = self.segments, len(self.path)
+        cuts = _extreme(
+            torch.ceil(self._length_share() * max(1, n_steps // STEPS_PER_INTERVAL)), s.leg_segment, len(s), "amax"
+        )
+        cuts = cuts.clamp_min(1).long()
+        segment = torch.arange(len(s)).repeat_interleave(cuts)
+        first = cuts.cumsum(0) - cuts
+        t0 = (torch.arange(len(segment)) - first[segment]).double() / cuts[segment]
+        t1 = (torch.arange(len(segment)) - first[segment] + 1).double() / cuts[segment]
+        change = (self._score_at(segment, t1) - self._score_at(segment, t0)).abs().double().cpu()
+        parts = cuts[s.leg_segment]
+        leg = torch.arange(len(parts)).repeat_interleave(parts)
+        interval = first[s.leg_segment][leg] + torch.arange(len(leg)) - (parts.cumsum(0) - parts)[leg]
+        example = s.leg_example[leg]
+        return segment, t0, t1, self._steps(_share(change[interval], example, batch), interval, example, n_steps)
 
     def _length_share(self) -> Tensor:
         """(legs,) each leg's share of its path's Euclidean length; equal shares where a path has no length."""
+        return _share(self._leg_lengths(), self.segments.leg_example, len(self.path))
+
+    def _leg_lengths(self) -> Tensor:
+        """(legs,) Euclidean, float64."""
         tail, head = (self.path.points[i.to(self.path.points.device)] for i in (self.segments.tail, self.segments.head))
         size = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
-        sizes = torch.linalg.vector_norm(flat_rows(size), dim=1).double().cpu()[self.segments.leg_segment]
-        total = _by(sizes, self.segments.leg_example, len(self.path))[self.segments.leg_example]
-        count = _by(torch.ones_like(sizes), self.segments.leg_example, len(self.path))[self.segments.leg_example]
-        return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
+        return torch.linalg.vector_norm(flat_rows(size), dim=1).double().cpu()[self.segments.leg_segment]
 
     # ---- refinement ----------------------------------------------------------------------------------------------
 
@@ -506,8 +549,9 @@ class Block:
         shape = (-1, *[1] * (of_segment.ndim - 1))
         for rows in torch.arange(len(self.segments.leg_segment)).split(per_chunk):
             signed = of_segment[self.segments.leg_segment[rows].to(total.device)]
-            sign = self.segments.leg_sign[rows].to(total.device, total.dtype).view(shape)
-            total.index_add_(0, self.segments.leg_example[rows].to(total.device), signed * sign)
+            if not isinstance(self.plan.weighting, WholePathWeighting):  # of those, both directions add the same
+                signed = signed * self.segments.leg_sign[rows].to(total.device, total.dtype).view(shape)
+            total.index_add_(0, self.segments.leg_example[rows].to(total.device), signed)
         return total
 
     def _allowed(self, sums: _Sums) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -635,6 +679,13 @@ def _pair(first: Tensor, second: Tensor) -> Tensor:
 def _by(values: Tensor, index: Tensor, n: int) -> Tensor:
     """Sums of `values` (rows, …) by `index` (rows,): (n, …)."""
     return values.new_zeros(n, *values.shape[1:]).index_add_(0, index, values)
+
+
+def _share(sizes: Tensor, index: Tensor, n: int) -> Tensor:
+    """(rows,) each one's share of the sum by `index` (rows,); equal shares where the sum is zero."""
+    total = _by(sizes, index, n)[index]
+    count = _by(torch.ones_like(sizes), index, n)[index]
+    return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
 
 
 def _extreme(values: Tensor, index: Tensor, n: int, reduce: str) -> Tensor:

@@ -15,6 +15,8 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
     "smooth_grad": {"n_samples": 3, "n_steps": 4},
     "geodesic_variational": {"solver": lp.Variational(n_iterations=3, n_points=4, n_samples=0)},
     "geodesic_descent": {"max_gradients": 200},
+    "geodesic_idgi": {"max_gradients": 200},
+    "as_printed": {"max_gradients": 200},
     "gradient_shap": {"n_samples": 6},
     "kernel_shap": {"n_samples": 30},
     "lime": {"n_samples": 30},

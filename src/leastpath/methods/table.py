@@ -9,8 +9,12 @@ from leastpath.methods.floor import random
 from leastpath.methods.method import Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer
 from leastpath.methods.smoothing import smooth
+from leastpath.quadrature import Weighting
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, EnhancedIG, NeighborGraph, StraightLine, Variational
+from leastpath.weightings import IDG, IDGI, AsPrinted
+
+FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
 
 
 def _peer(title: str, explain: Any, summary: str, *, complete: bool = False) -> Method:
@@ -20,6 +24,11 @@ def _peer(title: str, explain: Any, summary: str, *, complete: bool = False) -> 
 def _path(name: str, title: str, solver: type[Solver], summary: str, extra: str | None = None, **more: Any) -> Method:
     explain = PathExplainer(name, solver, **more)
     return Method(name, title, "path", summary, True, explain, explain.defaults, extra)
+
+
+def _weighted(name: str, title: str, solver: type[Solver], weighting: Weighting, summary: str) -> Method:
+    explain = PathExplainer(name, solver, weighting, changed={} if weighting.complete else FIXED)
+    return Method(name, title, "weighting", summary, weighting.complete, explain, explain.defaults)
 
 
 _integrated_gradients = _path(
@@ -59,6 +68,22 @@ METHODS = Methods(
         _path(
             "geodesic_descent", "Geodesic IG (descent)", Descent,
             "Length under the model's metric, minimised with first-order gradients in any dimension.",
+        ),
+        _weighted(
+            "idg", "Integrated Decision Gradients", StraightLine, IDG(),
+            "Integrated Gradients weighted by how fast the score changes, with steps where it does.",
+        ),
+        _weighted(
+            "idgi", "IDGI", StraightLine, IDGI(),
+            "Each step's change of score, shared out by squared gradients, along the straight line.",
+        ),
+        _weighted(
+            "geodesic_idgi", "Geodesic IDGI (descent)", Descent, IDGI(),
+            "Each step's change of score, shared out by squared gradients, along the path of geodesic_descent.",
+        ),
+        _weighted(
+            "as_printed", "Geodesic IG as printed", Descent, AsPrinted(),
+            "The paper's printed equation, difference times summed gradients, along the path of geodesic_descent.",
         ),
     )
 )  # fmt: skip
