@@ -1,0 +1,128 @@
+"""SHAP's container, so that its plots draw what leastpath computes.
+
+The values are path attributions, not Shapley values: only the pictures are SHAP's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+from leastpath.score import Score
+
+if TYPE_CHECKING:
+    from leastpath.transformers import TextExplanation
+
+
+def explanation(
+    result: Attribution | TextExplanation,
+    feature_names: Sequence[str] | None = None,
+    inputs: Any = None,
+    *,
+    score: Score | None = None,
+    base_values: float | Sequence[float] | Tensor | None = None,
+    channels_last: bool = False,
+    output_names: str | None = None,
+) -> Any:
+    """A `shap.Explanation` for SHAP's waterfall, beeswarm, bar, image and text plots.
+
+    Args:
+        result: of `leastpath.attribute` with inputs (batch, features) or images (batch, channels, height, width), or
+            of `leastpath.transformers.explain`.
+        feature_names: one a feature; columns' names where `inputs` is a data frame.
+        inputs: what was explained, shaped like the values: SHAP colours beeswarms and draws images with it.
+        score: what was explained. With `inputs` it gives the base values: f(baseline) = f(x) − Δf.
+        base_values: f(baseline), one number or (batch,), where you know it. Without this and without `score` it is
+            0: plots then count from the baseline's score.
+
+    Rarely needed:
+        channels_last: the images are (batch, height, width, channels) already; otherwise they are turned for SHAP.
+        output_names: what the score is called in the plots.
+
+    Example:
+        >>> import pytest
+        >>> shap = pytest.importorskip("shap")
+        >>> import leastpath as lp
+        >>> inputs, score = torch.rand(5, 3), lp.Score(lambda x: x.sum(1) + 1)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> explained = explanation(result, ["age", "height", "mass"], inputs, score=score)
+        >>> explained.shape, round(float(explained.base_values[0]), 3)
+        ((5, 3), 1.0)
+    """
+    shap = _shap()
+    if not isinstance(result, Attribution):
+        return _of_text(shap, result, base_values, output_names)
+    values = result.values
+    if isinstance(values, tuple):
+        raise ValueError(
+            f"the result has values for {len(values)} inputs, SHAP draws one table: pass one of them, as in "
+            "explanation(dataclasses.replace(result, values=result.values[0]), …)"
+        )
+    names = list(feature_names) if feature_names is not None else _columns(inputs)
+    base = _base_values(result, inputs, score, base_values)
+    data = None if inputs is None else _array(inputs)
+    table = _array(values)
+    if data is not None and data.shape != table.shape:
+        raise ValueError(f"inputs have shape {data.shape}, values {table.shape}: pass the inputs that were explained")
+    if table.ndim == 4 and not channels_last:
+        table = np.moveaxis(table, 1, -1)  # SHAP's images are (batch, height, width, channels)
+        data = None if data is None else np.moveaxis(data, 1, -1)
+    if names is not None and len(names) != table.shape[1]:
+        raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one a feature")
+    return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)
+
+
+def _of_text(shap: Any, explained: TextExplanation, base_values: Any, output_names: str | None) -> Any:
+    """Tokens as data; texts of different length make a ragged array."""
+    if not hasattr(explained, "tokens"):
+        raise ValueError(
+            f"result is a {type(explained).__name__}, expected the Attribution of lp.attribute(…) or the "
+            "TextExplanation of leastpath.transformers.explain(…)"
+        )
+    base = explained.base_values if base_values is None else base_values
+    values = np.empty(len(explained.shown_values), dtype=object)
+    values[:] = [_array(v) for v in explained.shown_values]
+    data = np.empty(len(values), dtype=object)
+    data[:] = [np.array(explained.display_tokens(b), dtype=object) for b in range(len(values))]
+    return shap.Explanation(
+        values, np.broadcast_to(_array(base), (len(values),)), data, output_names=output_names or explained.target_name
+    )
+
+
+def _base_values(result: Attribution, inputs: Any, score: Score | None, base_values: Any) -> np.ndarray:
+    batch = len(result.score_change)
+    if base_values is not None:
+        base = _array(base_values)
+        if base.shape not in ((), (1,), (batch,)):
+            raise ValueError(f"base_values have shape {base.shape}, expected a number or ({batch},): f(baseline)")
+        return np.broadcast_to(base, (batch,)).copy()
+    if score is None:
+        return np.zeros(batch)
+    if not isinstance(inputs, Tensor):
+        raise ValueError("score needs the inputs as a tensor: explanation(result, inputs=inputs, score=score)")
+    return _array(score(inputs) - result.score_change)
+
+
+def _columns(inputs: Any) -> list[str] | None:
+    columns = getattr(inputs, "columns", None)
+    return None if columns is None else [str(name) for name in columns]
+
+
+def _array(values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
+    return np.asarray(values)
+
+
+def _shap() -> Any:
+    try:
+        import shap
+    except ImportError as error:
+        raise ImportError("leastpath.shap needs SHAP: pip install 'leastpath[shap]'") from error
+    return shap

@@ -1,0 +1,513 @@
+"""Hugging Face models: texts through their embeddings, images through their processors.
+
+The model is called as it always is, with token ids; only the embedding's answer is replaced along the path. Padding
+and, unless asked otherwise, special tokens stay what they are, so their attribution is exactly zero.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.attribution import Attribution, attribute
+from leastpath.score import Output, Score, output_tensor
+
+Text = str | tuple[str, str]
+TextBaseline = Literal["pad", "mask", "zero"]
+ImageBaseline = Literal["black", "white", "mean"]
+
+
+@dataclass(frozen=True, repr=False)
+class TextExplanation:
+    """Attributions of texts, token by token. Tuples have one entry a text; padding is left out of all of them.
+
+    Example:
+        >>> import leastpath.transformers
+        >>> piece = leastpath.transformers.Piece("good", " ", (1,))
+        >>> piece.text + piece.space
+        'good '
+    """
+
+    tokens: tuple[tuple[str, ...], ...]
+    """As the tokenizer writes them, special tokens included."""
+    values: tuple[Tensor, ...]
+    """(tokens,) each: summed over the embedding's dimensions. Zero for special tokens, unless they were explained."""
+    words: tuple[tuple[str, ...], ...]
+    """Sub-words merged, as they stand in the text; special tokens are words of their own."""
+    word_values: tuple[Tensor, ...]
+    """(words,) each: summed over a word's tokens."""
+    target: Tensor
+    """(batch,) the class explained; −1 where the model has a single output."""
+    target_names: tuple[str, ...]
+    """Its name in the model's configuration."""
+    scores: Tensor
+    """(batch,) of the texts."""
+    base_values: Tensor
+    """(batch,) of the baselines: `base_values + Σ values` is the score, up to the completeness gap."""
+    result: Attribution
+    """All that is known: values (batch, length, dimensions) with padding, certificates, a status for each text."""
+    pieces: tuple[tuple[Piece, ...], ...]
+    """What is shown: the words if `merge_words` was asked for, else the tokens, with the space that follows them."""
+    shown_values: tuple[Tensor, ...]
+    """(pieces,) each."""
+
+    @property
+    def target_name(self) -> str:
+        """The class explained, where it is the same for all texts."""
+        return self.target_names[0] if len(set(self.target_names)) == 1 else "explained class"
+
+    def display_tokens(self, text: int) -> list[str]:
+        """What is shown of one text, each piece with the space that follows it."""
+        return [piece.text + piece.space for piece in self.pieces[text]]
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The texts as HTML, red for tokens that raise the score, blue for those that lower it; written to `path`."""
+        texts = [self._text_html(b) for b in range(len(self.values))]
+        page = f'<div style="font-family: sans-serif; line-height: 1.9">{"".join(texts)}</div>'
+        if path is not None:
+            Path(path).write_text(f'<!doctype html><meta charset="utf-8">{page}', encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def _text_html(self, text: int) -> str:
+        values = self.shown_values[text]
+        largest = max(float(values.abs().max()), 1e-12)
+        spans = [_span(piece, float(v), float(v) / largest) for piece, v in zip(self.pieces[text], values, strict=True)]
+        head = (
+            f"<small>{html.escape(self.target_names[text])}: {float(self.scores[text]):.4g}, "
+            f"baseline {float(self.base_values[text]):.4g}</small>"
+        )
+        return f"<p>{head}<br>{''.join(spans)}</p>"
+
+    def __repr__(self) -> str:
+        lengths = [len(tokens) for tokens in self.tokens]
+        return f"TextExplanation({len(lengths)} texts of {min(lengths)} to {max(lengths)} tokens, {self.result!r})"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A token or word of a text, the white space behind it, and the positions of its tokens."""
+
+    text: str
+    space: str
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class ImageExplanation:
+    """Attributions of images, in the space that the processor makes of them.
+
+    Example:
+        >>> import leastpath.transformers
+        >>> [field for field in leastpath.transformers.ImageExplanation.__dataclass_fields__][:2]
+        ['values', 'pixel_values']
+    """
+
+    values: Tensor
+    """(batch, channels, height, width)."""
+    pixel_values: Tensor
+    """(batch, channels, height, width) what the processor made of the images: what the model saw."""
+    target: Tensor
+    """(batch,) the class explained; −1 where the model has a single output."""
+    target_names: tuple[str, ...]
+    """Its name in the model's configuration."""
+    scores: Tensor
+    """(batch,) of the images."""
+    base_values: Tensor
+    """(batch,) of the baselines."""
+    result: Attribution
+    """All that is known: certificates, lengths, a status for each image."""
+
+    @property
+    def heat(self) -> Tensor:
+        """(batch, height, width): summed over channels."""
+        return self.values.sum(1)
+
+    def __repr__(self) -> str:
+        return f"ImageExplanation({len(self.values)} images, {self.result!r})"
+
+
+def explain(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Text | Sequence[Text],
+    target: int | str | Sequence[int] | Tensor | None = None,
+    *,
+    baseline: TextBaseline | int = "pad",
+    output: Output | None = None,
+    merge_words: bool = False,
+    keep_special: bool = True,
+    max_length: int | None = None,
+    embedding: nn.Module | None = None,
+    batch_size: int | None = None,
+    **settings: Any,
+) -> TextExplanation:
+    """Explain what a text classifier says, token by token.
+
+    Args:
+        model: a model for sequence classification, or any module that takes `input_ids` and returns logits.
+        tokenizer: its tokenizer.
+        texts: one text, or several; a pair of texts is a tuple.
+        target: the class, by index or by its name in the model's configuration, or one index a text. None: the
+            predicted class.
+        baseline: where tokens start: the embedding of the "pad" token, of the "mask" token, "zero", or of a token id.
+        output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.
+        merge_words: show words rather than tokens. Both are always in the result.
+
+    Rarely needed:
+        keep_special: leave [CLS], [SEP] and the like as they are: zero attribution. False: they start at the baseline.
+        max_length: cut longer texts; by default at what the tokenizer allows.
+        embedding: the module that turns ids into vectors, where the model does not name it itself.
+        batch_size: rows in one model call.
+        settings: solver, metric, tolerance, n_steps, max_gradients, seed, progress, …: as in `leastpath.attribute`.
+
+    Example:
+        >>> import pytest
+        >>> transformers = pytest.importorskip("transformers")
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "good": 2, "bad": 3}, unk_token="[UNK]"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = transformers.PreTrainedTokenizerFast(
+        ...     tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")
+        >>> config = transformers.BertConfig(
+        ...     vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+        >>> model = transformers.BertForSequenceClassification(config).eval()
+        >>> import leastpath as lp
+        >>> explained = explain(model, tokenizer, ["good", "not bad"], solver=lp.StraightLine())
+        >>> explained.tokens
+        (('good',), ('[UNK]', 'bad'))
+    """
+    batch = [texts] if isinstance(texts, (str, tuple)) else list(texts)
+    encoded, names = _tokenized(model, tokenizer, batch, max_length)
+    embedding = embedding or _embedding_of(model)
+    device = next(model.parameters()).device
+    ids = encoded["input_ids"].to(device)  # (batch, length)
+    there = encoded["attention_mask"].to(device).bool()
+    special = encoded["special_tokens_mask"].to(device).bool()
+    free = there & ~special if keep_special else there
+    others = [encoded[name].to(device) for name in names]
+    wrapped = _ReplacedTokens(model, embedding, names)
+    with torch.no_grad():
+        logits = output_tensor(wrapped(ids, free, *others))
+    classes = _classes(model, target, logits)
+    score = Score(
+        wrapped, classes, output or ("raw" if classes is None else "log_softmax"), layer=wrapped.probe,
+        additional_forward_args=(free, *others), batch_size=batch_size,
+    )  # fmt: skip
+    start = _start(embedding, ids, free, _baseline_id(baseline, tokenizer))
+    result = attribute(score, ids, start, **settings)
+    return _text_explanation(model, tokenizer, batch, encoded, result, score(ids), classes, merge_words)
+
+
+def explain_image(
+    model: nn.Module,
+    processor: Any,
+    images: Any,
+    target: int | str | Sequence[int] | Tensor | None = None,
+    *,
+    baseline: ImageBaseline | float | Tensor = "black",
+    output: Output | None = None,
+    batch_size: int | None = None,
+    **settings: Any,
+) -> ImageExplanation:
+    """Explain what an image classifier says, pixel by pixel of what its processor makes of the image.
+
+    Args:
+        model: a model for image classification, or any module that takes `pixel_values` and returns logits.
+        processor: its image processor.
+        images: PIL images, arrays (height, width, 3) or whatever else the processor takes; one or a list.
+        target: the class, by index or name, or one index an image. None: the predicted class.
+        baseline: a "black" or "white" image, which goes through the processor too; "mean", the processor's zero; a
+            number or a tensor in the processor's space.
+        output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.
+
+    Rarely needed:
+        batch_size: images in one model call.
+        settings: solver, metric, tolerance, n_steps, max_gradients, seed, progress, …: as in `leastpath.attribute`.
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).eval()
+        >>> def processor(images, return_tensors):
+        ...     return {"pixel_values": torch.stack([torch.tensor(image).permute(2, 0, 1) / 255 for image in images])}
+        >>> import leastpath as lp
+        >>> picture = torch.full((2, 2, 3), 200).numpy()
+        >>> explain_image(model, processor, [picture], target=1, solver=lp.StraightLine()).heat.shape
+        torch.Size([1, 2, 2])
+    """
+    batch = list(images) if isinstance(images, (list, tuple)) else [images]
+    if not batch:
+        raise ValueError("images is empty: pass at least one image")
+    like = next(model.parameters())
+    pixels = _processed(processor, batch).to(like.device, like.dtype)  # (batch, channels, height, width)
+    start = _image_start(processor, pixels, batch, baseline)
+    with torch.no_grad():
+        logits = torch.cat([output_tensor(model(rows)) for rows in pixels.split(batch_size or 16)])
+    classes = _classes(model, target, logits)
+    score = Score(model, classes, output or ("raw" if classes is None else "log_softmax"), batch_size=batch_size)
+    result = attribute(score, pixels, start, **settings)
+    assert isinstance(result.values, Tensor)
+    scores = score(pixels)
+    indices = classes if classes is not None else torch.full((len(pixels),), -1)
+    return ImageExplanation(
+        result.values, pixels, indices.cpu(), _names(model, indices), scores, scores - result.score_change, result
+    )
+
+
+# ---- texts -------------------------------------------------------------------------------------------------------
+
+
+class _ReplacedTokens(nn.Module):
+    """The model over token ids, whose free tokens' embeddings pass through a probe: explaining the probe explains
+    them, and nothing else can move."""
+
+    def __init__(self, model: nn.Module, embedding: nn.Module, names: Sequence[str]) -> None:
+        super().__init__()
+        self.model = model
+        self.embedding = embedding
+        self.names = tuple(names)
+        self.probe = nn.Identity()
+        self.training = model.training
+
+    def forward(self, ids: Tensor, free: Tensor, *others: Tensor) -> Any:
+        def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
+            return torch.where(free[..., None], self.probe(vectors), vectors)
+
+        handle = self.embedding.register_forward_hook(through)
+        try:
+            return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
+        finally:
+            handle.remove()
+
+
+def _tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
+    """The tokenizer's answer, and which parts of it, besides the ids, the model takes."""
+    if not texts or not all(_is_text(text) for text in texts):
+        raise ValueError(
+            "texts must be a string, a pair of strings, or a list of these: explain(model, tokenizer, […])"
+        )
+    pairs = isinstance(texts[0], tuple)
+    if any(isinstance(text, tuple) != pairs for text in texts):
+        raise ValueError("texts mixes single texts and pairs: explain them in two calls")
+    columns = tuple(map(list, zip(*texts, strict=True))) if pairs else (texts,)
+    if len(texts) > 1 and getattr(tokenizer, "pad_token_id", None) is None:
+        raise ValueError(
+            "the tokenizer has no pad token, so texts of different length make no batch: set one, as in "
+            "tokenizer.pad_token = tokenizer.eos_token, or explain one text at a time"
+        )
+    encoded = tokenizer(
+        *columns, padding=len(texts) > 1, truncation=True, max_length=max_length, return_tensors="pt",
+        return_special_tokens_mask=True, return_attention_mask=True,
+    )  # fmt: skip
+    accepted = inspect.signature(model.forward).parameters
+    anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
+    known = [name for name in ("attention_mask", "token_type_ids") if name in encoded]
+    return encoded, [name for name in known if name in accepted or (anything and name == "attention_mask")]
+
+
+def _is_text(text: Any) -> bool:
+    return isinstance(text, str) or (
+        isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)
+    )
+
+
+def _embedding_of(model: nn.Module) -> nn.Module:
+    getter: Callable[[], Any] | None = getattr(model, "get_input_embeddings", None)
+    found = getter() if getter is not None else None
+    if not isinstance(found, nn.Module):
+        raise ValueError(
+            f"{type(model).__name__} does not name its embedding: pass it, as in "
+            "explain(…, embedding=model.encoder.get_input_embeddings())"
+        )
+    return found
+
+
+def _baseline_id(baseline: TextBaseline | int, tokenizer: Any) -> int | None:
+    """The token that texts start from; None for vectors of zeros."""
+    if isinstance(baseline, int) and not isinstance(baseline, bool):
+        return baseline
+    if baseline not in get_args(TextBaseline):
+        raise ValueError(f"baseline={baseline!r} is unknown: use one of {list(get_args(TextBaseline))} or a token id")
+    if baseline == "zero":
+        return None
+    found = getattr(tokenizer, f"{baseline}_token_id", None)
+    if found is None:
+        raise ValueError(f'the tokenizer has no {baseline} token: pass baseline="zero", or a token id')
+    return int(found)
+
+
+def _start(embedding: nn.Module, ids: Tensor, free: Tensor, token: int | None) -> Tensor:
+    """The embeddings of the texts with the free tokens replaced: (batch, length, dimensions)."""
+    with torch.no_grad():
+        vectors: Tensor = embedding(ids)
+        if token is None:
+            return torch.where(free[..., None], torch.zeros_like(vectors), vectors)
+        return torch.where(free[..., None], embedding(torch.full_like(ids, token)), vectors)
+
+
+def _text_explanation(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: list[Text],
+    encoded: Any,
+    result: Attribution,
+    scores: Tensor,
+    classes: Tensor | None,
+    merge_words: bool,
+) -> TextExplanation:
+    assert isinstance(result.values, Tensor)
+    per_token = result.values.sum(-1).cpu()  # (batch, length)
+    indices = classes if classes is not None else torch.full((len(texts),), -1)
+    tokens, words = [], []
+    for b, text in enumerate(texts):
+        tokens.append(_token_pieces(tokenizer, encoded, b, text))
+        words.append(_word_pieces(tokenizer, encoded, b, text))
+    values = tuple(_summed(per_token[b], pieces) for b, pieces in enumerate(tokens))
+    word_values = tuple(_summed(per_token[b], pieces) for b, pieces in enumerate(words))
+    written = [tokenizer.convert_ids_to_tokens(encoded["input_ids"][b].tolist()) for b in range(len(texts))]
+    return TextExplanation(
+        tokens=tuple(tuple(written[b][p.positions[0]] for p in pieces) for b, pieces in enumerate(tokens)),
+        values=values,
+        words=tuple(tuple(p.text for p in pieces) for pieces in words),
+        word_values=word_values,
+        target=indices.cpu(),
+        target_names=_names(model, indices),
+        scores=scores,
+        base_values=scores - result.score_change,
+        result=result,
+        pieces=tuple(words if merge_words else tokens),
+        shown_values=word_values if merge_words else values,
+    )
+
+
+def _summed(values: Tensor, pieces: Iterable[Piece]) -> Tensor:
+    return torch.stack([values[list(piece.positions)].sum() for piece in pieces])
+
+
+def _token_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
+    """The tokens of one text that are no padding."""
+    positions = encoded["attention_mask"][b].nonzero()[:, 0].tolist()
+    return _pieces(tokenizer, encoded, b, text, [(i,) for i in positions])
+
+
+def _word_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
+    """The words of one text: neighbouring tokens that the tokenizer cut from one word."""
+    if not getattr(tokenizer, "is_fast", False):
+        return _token_pieces(tokenizer, encoded, b, text)
+    groups: list[tuple[int, ...]] = []
+    last: tuple[Any, Any] | None = None
+    words, sequences = encoded.word_ids(b), encoded.sequence_ids(b)
+    for i in encoded["attention_mask"][b].nonzero()[:, 0].tolist():
+        key = (sequences[i], words[i])
+        if words[i] is not None and key == last:
+            groups[-1] = (*groups[-1], i)
+        else:
+            groups.append((i,))
+        last = key
+    return _pieces(tokenizer, encoded, b, text, groups)
+
+
+def _pieces(tokenizer: Any, encoded: Any, b: int, text: Text, groups: list[tuple[int, ...]]) -> tuple[Piece, ...]:
+    """Each group of positions as it stands in the text; a special token stands nowhere and is written out."""
+    ids = encoded["input_ids"][b].tolist()
+    if not getattr(tokenizer, "is_fast", False):
+        return tuple(Piece(" ".join(tokenizer.convert_ids_to_tokens([ids[i] for i in g])), " ", g) for g in groups)
+    offsets, sequences = encoded[b].offsets, encoded.sequence_ids(b)
+    pieces = []
+    for at, group in enumerate(groups):
+        sequence = sequences[group[0]]
+        if sequence is None:
+            pieces.append(Piece(tokenizer.convert_ids_to_tokens(ids[group[0]]), " ", group))
+            continue
+        source = text[sequence] if isinstance(text, tuple) else text
+        begin, end = offsets[group[0]][0], offsets[group[-1]][1]
+        following = groups[at + 1][0] if at + 1 < len(groups) else None
+        touches = following is not None and sequences[following] == sequence and offsets[following][0] <= end
+        pieces.append(Piece(source[begin:end].strip(), "" if touches else " ", group))
+    return tuple(pieces)
+
+
+def _span(piece: Piece, value: float, share: float) -> str:
+    colour = "220, 50, 47" if share > 0 else "38, 110, 210"
+    style = f"background: rgba({colour}, {abs(share) * 0.75:.3f}); border-radius: 3px; padding: 1px 2px"
+    return f'<span style="{style}" title="{value:+.4g}">{html.escape(piece.text)}</span>{piece.space}'
+
+
+# ---- images ------------------------------------------------------------------------------------------------------
+
+
+def _processed(processor: Any, images: list[Any]) -> Tensor:
+    made = processor(images=images, return_tensors="pt")
+    pixels = made.get("pixel_values")
+    if not isinstance(pixels, Tensor) or pixels.ndim != 4:
+        raise ValueError(
+            "the processor gives no pixel_values (batch, channels, height, width): explain what it gives with "
+            "leastpath.attribute(lp.Score(model, target), …)"
+        )
+    return pixels
+
+
+def _image_start(processor: Any, pixels: Tensor, images: list[Any], baseline: Any) -> float | Tensor:
+    if isinstance(baseline, (int, float, Tensor)) and not isinstance(baseline, bool):
+        return baseline
+    if not isinstance(baseline, str) or baseline not in get_args(ImageBaseline):
+        raise ValueError(
+            f"baseline={baseline!r} is unknown: use one of {list(get_args(ImageBaseline))}, a number or a tensor"
+        )
+    if baseline == "mean":
+        return 0.0
+    import numpy as np  # an image that every processor takes
+
+    side = max(pixels.shape[2:])
+    plain = np.full((side, side, 3), 255 if baseline == "white" else 0, dtype=np.uint8)
+    return _processed(processor, [plain]).to(pixels)
+
+
+# ---- classes -----------------------------------------------------------------------------------------------------
+
+
+def _classes(model: nn.Module, target: Any, logits: Tensor) -> Tensor | None:
+    """(batch,) class indices; None for a model of one output."""
+    if logits.ndim != 2:
+        raise ValueError(
+            f"the model returns {tuple(logits.shape)}, expected (batch, classes): use a model with a classification "
+            "head, as AutoModelForSequenceClassification or AutoModelForImageClassification give"
+        )
+    batch, n = logits.shape
+    if n == 1 and target in (None, 0):
+        return None
+    if target is None:
+        return logits.argmax(1)
+    if isinstance(target, str):
+        named = {str(name): int(i) for name, i in (getattr(_config(model), "label2id", None) or {}).items()}
+        if target not in named:
+            raise ValueError(f"target={target!r} is none of the model's labels {list(named)[:20]}")
+        target = named[target]
+    indices = torch.as_tensor(target, device=logits.device)
+    if (
+        indices.is_floating_point()
+        or indices.dtype == torch.bool
+        or indices.ndim > 1
+        or indices.numel() not in (1, batch)
+    ):
+        raise ValueError(f"target={target!r}: expected a class index, a label, or {batch} class indices")
+    if int(indices.min()) < 0 or int(indices.max()) >= n:
+        raise ValueError(f"target={target!r} is out of range: the model returns {n} classes, 0 to {n - 1}")
+    return indices.reshape(-1).expand(batch).long()
+
+
+def _names(model: nn.Module, indices: Tensor) -> tuple[str, ...]:
+    labels = getattr(_config(model), "id2label", None) or {}
+    return tuple("score" if i < 0 else str(labels.get(i, f"class {i}")) for i in indices.tolist())
+
+
+def _config(model: nn.Module) -> Any:
+    return getattr(model, "config", None)
