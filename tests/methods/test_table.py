@@ -17,6 +17,7 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
     "geodesic_descent": {"max_gradients": 200},
     "geodesic_idgi": {"max_gradients": 200},
     "as_printed": {"max_gradients": 200},
+    "manifold_ig": {"encoder": lambda x: x, "decoder": lambda z: z + 0.1 * torch.sin(z), "n_knots": 5},
     "gradient_shap": {"n_samples": 6},
     "kernel_shap": {"n_samples": 30},
     "lime": {"n_samples": 30},
@@ -176,6 +177,11 @@ def test_unknown_names_and_settings_are_refused_with_the_known_ones():
 def test_methods_that_need_points_say_so(name):
     with pytest.raises(ValueError, match=f"{name} needs data points"):
         METHODS[name](scored(), flat_points(3, 4))
+
+
+def test_a_method_that_needs_an_autoencoder_says_so():
+    with pytest.raises(ValueError, match=r"manifold_ig needs an autoencoder: pass decoder, .*decoder=vae\.decoder"):
+        METHODS["manifold_ig"](scored(), flat_points(3, 4))
 
 
 def test_every_entry_is_described():

@@ -14,6 +14,10 @@ from leastpath.solution import Solver
 INTEGRAL: Mapping[str, Any] = {
     "metric": None, "tolerance": 0.01, "n_steps": None, "rule": "gauss_legendre", "max_gradients": None,
 }  # fmt: skip
+NEEDED = {  # what a method needs, and the settings that give it
+    "points": ("data points", "points=train_inputs"),
+    "decoder": ("an autoencoder", "encoder=vae.encoder, decoder=vae.decoder"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,9 @@ class PathExplainer:
         integral = {name: settings.pop(name) for name in INTEGRAL}
         solver = settings.pop("solver")
         if solver is None and self.needs and all(settings[name] is None for name in self.needs):
+            what, given = NEEDED[self.needs[0]]
             raise ValueError(
-                f"{self.name} needs data points: pass points, as in "
-                f'METHODS["{self.name}"](score, inputs, points=train_inputs)'
+                f'{self.name} needs {what}: pass {self.needs[0]}, as in METHODS["{self.name}"](score, inputs, {given})'
             )
         return attribute(
             score, inputs, baselines, solver=solver or self.make(**settings), weighting=self.weighting,

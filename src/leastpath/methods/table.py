@@ -11,7 +11,7 @@ from leastpath.methods.paths import PathExplainer
 from leastpath.methods.smoothing import smooth
 from leastpath.quadrature import Weighting
 from leastpath.solution import Solver
-from leastpath.solvers import Descent, EnhancedIG, NeighborGraph, StraightLine, Variational
+from leastpath.solvers import Descent, EnhancedIG, Manifold, NeighborGraph, StraightLine, Variational
 from leastpath.weightings import IDG, IDGI, AsPrinted
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
@@ -55,6 +55,10 @@ METHODS = Methods(
         _path(
             "enhanced_ig", "Enhanced IG", EnhancedIG, "Shortest route over data points by Euclidean length.",
             needs=("points",),
+        ),
+        _path(
+            "manifold_ig", "Manifold IG", Manifold, "Geodesic of an autoencoder's decoder, which follows the data.",
+            needs=("decoder",),
         ),
         _path(
             "geodesic_graph", "Geodesic IG (graph)", NeighborGraph,
