@@ -9,6 +9,7 @@ import torch
 
 import leastpath as lp
 from helpers import Counted, TextNet, cnn, flat_points, mlp
+from leastpath.evaluation import masking as masking_module
 from leastpath.evaluation.imputation import filler
 from leastpath.evaluation.masking import (
     FULL_AREAS,
@@ -105,6 +106,18 @@ def test_batch_equals_loop(fill):
             score, IMAGES[b : b + 1], None, given_attribution(VALUES[b : b + 1]), seed=5
         )
         torch.testing.assert_close(one.values[0], whole.values[b], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("fill", [("baseline", "noise"), "linear"])
+@pytest.mark.parametrize("keep", [Comprehensiveness, Sufficiency])
+def test_broadcast_rows_equal_gathered_ones(fill, keep, monkeypatch):
+    score = lp.Score(cnn(), TARGETS, batch_size=5)
+    gathered = keep(Masking(AREAS[:-1], "pixels", fill))(score, IMAGES, None, given_attribution(VALUES))
+    monkeypatch.setattr(masking_module, "LARGE", 1)
+    torch.testing.assert_close(
+        keep(Masking(AREAS[:-1], "pixels", fill))(score, IMAGES, None, given_attribution(VALUES)).values,
+        gathered.values,
+    )
 
 
 def test_noise_depends_on_the_seed_only():

@@ -20,7 +20,10 @@ class Filling(Protocol):
     """A fill made ready for a batch."""
 
     def rows(self, examples: Tensor, masked: Tensor) -> Tensor:
-        """What fills rows of `examples` (n,) where `masked` (n, *shape) is true: (n, *shape)."""
+        """What fills rows of `examples` (n,) where `masked` (n, *shape) is true: (n, *shape).
+
+        `examples` may also be one example (1,) for all rows, and the answer then (1, *shape).
+        """
 
 
 @runtime_checkable
@@ -168,7 +171,7 @@ class _LinearFilling:
 
     def rows(self, examples: Tensor, masked: Tensor) -> Tensor:
         examples = examples.to(self.points.device)
-        return linear_imputation(self.points[examples], masked) + self.noise[examples]
+        return linear_imputation(self.points[examples].expand_as(masked), masked) + self.noise[examples]
 
 
 FILLS: Mapping[str, Filler] = MappingProxyType(

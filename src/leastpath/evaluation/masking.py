@@ -37,6 +37,7 @@ FULL_AREAS = tuple(k / 20 for k in range(21))
 """0, 5, …, 100 %: from the input to the fill, or back."""
 
 Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
+LARGE = 4_096  # values of an input above which it is broadcast rather than gathered
 PROBABILITIES = ("auto", "softmax", "sigmoid", "given", "score")
 
 
@@ -322,37 +323,62 @@ def _masked_scores(
 ) -> tuple[Tensor, Tensor]:
     """The clean scores (batch,) and the masked ones (batch, fills, areas), in float64 on the CPU.
 
-    Masks that coincide (few features, many areas) are run once, and those that mask nothing are not run at all.
+    Masks that coincide (few features, many areas) are run once, and those that mask nothing are the clean input.
     """
-    points = bound.explained()
-    clean = bound.values(points, torch.arange(bound.batch)).double().cpu()
     sizes = places.reshape(bound.batch, -1).amax(1).cpu() + 1
-    example, count, spots = _distinct_masks(counts, sizes, keep)
-    masked = clean[:, None, None].expand(-1, len(fillings), counts.shape[1]).clone()
+    nothing = sizes if keep else torch.zeros_like(sizes)  # the count that masks nothing
+    example, count, spots = _distinct_masks(counts, nothing)
+    n, fills = len(example), len(fillings)
+    # One row for each clean input, then for each fill one for each mask: one stream, so that chunks are full.
+    owners = torch.cat([torch.arange(bound.batch), example.repeat(fills)])
+    limits = torch.cat([nothing, count.repeat(fills)])
+    which = torch.cat([torch.zeros(bound.batch, dtype=torch.long), torch.arange(fills).repeat_interleave(n)])
+    points, found, at = bound.explained(), [], 0
+    while at < len(owners):
+        rows = slice(at, at + bound.batch_size)
+        filled = _filled(points, places, fillings, owners[rows], limits[rows], which[rows], keep)
+        found.append(bound.values(filled, owners[rows]).double().cpu())
+        at = rows.stop
+    values = torch.cat(found)
+    clean, by_fill = values[: bound.batch], values[bound.batch :].view(fills, n)
+    masked = clean[:, None, None].repeat(1, fills, counts.shape[1])
     masked[counts[:, 0] < 0] = torch.nan
-    for f, filling in enumerate(fillings):
-        found, at = [], 0
-        while at < len(example):
-            rows = slice(at, at + bound.batch_size)
-            owners = example[rows].to(points.device)
-            limit = count[rows].to(points.device).view(-1, *[1] * len(bound.shape))
-            mask = (places[owners] >= limit) if keep else (places[owners] < limit)
-            found.append(bound.values(torch.where(mask, filling.rows(owners, mask), points[owners]), example[rows]))
-            at = rows.stop
-        if found:
-            values = torch.cat(found).double().cpu()
-            b, k = (spots >= 0).nonzero(as_tuple=True)
-            masked[b, f, k] = values[spots[b, k]]
+    b, k = (spots >= 0).nonzero(as_tuple=True)
+    masked[b, :, k] = by_fill[:, spots[b, k]].T
     return clean, masked
 
 
-def _distinct_masks(counts: Tensor, sizes: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _filled(
+    points: Tensor,
+    places: Tensor,
+    fillings: list[Filling],
+    owners: Tensor,
+    limits: Tensor,
+    which: Tensor,
+    keep: bool,
+) -> Tensor:
+    """Rows of masked inputs: each of an example (n,), with a number of places masked or kept (n,), by a fill (n,).
+
+    Large inputs are not gathered row by row: rows of one example are broadcast from it, which saves most of the time.
+    """
+    large = points[0].numel() >= LARGE
+    parts: list[Tensor] = []
+    at = 0
+    for n in (which * len(points) + owners if large else which).unique_consecutive(return_counts=True)[1].tolist():
+        example = owners[at : at + (1 if large else n)].to(points.device)
+        limit = limits[at : at + n].to(places).view(-1, *[1] * (points.ndim - 1))
+        mask = (places[example] >= limit) if keep else (places[example] < limit)
+        parts.append(torch.where(mask, fillings[int(which[at])].rows(example, mask), points[example]))
+        at += n
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _distinct_masks(counts: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The masks to run: their example (n,) and count (n,), and where each curve finds its own (batch, areas).
 
     -1 where there is nothing to run: nothing masked, or no ranking.
     """
-    untouched_at = sizes[:, None] if keep else torch.zeros(len(sizes), 1, dtype=torch.long)
-    run = (counts >= 0) & (counts != untouched_at)
+    run = (counts >= 0) & (counts != nothing[:, None])
     first = torch.ones_like(run)
     first[:, 1:] = counts[:, 1:] != counts[:, :-1]  # areas increase, so that equal counts are neighbours
     starts = run & first
