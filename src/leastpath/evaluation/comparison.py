@@ -232,7 +232,7 @@ class Comparison:
                 for m in table.index
             ]
         for part, column in (c for c in table.columns if c[0] in ("evidence", "cost")):
-            words[column] = [f"{value:.3g}" for value in table[part, column]]
+            words[column] = ["–" if np.isnan(value) else f"{value:.3g}" for value in table[part, column]]
         if len(table) and (table["inputs", "failed"] > 0).any():
             words["failed"] = [str(n) for n in table["inputs", "failed"]]
         return _pandas().DataFrame(words, index=table.index)
@@ -270,6 +270,7 @@ class Comparison:
             ax.plot([mean], [y], "o", color=colors[method][0])
         better = "higher" if self.higher_is_better[measure] else "lower"
         _name_rows(ax, list(table.index))
+        ax.locator_params(axis="x", nbins=5)
         ax.set_title(f"{measure} ({better} is better)", fontsize=10)
 
     def _draw_curves(self, ax: Axes, measure: str, colors: Mapping[str, tuple[str, str]]) -> None:
@@ -292,6 +293,8 @@ class Comparison:
                     ax.plot([max(forwards, 1e-9)], [y], "o", color=colors[method][0], fillstyle="none")
             _name_rows(ax, list(table.index))
             ax.set_xscale("symlog" if cost == "gradients" else "log")
+            if cost == "gradients":
+                ax.set_xlim(left=-0.2)
             ax.set_title(f"{cost} an input", fontsize=10)
         left.set_title("gradients (filled) and forwards (open) an input", fontsize=10)
 
@@ -304,7 +307,8 @@ class Comparison:
         report = Report("Comparison of attribution methods", lead if self.finished else f"{lead} Interrupted.")
         report.section("Table").raw(self._html_table()).text(self._key())
         if self.higher_is_better:
-            report.section("Winners").table(_readable(self.winners()))
+            caption = f"Tied: not significantly worse. The reference is {self.reference}."
+            report.section("Winners").table(_readable(self.winners()), caption, index=False)
         report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
         if self.higher_is_better:
             tests = self._tests.round(6)
@@ -319,8 +323,11 @@ class Comparison:
         words = self._in_words()
 
         def cell(text: str) -> str:
-            plain = html.escape(text.rstrip(" *="))
-            return f"<td><strong>{plain}</strong> *</td>" if text.endswith("*") else f"<td>{html.escape(text)}</td>"
+            mean, bracket, interval = html.escape(text.rstrip(" *=")).partition(" [")
+            mark = text[-1:].strip() if text[-1:] in "*=" else ""
+            mean = f"<strong>{mean}</strong>" if mark == "*" else mean
+            below = f"<br><small>{bracket.strip()}{interval}</small>" if bracket else ""
+            return f'<td style="white-space:nowrap">{mean}{mark}{below}</td>'
 
         head = "".join(f"<th>{html.escape(column)}</th>" for column in words.columns)
         rows = "".join(
@@ -363,13 +370,21 @@ def _tested(a: np.ndarray, b: np.ndarray, level: float) -> dict[str, Any] | None
 
 
 def _interval(mean: float, low: float, high: float) -> str:
+    """mean [low, high], to two digits of the interval's width."""
     if np.isnan(mean):
         return "–"
-    return f"{mean:.3g}" if np.isnan(low) else f"{mean:.3g} [{low:.3g}, {high:.3g}]"
+    if np.isnan(low):
+        return f"{mean:.3g}"
+    width = high - low
+    places = 3 if width <= 0 else min(9, max(0, 1 - int(np.floor(np.log10(width)))))
+    return f"{mean:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
 
 
 def _readable(winners: pd.DataFrame) -> pd.DataFrame:
-    return winners.assign(tied=[", ".join(tied) or "nobody" for tied in winners["tied"]])
+    """For people: the measure in a column, several names in one cell, plain words in the head."""
+    words = winners.assign(tied=[", ".join(tied) or "nobody" for tied in winners["tied"]]).reset_index()
+    titles = {"beats_reference": "beats the reference", "p_reference": "p", "clear": "clear winner"}
+    return words.drop(columns="reference").rename(columns=titles)
 
 
 def _style(i: int) -> tuple[str, str]:
