@@ -1,16 +1,15 @@
 """Neighbour graphs and shortest paths: indices and lengths only; no model, no gradient.
 
 The walk: `nearest_neighbors` → `neighbor_edges` → `connected_edges` (bridges) → lengths, given by the caller
-→ `shortest_path_trees` → `routes` or `tree_sums`. Nothing here holds an (n, n) matrix.
+→ `adjacency`, which Dijkstra reads → `routes`. Nothing here holds a dense (n, n) matrix.
 """
 
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
@@ -289,20 +288,6 @@ def unique_edges(pairs: ArrayLike, n_nodes: int) -> Integers:
     return edges[edges[:, 0] < edges[:, 1]]
 
 
-def edge_ids(edges: Integers, pairs: ArrayLike, n_nodes: int) -> Integers:
-    """Row of each pair of nodes (p, 2), in either direction, among the (m, 2) edges; -1 where there is none.
-
-    Edges need not be sorted: appended bridges are found as well.
-    """
-    wanted = _edge_keys(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), n_nodes)
-    if len(edges) == 0:
-        return np.full(len(wanted), -1, dtype=np.int64)
-    keys = _edge_keys(edges, n_nodes)
-    order = np.argsort(keys, kind="stable")
-    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-    return np.where(keys[found] == wanted, found, -1)
-
-
 def _edge_keys(pairs: Integers, n_nodes: int) -> Integers:
     keys: Integers = pairs.min(axis=1) * n_nodes + pairs.max(axis=1)
     return keys
@@ -452,54 +437,13 @@ def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
     return csr_array((data, columns[order].astype(index), starts.astype(index)), shape=(n_nodes, n_nodes))
 
 
-def shortest_path_trees(
-    n_nodes: int, edges: Integers, lengths: ArrayLike, sources: ArrayLike
-) -> Iterator[tuple[Floats, Integers]]:
-    """The shortest-path tree of each source in turn, so that memory does not grow with the sources.
-
-    Parameters
-    ----------
-    n_nodes : int
-    edges : (m, 2) int64, undirected
-    lengths : (m,) array, finite, ≥ 0
-    sources : (s,) distinct nodes
-
-    Yields
-    ------
-    distances : (n,) float64, inf where unreachable
-    predecessors : (n,) int64, negative at the source and where unreachable
-    """
-    starts = np.asarray(sources, dtype=np.int64).ravel()
-    if len(np.unique(starts)) != len(starts):
-        raise ValueError(
-            f"{len(starts)} sources of which {len(np.unique(starts))} are distinct; expected distinct sources: "
-            "pass np.unique(sources) and map back with return_inverse=True."
-        )
-    graph = adjacency(n_nodes, edges, lengths)
-    return (_shortest_path_tree(graph, int(source)) for source in starts)  # arguments are checked at the call
-
-
-def _shortest_path_tree(graph: csr_array, source: int) -> tuple[Floats, Integers]:
-    # directed=True on a symmetric matrix: half the work of directed=False, which would symmetrise once more
-    distances, predecessors = dijkstra(graph, directed=True, indices=source, return_predecessors=True)
-    return distances, predecessors.astype(np.int64)
-
-
-def shortest_paths(n_nodes: int, edges: Integers, lengths: ArrayLike, sources: ArrayLike) -> tuple[Floats, Integers]:
-    """`shortest_path_trees` of few sources in two arrays: distances (s, n) and predecessors (s, n)."""
-    trees = list(shortest_path_trees(n_nodes, edges, lengths, sources))
-    if not trees:
-        return np.empty((0, n_nodes)), np.empty((0, n_nodes), dtype=np.int64)
-    return np.stack([distances for distances, _ in trees]), np.stack([before for _, before in trees])
-
-
 def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Integers, Integers]:
     """The nodes from the source to each target, one route after the other.
 
     Parameters
     ----------
     predecessors : (n,) int64
-        Of one source, from `shortest_paths`.
+        Of one source, from Dijkstra.
     source : int
     targets : (t,) nodes; the source itself gives the route of that single node
 
@@ -532,31 +476,3 @@ def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Int
         going = nodes != source
         nodes, places = predecessors[nodes[going]], places[going] - 1
     return route, offsets
-
-
-def tree_sums(predecessors: Integers, source: int, values: ArrayLike) -> Floats:
-    """Sums along the tree: of each node the values of all steps on its route.
-
-    Pointer doubling: after r rounds a node holds the sum of its last 2^r steps, so a depth of D costs log₂ D rounds
-    over the nodes, whatever the number of targets.
-
-    Parameters
-    ----------
-    predecessors : (n,) int64
-    source : int
-    values : (n, ...) array
-        Of the step from the predecessor of a node to the node; ignored at the source and where unreachable.
-
-    Returns
-    -------
-    sums : (n, ...) float64, 0 at the source, NaN where unreachable
-    """
-    sums = np.array(values, dtype=np.float64)
-    above = np.where(predecessors < 0, np.arange(len(predecessors)), predecessors)  # roots stay where they are
-    roots = predecessors < 0
-    sums[roots] = 0.0
-    while not roots[above].all():
-        sums += sums[above]
-        above = above[above]
-    sums[above != source] = np.nan  # hangs below another root
-    return sums
