@@ -191,7 +191,7 @@ def _colorbar(figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, en
     extend = {(True, True): "both", (True, False): "max", (False, True): "min", (False, False): "neither"}
     label = "attribution" if signed else "|attribution|"
     mappable = ScalarMappable(drawn.norm, drawn.cmap)
-    bar = figure.colorbar(mappable, ax=axes, label=label, extend=extend[above, below], shrink=0.85, pad=0.02)
+    bar = figure.colorbar(mappable, ax=axes, label=label, extend=extend[above, below], shrink=0.85, pad=0.02, aspect=30)
     bar.ax.tick_params(labelsize="small")
 
 

@@ -89,8 +89,8 @@ class Report:
         named = not isinstance(frame.index, pandas.RangeIndex) if index is None else index
         known = frame.astype(object).where(frame.notna(), None)
         cells = known.map(lambda value: _cell(value, digits))
-        rows = cells.to_html(border=0, escape=False, index=named, justify="right", na_rep="–")
-        rows = re.sub(r"<td>(?=[^<\d–−-])", '<td class="words">', rows)
+        rows = cells.to_html(border=0, index=named, justify="right", na_rep="–")
+        rows = re.sub(r"<td>(?=[^<\d–−+-])", '<td class="words">', rows)
         return self.raw(f'<div class="table">{_captioned(rows, caption)}</div>')
 
     def figure(
@@ -175,5 +175,5 @@ def _cell(value: Any, digits: int) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):  # NumPy's float64 is one
-        return html.escape(f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.{digits}g}")
-    return html.escape(str(value))
+        return f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.{digits}g}"
+    return str(value)

@@ -140,7 +140,7 @@ def path_profile(
     upper, lower = figure.subplots(2, 1, sharex=True)
     for colour, (name, (path, row)) in zip(_colours(curves), curves.items(), strict=True):
         position, values, norms = _sampled(_bound(score, path, inputs), path, row, samples, axis)
-        label = f"{name}: length {lengths[name]:.3g}" if name in lengths else name
+        label = f"{name}: length {lengths[name]:,.4g}" if name in lengths else name
         upper.plot(position, values, color=colour, lw=1.8, label=label)
         lower.plot(position, norms, color=colour, lw=1.8)
     _dressed(upper, lower, axis)

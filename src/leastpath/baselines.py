@@ -1,0 +1,304 @@
+"""Baselines: where paths start, as a choice that can be seen. One function, `baseline`, over one table, `BASELINES`.
+
+A baseline is part of the question: attributions answer "why this score rather than the score there?".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from leastpath.metric import flat_rows
+from leastpath.run import Run
+from leastpath.score import Score, device_of, output_tensor, untouched, warn_of_training_mode
+
+Limits = tuple[float | Tensor, float | Tensor]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One row of the table `BASELINES`.
+
+    Args:
+        name: what `baseline` is asked for.
+        summary: one sentence.
+        make: `(inputs, score, **settings) -> (batch, *features)`, or `(batch, m, *features)` for several an example.
+        needs_score: whether it looks at the model.
+
+    Example:
+        >>> BASELINES["blur"].summary
+        'The input, blurred until its details are gone; colours and layout stay.'
+    """
+
+    name: str
+    summary: str
+    make: Callable[..., Tensor]
+    needs_score: bool = False
+
+
+def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: Any) -> Tensor:
+    """Make the baselines of a batch: (batch, *features), or (batch, m, *features) where an example gets several.
+
+    Nothing depends on the other inputs of the batch: each gets what it would get alone, random ones included.
+
+    Args:
+        name: "black", "white", "mean", "blur", "uniform", "samples" or "max_entropy".
+        inputs: (batch, *features); images are (batch, channels, height, width).
+        score: needed by "max_entropy", which asks its model.
+        settings: of the baseline, each with a default except where it says so.
+            black, white: `limits`, the two ends of the values' range, numbers or tensors such as (channels, 1, 1);
+            0 and 1 for inputs within these, which other inputs have to give.
+            mean: `points` (n, *features), whose mean is taken; without, each image's mean colour.
+            blur: `sigma`, in pixels; an eighth of the shorter side.
+            uniform: `limits` as above, `n` an example (1), `seed` (0).
+            samples: `points` (rows, *features), needed; `n` an example (5), `seed` (0).
+            max_entropy: `start` (None is a blurred image, or the input itself), `closeness` (0.1) the weight of the
+            mean square distance to it in units of the range, `n_steps` (100), `step_size` (0.02 of the range),
+            `limits` as above, or None where values may be anything.
+
+    Example:
+        >>> baseline("white", torch.rand(2, 3, 8, 8)).mean()
+        tensor(1.)
+        >>> baseline("samples", torch.rand(2, 4), points=torch.rand(50, 4), n=3).shape
+        torch.Size([2, 3, 4])
+    """
+    if name not in BASELINES:
+        raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}")
+    kind = getattr(inputs, "dtype", type(inputs).__name__)
+    if not getattr(kind, "is_floating_point", False):
+        raise ValueError(f"inputs are {kind}, expected a floating-point tensor: make one baseline an input of a tuple")
+    if not len(inputs) or inputs.ndim < 2:
+        raise ValueError(f"inputs have shape {tuple(inputs.shape)}, expected a batch, (batch, *features)")
+    row = BASELINES[name]
+    if row.needs_score and not isinstance(score, Score):
+        raise ValueError(f'baseline "{name}" asks the model: pass baseline("{name}", inputs, score)')
+    known = list(row.make.__kwdefaults__ or ())
+    unknown = [setting for setting in settings if setting not in known]
+    if unknown:
+        raise ValueError(f'baseline "{name}" has the settings {known}, got {unknown}')
+    return row.make(inputs.detach(), score, **settings)
+
+
+# ---- constants ---------------------------------------------------------------------------------------------------
+
+
+def _black(inputs: Tensor, score: Score | None, *, limits: Limits | None = None) -> Tensor:
+    return _filled(inputs, _checked_limits(inputs, limits)[0])
+
+
+def _white(inputs: Tensor, score: Score | None, *, limits: Limits | None = None) -> Tensor:
+    return _filled(inputs, _checked_limits(inputs, limits)[1])
+
+
+def _mean(inputs: Tensor, score: Score | None, *, points: Tensor | None = None) -> Tensor:
+    if points is not None:
+        return _filled(inputs, _checked_points(inputs, points).mean(0).to(inputs))
+    if inputs.ndim != 4:
+        raise ValueError(
+            f"inputs have shape {tuple(inputs.shape)}: only images have a mean of their own, others need data: "
+            'baseline("mean", inputs, points=train_inputs)'
+        )
+    return inputs.mean((2, 3), keepdim=True).expand_as(inputs).clone()
+
+
+def _filled(inputs: Tensor, value: float | Tensor) -> Tensor:
+    return torch.as_tensor(value).to(inputs).expand_as(inputs).clone()
+
+
+# ---- blur --------------------------------------------------------------------------------------------------------
+
+
+def _blur(inputs: Tensor, score: Score | None, *, sigma: float | None = None) -> Tensor:
+    if inputs.ndim not in (3, 4):
+        raise ValueError(
+            f"inputs have shape {tuple(inputs.shape)}, only images can be blurred: (batch, channels, height, width). "
+            'For tables take baseline("mean", inputs, points=train_inputs)'
+        )
+    return blurred(inputs, min(inputs.shape[-2:]) / 8 if sigma is None else sigma)
+
+
+def blurred(images: Tensor, sigma: float) -> Tensor:
+    """Images (…, height, width) convolved with a Gaussian of `sigma` pixels, whose borders repeat outwards.
+
+    Example:
+        >>> blurred(torch.ones(1, 1, 5, 5), 2.0).allclose(torch.ones(5, 5))
+        True
+    """
+    if not 0 <= sigma < float("inf"):
+        raise ValueError(f"sigma={sigma} must be a finite number of pixels, at least 0")
+    if sigma == 0:
+        return images.clone()
+    reach = max(1, round(4 * sigma))  # beyond, weights are below 1/1000 of the centre's
+    offsets = torch.arange(-reach, reach + 1, dtype=torch.float64)
+    weights = torch.exp(-((offsets / sigma) ** 2) / 2)
+    for axis in (-2, -1):
+        images = _smoothed(images, (weights / weights.sum()).to(images), reach, axis)
+    return images
+
+
+def _smoothed(images: Tensor, weights: Tensor, reach: int, axis: int) -> Tensor:
+    """A weighted mean along one axis, as a product with a matrix that repeats the border's pixels."""
+    size = images.shape[axis]
+    seen = (torch.arange(size)[:, None] + torch.arange(-reach, reach + 1)).clamp(0, size - 1).to(images.device)
+    matrix = torch.zeros(size, size, dtype=images.dtype, device=images.device)
+    matrix.scatter_add_(1, seen, weights.expand(size, -1))
+    return matrix @ images if axis == -2 else images @ matrix.T
+
+
+# ---- random ------------------------------------------------------------------------------------------------------
+
+
+def _uniform(inputs: Tensor, score: Score | None, *, limits: Limits | None = None, n: int = 1, seed: int = 0) -> Tensor:
+    low, high = (_filled(inputs[:1], end)[0] for end in _checked_limits(inputs, limits))
+    _check_count(n)
+    share = Run(seed).uniform((n, *inputs.shape[1:]), inputs)  # the same for every example: a batch is a loop
+    drawn = torch.lerp(low.expand_as(share), high.expand_as(share), share)
+    repeated = drawn.expand(len(inputs), *drawn.shape).clone()
+    return repeated[:, 0] if n == 1 else repeated
+
+
+def _samples(inputs: Tensor, score: Score | None, *, points: Tensor | None = None, n: int = 5, seed: int = 0) -> Tensor:
+    if points is None:
+        raise ValueError('baseline "samples" takes rows of data: pass baseline("samples", inputs, points=train_inputs)')
+    points = _checked_points(inputs, points)
+    _check_count(n)
+    if n > len(points):
+        raise ValueError(f"n={n} samples of {len(points)} points: pass more points or a smaller n")
+    rows = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:n]
+    drawn = points[rows.to(points.device)].to(inputs)  # the same for every example: a batch is a loop
+    return drawn.expand(len(inputs), *drawn.shape).clone()
+
+
+# ---- maximum entropy ---------------------------------------------------------------------------------------------
+
+
+def _max_entropy(
+    inputs: Tensor,
+    score: Score,
+    *,
+    start: Tensor | None = None,
+    closeness: float = 0.1,
+    n_steps: int = 100,
+    step_size: float = 0.02,
+    limits: Limits | str | None = "auto",
+) -> Tensor:
+    """Climb the entropy of the model's output from `start`, held to it by a penalty, and keep the best point seen.
+
+    Adam by hand: its state is elementwise, so that an example climbs in a batch as it would alone.
+    """
+    if score.layer is not None:
+        raise ValueError("maximum entropy is searched among inputs: pass a Score without layer=")
+    for name, given in (("closeness", closeness), ("n_steps", n_steps), ("step_size", step_size)):
+        if not 0 <= given < float("inf"):
+            raise ValueError(f"{name}={given} must be a finite number ≥ 0")
+    warn_of_training_mode(score.model)
+    ends = None if limits is None else _range_of(inputs, limits)
+    width = 1.0 if ends is None else (ends[1] - ends[0]).clamp_min(1e-12)
+    origin = (blurred(inputs, min(inputs.shape[-2:]) / 8) if inputs.ndim == 4 else inputs) if start is None else start
+    origin = origin.to(inputs).expand_as(inputs)
+    point, best = origin.clone(), origin.clone()
+    highest = torch.full((len(inputs),), -torch.inf, device=inputs.device)
+    drift, square = torch.zeros_like(point), torch.zeros_like(point)
+    with untouched(score.model, device_of(inputs)):
+        bound = _entropy_score(score).bind(inputs)
+        examples = torch.arange(len(inputs))
+        for step in range(1, int(n_steps) + 2):  # the last one only looks
+            entropy, gradient = bound.gradients(point, examples)
+            apart = (point - origin) / width
+            value = entropy - closeness * flat_rows(apart**2).mean(1)
+            better = value > highest
+            highest = torch.where(better, value, highest)
+            best[better] = point[better]
+            uphill = gradient - closeness * 2 * apart / width / point[0].numel()
+            drift, square = torch.lerp(uphill, drift, 0.9), torch.lerp(uphill**2, square, 0.99)
+            move = drift / (1 - 0.9**step) / ((square / (1 - 0.99**step)).sqrt() + 1e-12)
+            point = point + step_size * (1 - (step - 1) / max(1, n_steps)) * width * move
+            if ends is not None:
+                point = torch.maximum(torch.minimum(point, ends[1]), ends[0])
+    return best
+
+
+def _entropy_score(score: Score) -> Score:
+    """The same model, whose score is the entropy of what it predicts, in nats."""
+
+    def entropy(output: Tensor) -> Tensor:
+        if score.output == "sigmoid" or output.ndim == 1 or output.shape[1] == 1:
+            logits = output.reshape(len(output), -1)
+            logs = torch.stack([logsigmoid(logits), logsigmoid(-logits)])
+            return -(logs.exp() * logs).sum(0).mean(1)
+        logs = output.log_softmax(1)
+        return -(logs.exp() * logs).sum(1)
+
+    def logits_of(*given: Any) -> Tensor:
+        return output_tensor(score.model(*given))
+
+    return Score(
+        logits_of,
+        target=entropy,
+        additional_forward_args=score.additional_forward_args,
+        batch_size=score.batch_size,
+    )
+
+
+# ---- checks ------------------------------------------------------------------------------------------------------
+
+
+def _checked_limits(inputs: Tensor, limits: Limits | None) -> Limits:
+    if limits is not None:
+        return limits
+    low, high = float(inputs.min()), float(inputs.max())
+    if low < 0 or high > 1:
+        raise ValueError(
+            f"inputs range from {low:.3g} to {high:.3g}, so black and white are not 0 and 1: pass both, "
+            "limits=(low, high), as numbers or as tensors of shape (channels, 1, 1)"
+        )
+    return 0.0, 1.0
+
+
+def _range_of(inputs: Tensor, limits: Limits | str) -> tuple[Tensor, Tensor]:
+    if isinstance(limits, str):
+        if limits != "auto":
+            raise ValueError(f"limits={limits!r} is unknown: pass (low, high), or None for values without a range")
+        limits = _checked_limits(inputs, None)
+    low, high = (_filled(inputs[:1], end) for end in limits)
+    return low, high
+
+
+def _checked_points(inputs: Tensor, points: Tensor) -> Tensor:
+    if points.shape[1:] != inputs.shape[1:] or not len(points):
+        features = ", ".join(map(str, ("n", *inputs.shape[1:])))
+        raise ValueError(f"points have shape {tuple(points.shape)}, expected ({features}), as the inputs have")
+    return points.detach()
+
+
+def _check_count(n: int) -> None:
+    if n < 1:
+        raise ValueError(f"n={n} must be at least 1: the number of baselines an example")
+
+
+BASELINES: Mapping[str, Baseline] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Baseline("black", "The lowest value everywhere: what is dark in the input can get no attribution.", _black),
+            Baseline("white", "The highest value everywhere: what is bright can get no attribution.", _white),
+            Baseline("mean", "The mean of the data, or of the image: no contrast, the usual brightness.", _mean),
+            Baseline("blur", "The input, blurred until its details are gone; colours and layout stay.", _blur),
+            Baseline("uniform", "Uniform noise, one or several draws: contrast everywhere, meaning nowhere.", _uniform),
+            Baseline("samples", "Rows of the training data: why this rather than those?", _samples),
+            Baseline(
+                "max_entropy",
+                "The place near the blurred input where the model is least decided, found by optimisation.",
+                _max_entropy,
+                needs_score=True,
+            ),
+        )
+    }
+)
+"""Name -> `Baseline`, in the order in which documentation and pictures show them."""

@@ -1,0 +1,94 @@
+"""What each baseline does: the starting points, the scores there, and the attributions from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from leastpath.attribution import attribute
+from leastpath.baselines import BASELINES, baseline
+from leastpath.report.canvas import DIVERGING, array, limit, new_figure
+from leastpath.report.heat import PANEL, displayed, limits_of
+from leastpath.score import Score
+from leastpath.solution import Solver
+from leastpath.solvers.straight import StraightLine
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def baselines_figure(
+    score: Score,
+    image: Tensor,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    solver: Solver | None = None,
+    percentile: float = 99,
+    **how: Any,
+) -> Figure:
+    """Draw an image's baselines in one row and the attributions that each gives below, on one scale.
+
+    Args:
+        score: what is explained.
+        image: (channels, height, width), or a batch of one.
+        settings: name of a baseline -> its settings, in the order to draw; by default all that need no data:
+            "samples" needs `{"samples": {"points": train_images}}`. Of several baselines the first is shown.
+        solver: the straight line by default.
+        percentile: of the magnitudes, where colours end.
+        how: further arguments of `attribute`.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> from leastpath.report import baselines_figure
+        >>> score = lp.Score(lambda x: torch.sigmoid(x.flatten(1).sum(1) - 8))
+        >>> figure = baselines_figure(score, torch.rand(1, 4, 4), {"black": {}, "blur": {"sigma": 1.0}})
+    """
+    images = image if image.ndim == 4 else image[None]
+    if images.ndim != 4 or len(images) != 1:
+        raise ValueError(f"image has shape {tuple(image.shape)}, expected one, (channels, height, width)")
+    chosen = {name: {} for name in BASELINES if name != "samples"} if settings is None else dict(settings)
+    if not chosen:
+        raise ValueError("there is nothing to draw: name at least one baseline, as in {'black': {}}")
+    starts, planes, labels = [], [], []
+    for name, given in chosen.items():
+        start = baseline(name, images, score, **given)
+        result = attribute(score, images, start, solver=solver or StraightLine(), **how)
+        single = start[:, 0] if start.ndim == images.ndim + 1 else start
+        starts.append(array(single[0], "baselines"))
+        planes.append(array(result)[0].sum(0))
+        several = "" if single is start else f"first of {start.shape[1]}, mean "
+        labels.append(f"{several}f = {float(score(images)[0] - result.score_change[0]):.3g}")
+    return _drawn(array(images[0], "image"), float(score(images)[0]), chosen, starts, labels, planes, percentile)
+
+
+def _drawn(
+    image: np.ndarray,
+    value: float,
+    chosen: Mapping[str, Any],
+    starts: list[np.ndarray],
+    labels: list[str],
+    planes: list[np.ndarray],
+    percentile: float,
+) -> Figure:
+    columns, shown = 1 + len(starts), limits_of(image, *starts)
+    panel = PANEL * 0.75
+    figure = new_figure(panel * columns + 0.9, 2 * panel * image.shape[1] / image.shape[2] + 0.8)
+    grid = figure.subplots(2, columns)
+    pairs = zip(["image", *chosen], [image, *starts], [f"f = {value:.3g}", *labels], strict=True)
+    for axes, (name, picture, label) in zip(grid[0], pairs, strict=True):
+        axes.imshow(displayed(picture, shown), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(name, fontsize="medium")
+        axes.set_xlabel(label, fontsize="small")
+    end = limit(np.stack(planes), percentile)
+    for axes, plane in zip(grid[1, 1:], planes, strict=True):
+        drawn = axes.imshow(plane, cmap=DIVERGING, vmin=-end, vmax=end, interpolation="nearest")
+    grid[1, 1].set_ylabel("attribution", fontsize="small")
+    grid[1, 0].set_axis_off()
+    for axes in grid.ravel():
+        axes.set_xticks([])
+        axes.set_yticks([])
+    figure.colorbar(drawn, ax=list(grid[1]), pad=0.01, shrink=0.9).ax.tick_params(labelsize="small")
+    return figure

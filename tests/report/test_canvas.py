@@ -1,0 +1,47 @@
+"""What every picture shares."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import leastpath as lp
+
+pytest.importorskip("matplotlib")
+from leastpath.report.canvas import array, limit, new_figure
+
+
+def test_pyplot_knows_nothing_of_a_figure():
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    new_figure(2, 2).canvas.draw()
+    assert plt.get_fignums() == before
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"leastpath\[plot\]"):
+        new_figure(2, 2)
+
+
+def test_values_in_any_form():
+    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 2), solver=lp.StraightLine())
+    for given in (result, result.values, result.values.bfloat16(), [[1, 1]], np.ones((1, 2))):
+        np.testing.assert_allclose(array(given), [[1, 1]], rtol=1e-2)
+    with pytest.raises(ValueError, match="tuple of 2 tensors"):
+        array((torch.ones(1), torch.ones(1)))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        array([1.0, float("nan")])
+    with pytest.raises(ValueError, match="cannot be read as numbers"):
+        array(["a"])
+
+
+def test_limit_against_closed_form():
+    values = np.arange(-100, 1.0)
+    assert limit(values, 99) == 99 and limit(values, 100) == 100
+    assert limit(np.array([0.0] * 999 + [5.0]), 99) == 5  # sparse values keep their colour
+    assert limit(np.zeros(3), 99) == 1
+    with pytest.raises(ValueError, match="percentile=0"):
+        limit(values, 0)
