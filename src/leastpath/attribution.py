@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -251,11 +251,15 @@ def _with_lines(solution: Solution, longer: Tensor) -> Solution:
     rows, others = longer.nonzero()[:, 0], (~longer).nonzero()[:, 0]
     note = Note(Outcome.FELL_BACK, "the path found was longer than the straight line, which was used instead")
     lines = Path.straight(*(x[rows.to(x.device)] for x in (solution.path.start, solution.path.end)))
-    parts = [(rows, Solution(lines, ((note,),) * len(rows), solution.stats))]
+
+    def samples(of: Tensor) -> tuple[Path, ...]:
+        return tuple(path.select(of) for path in solution.samples)
+
+    parts = [(rows, Solution(lines, ((note,),) * len(rows), solution.stats, samples=samples(rows)))]
     if len(others):
         notes = solution.notes and tuple(solution.notes[i] for i in others.tolist())
-        parts.append((others, Solution(solution.path.select(others), notes)))
-    return replace(joined(parts), samples=solution.samples)
+        parts.append((others, Solution(solution.path.select(others), notes, samples=samples(others))))
+    return joined(parts)
 
 
 def _assembled(

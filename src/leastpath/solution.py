@@ -55,20 +55,28 @@ def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:
 
 def joined(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
     """Solutions for disjoint sets of examples (each with its example numbers) as one, in the order of the examples."""
-    numbers = torch.cat([examples for examples, _ in parts])
-    paths = [solution.path for _, solution in parts]
-    shifts = torch.tensor([0, *(len(path.points) for path in paths)]).cumsum(0).tolist()
-    route = torch.cat([path.route + shift for path, shift in zip(paths, shifts, strict=False)])
-    sizes = torch.cat([path.n_knots for path in paths])
-    offsets = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
-    order = torch.argsort(numbers)
-    path = Path(torch.cat([path.points for path in paths]), route, offsets).select(order)
-    notes = [note for _, solution in parts for note in solution.notes or ((),) * len(solution.path)]
+    order = torch.argsort(torch.cat([examples for examples, _ in parts]))
+    solutions = [solution for _, solution in parts]
+    path, shifts = _joined_paths([solution.path for solution in solutions], order)
+    notes = [note for solution in solutions for note in solution.notes or ((),) * len(solution.path)]
     stats: dict[str, Any] = {}
-    for _, solution in parts:
+    for solution in solutions:
         stats |= solution.stats
-    known = [(s.known, shift) for (_, s), shift in zip(parts, shifts, strict=False) if s.known is not None]
-    return Solution(path, tuple(notes[i] for i in order.tolist()), stats, _joined_known(known))
+    known = [(s.known, shift) for s, shift in zip(solutions, shifts, strict=True) if s.known is not None]
+    # A part that sampled fewer paths than another repeats its own: there is nothing else as plausible.
+    samples = tuple(
+        _joined_paths([s.samples[k] if k < len(s.samples) else s.path for s in solutions], order)[0]
+        for k in range(max(len(s.samples) for s in solutions))
+    )
+    return Solution(path, tuple(notes[i] for i in order.tolist()), stats, _joined_known(known), samples=samples)
+
+
+def _joined_paths(paths: Sequence[Path], order: Tensor) -> tuple[Path, list[int]]:
+    """Paths of disjoint sets of examples as one, reordered, and by how much the rows of each one's points moved."""
+    shifts = torch.tensor([0, *(len(path.points) for path in paths)]).cumsum(0).tolist()[:-1]
+    route = torch.cat([path.route + shift for path, shift in zip(paths, shifts, strict=True)])
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), torch.cat([path.n_knots for path in paths]).cumsum(0)])
+    return Path(torch.cat([path.points for path in paths]), route, offsets).select(order), shifts
 
 
 def _joined_known(parts: list[tuple[KnownSegments, int]]) -> KnownSegments | None:

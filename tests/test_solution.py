@@ -1,0 +1,33 @@
+"""Solutions of parts, joined: in the order of the examples, with all that they say."""
+
+import torch
+
+import leastpath as lp
+from leastpath.solution import joined
+
+
+def part(examples: list[int], offset: float, n_samples: int, note: str = "") -> tuple[torch.Tensor, lp.Solution]:
+    """Bent paths from example number to example number + 1, and some more bent elsewhere."""
+    start = torch.tensor(examples, dtype=torch.float32)[:, None]
+
+    def bent(by: float) -> lp.Path:
+        return lp.Path.polyline(torch.stack([start, start + by, start + 1], 1))
+
+    notes = ((lp.Note(lp.Outcome.SOLVER_NOTE, note),),) * len(examples) if note else None
+    samples = tuple(bent(offset + 10 * (k + 1)) for k in range(n_samples))
+    return torch.tensor(examples), lp.Solution(bent(offset), notes, {note or "none": 1}, samples=samples)
+
+
+def test_joined_is_in_the_order_of_the_examples():
+    whole = joined([part([2, 0], 0.25, 0, "a"), part([1], 0.75, 0)])
+    assert [whole.path[b][:, 0].tolist() for b in range(3)] == [[0, 0.25, 1], [1, 1.75, 2], [2, 2.25, 3]]
+    assert [len(said) for said in whole.notes] == [1, 0, 1] and whole.stats == {"a": 1, "none": 1}
+    assert whole.samples == ()
+
+
+def test_joined_keeps_samples_and_repeats_the_path_where_there_are_none():
+    whole = joined([part([2, 0], 0.25, 2), part([1], 0.75, 0)])
+    assert len(whole.samples) == 2
+    for k, sample in enumerate(whole.samples):
+        bends = [float(sample[b][1, 0]) - b for b in range(3)]
+        assert bends == [0.25 + 10 * (k + 1), 0.75, 0.25 + 10 * (k + 1)]
