@@ -11,29 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from leastpath.attribution import Attribution, attribute
+from leastpath.attribution import Attribution
 from leastpath.evaluation.comparison import Comparison
-from leastpath.evaluation.measure import Explain, Measure, Measured, measure_all
+from leastpath.evaluation.measure import Measure, Measured, measure_all
+from leastpath.explainer import Explainer, explainer_of
 from leastpath.fingerprint import described, digest
 from leastpath.run import Bar, Run
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.solution import Solver
 from leastpath.status import Outcome
 from leastpath.store import Store, Unit
 
 if TYPE_CHECKING:
-    from leastpath.methods import Method
-
-    Contender = str | Method | Solver | Explain
-
-
-@dataclass(frozen=True)
-class _Entrant:
-    """A method under its name in the table."""
-
-    name: str
-    explain: Explain
-    what: Any  # its description, on which its results depend
+    from leastpath.explainer import Contender
 
 
 class _Kept(Protocol):
@@ -151,7 +140,7 @@ class _Work:
     bar: Bar
     failures: dict[tuple[str, int], str]
 
-    def do(self, entrant: _Entrant, rows: range) -> None:
+    def do(self, entrant: Explainer, rows: range) -> None:
         """One method on some inputs. A batch is computed as a whole or not at all, so that it always rounds alike."""
         missing = [b for b in rows if self.keys[entrant.name, b] not in self.kept]
         if missing:
@@ -167,7 +156,7 @@ class _Work:
                 self.failures[entrant.name, rows[0]] = f"{type(error).__name__}: {error}"
         self.bar.advance(len(rows), entrant.name)
 
-    def _keep(self, entrant: _Entrant, rows: range, missing: list[int]) -> None:
+    def _keep(self, entrant: Explainer, rows: range, missing: list[int]) -> None:
         score, inputs, baselines = _rows(self.score, self.inputs, self.baselines, rows)
         start = time.perf_counter()
         result = entrant.explain(score, inputs, baselines, self.seed)
@@ -223,13 +212,13 @@ def _unit(
 # ---- methods -----------------------------------------------------------------------------------------------------
 
 
-def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[_Entrant]:
+def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Explainer]:
     if isinstance(methods, str):
         raise ValueError(f"methods={methods!r} is one name: pass a list, methods=[{methods!r}]")
     if isinstance(methods, Mapping):
-        entrants = [_entrant(name, given) for name, given in methods.items()]
+        entrants = [explainer_of(given, name) for name, given in methods.items()]
     else:
-        entrants = [_entrant(None, given) for given in methods]
+        entrants = [explainer_of(given) for given in methods]
     names = [e.name for e in entrants]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -237,41 +226,6 @@ def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[_E
     if not entrants:
         raise ValueError('methods is empty: name at least one, as in methods=["integrated_gradients"]')
     return entrants
-
-
-def _entrant(name: str | None, given: Contender) -> _Entrant:
-    from leastpath.methods import METHODS, Method
-
-    if isinstance(given, str):
-        given = METHODS[given]
-    if isinstance(given, Method):
-        return _Entrant(name or given.name, _calling(given), [given.name, described(given.defaults)])
-    if isinstance(given, type):
-        raise ValueError(f"{given.__name__} is a class: pass an instance, {given.__name__}()")
-    if isinstance(given, Solver):
-        return _Entrant(name or type(given).__name__, _solving(given), described(given))
-    if not callable(given):
-        raise ValueError(
-            f"{given!r} is no method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
-            "(score, inputs, baselines, seed) -> Attribution"
-        )
-    if name is None:
-        raise ValueError(f"the method {given!r} needs a name: pass a mapping, methods={{'mine': …}}")
-    return _Entrant(name, given, described(given))
-
-
-def _calling(method: Method) -> Explain:
-    def explain(score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        return method(score, inputs, baselines, seed=seed)
-
-    return explain
-
-
-def _solving(solver: Solver) -> Explain:
-    def explain(score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        return attribute(score, inputs, baselines, solver=solver, seed=seed)
-
-    return explain
 
 
 # ---- examples ----------------------------------------------------------------------------------------------------

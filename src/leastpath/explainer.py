@@ -1,0 +1,89 @@
+"""Explainer: whatever names a way to explain (a name, a method, a solver, a function) as one kind of object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leastpath.attribution import Attribution, attribute
+from leastpath.fingerprint import described
+from leastpath.score import Baselines, Inputs, Score
+from leastpath.solution import Solver
+
+if TYPE_CHECKING:
+    from leastpath.methods import Method
+
+    Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """A method under a name. Called with (score, inputs, baselines, seed).
+
+    Example:
+        >>> import leastpath as lp, torch
+        >>> explain = explainer_of(lp.StraightLine())
+        >>> explain.name, explain(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), None, 0).values.shape
+        ('StraightLine', torch.Size([1, 2]))
+    """
+
+    name: str
+    explain: Callable[[Score, Inputs, Baselines, int], Attribution]
+    what: Any
+    """Its description, on which its results depend (`fingerprint.described`)."""
+
+    def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+        """Explain inputs (batch, *features)."""
+        return self.explain(score, inputs, baselines, seed)
+
+
+def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> Explainer:
+    """A name of `leastpath.methods.METHODS`, a `Method`, a solver, or a callable
+    `(score, inputs, baselines, seed) -> Attribution`, as an explainer.
+
+    Args:
+        given: what explains.
+        name: what to call it; a callable needs one.
+        settings: of a method that the table has.
+    """
+    from leastpath.methods import METHODS, Method
+
+    if isinstance(given, str):
+        given = METHODS[given]
+    if isinstance(given, Method):
+        method = given.with_settings(**settings)
+        return Explainer(name or method.name, _Calling(method), [method.name, described(method.defaults)])
+    if settings:
+        raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
+    if isinstance(given, type):
+        raise ValueError(f"{given.__name__} is a class: pass an instance, {given.__name__}()")
+    if isinstance(given, Solver):
+        return Explainer(name or type(given).__name__, _Solving(given), described(given))
+    if not callable(given):
+        raise ValueError(
+            f"{given!r} is no method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
+            "(score, inputs, baselines, seed) -> Attribution"
+        )
+    if name is None:
+        raise ValueError(f"the method {given!r} needs a name: pass a mapping, methods={{'mine': …}}")
+    return Explainer(name, given, described(given))
+
+
+# Classes and not closures: they travel to other processes.
+
+
+@dataclass(frozen=True)
+class _Calling:
+    method: Method
+
+    def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+        return self.method(score, inputs, baselines, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Solving:
+    solver: Solver
+
+    def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+        return attribute(score, inputs, baselines, solver=self.solver, seed=seed)

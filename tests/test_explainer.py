@@ -1,0 +1,35 @@
+"""Explainers: every way to name a method gives what the method itself gives, here and in another process."""
+
+import pickle
+
+import pytest
+import torch
+
+import leastpath as lp
+from helpers import flat_points, mlp
+from leastpath.explainer import explainer_of
+from leastpath.methods import METHODS
+
+SCORE, INPUTS = lp.Score(mlp(), 0), flat_points(3, 4)
+
+
+def mine(score, inputs, baselines, seed):
+    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["integrated_gradients", METHODS["integrated_gradients"], lp.StraightLine(), mine],
+    ids=lambda g: type(g).__name__,
+)
+def test_all_ways_give_the_same(given):
+    explain = pickle.loads(pickle.dumps(explainer_of(given, "name")))
+    assert explain.name == "name"
+    assert torch.equal(explain(SCORE, INPUTS, None, 0).values, mine(SCORE, INPUTS, None, 0).values)
+
+
+def test_settings_change_the_method_and_its_description():
+    plain, eight = explainer_of("integrated_gradients"), explainer_of("integrated_gradients", tolerance=None, n_steps=8)
+    assert eight(SCORE, INPUTS, None, 0).n_gradients.eq(8).all() and plain.what != eight.what
+    with pytest.raises(ValueError, match="are for methods that have a name"):
+        explainer_of(lp.StraightLine(), n_steps=8)
