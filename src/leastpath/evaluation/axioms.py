@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
+from leastpath.evaluation.measure import Explain as ExplainAnew
+from leastpath.evaluation.measure import Measured
 from leastpath.integrate import integrate
 from leastpath.metric import Conformal, NoCancellation, RankOne
 from leastpath.path import Path
-from leastpath.score import Score, flat_baseline
+from leastpath.score import Baselines, Inputs, Score, flat_baseline
 
 Explain = Callable[[Score, Tensor, Tensor], Attribution]
 
@@ -177,6 +179,115 @@ def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: in
     magnitude = first.values.reshape(len(path), -1).abs().sum(1)
     no_cancellation, rank_one, conformal = (m.length for m in measured)
     return Lengths(no_cancellation, rank_one, conformal, magnitude, first.change)
+
+
+# ---- as measures -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """|Σ values − Δf|, lower is better; NaN where Δf is not known (attributions given without it).
+
+    Args:
+        relative: divide by |Δf|; inf where Δf is zero and the gap is not.
+
+    Example:
+        >>> from leastpath.evaluation.measure import given_attribution
+        >>> result = given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([2.0]))
+        >>> Completeness(relative=True)(None, None, None, result).values
+        tensor([0.5000])
+    """
+
+    relative: bool = False
+    name: str = "completeness_gap"
+    higher_is_better: bool = False
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,), as the result reports them; runs no model."""
+        gap = result.completeness_gap.abs()
+        relative = torch.where(gap == 0, gap, gap / result.score_change.abs())
+        return Measured.of(relative if self.relative else gap)
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """Σ|values| − |Δf|, the gap to No-Cancellation Completeness: lower is better; NaN where Δf is not known.
+
+    Args:
+        relative: divide by |Δf|; inf where Δf is zero and the gap is not.
+    """
+
+    relative: bool = False
+    name: str = "cancellation"
+    higher_is_better: bool = False
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,), as the result reports them; runs no model."""
+        gap = result.cancellation
+        relative = torch.where(gap == 0, gap, gap / result.score_change.abs())
+        return Measured.of(relative if self.relative else gap)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Length of the path over |Δf|: 1 is provably shortest, lower is better; NaN for methods without a path."""
+
+    name: str = "certificate"
+    higher_is_better: bool = False
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,), as the result reports them; runs no model."""
+        return Measured.of(result.certificate)
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Largest |Aᵢ − Aⱼ| over pairs of features that the score treats alike: lower is better. See `symmetry`.
+
+    Explains anew, at inputs where both features of a pair are equal.
+
+    Args:
+        pairs: flat indices (i, j) of features that the score treats alike.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    name: str = "asymmetry"
+    higher_is_better: bool = False
+    needs_method: bool = True
+
+    def __call__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines,
+        result: Attribution,
+        *,
+        seed: int = 0,
+        explain: ExplainAnew | None = None,
+    ) -> Measured:
+        """Values (batch,)."""
+        if explain is None:
+            raise ValueError(
+                f"{self.name} explains anew: pass explain=, a function (score, inputs, baselines, seed) -> Attribution"
+            )
+        if not isinstance(inputs, Tensor) or isinstance(baselines, tuple):
+            raise ValueError("symmetry is measured on one input tensor, got a tuple: join the inputs first")
+        made: list[Attribution] = []
+
+        def counted(score: Score, points: Tensor, start: Tensor) -> Attribution:
+            made.append(explain(score, points, start, seed))
+            return made[-1]
+
+        gaps = symmetry(counted, score, inputs, self.pairs, baselines)
+        forwards = sum((r.n_forwards for r in made), torch.zeros(len(inputs), dtype=torch.long))
+        gradients = sum((r.n_gradients for r in made), torch.zeros(len(inputs), dtype=torch.long))
+        return Measured.of(gaps.amax(0), None, forwards + 2 * len(made), gradients)  # the symmetry check runs two
 
 
 def _rows(values: object, score_change: Tensor) -> Tensor:

@@ -1,0 +1,275 @@
+"""Models whose right answer is known, and how near an explanation comes to it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor, nn
+
+from leastpath.attribution import Attribution
+from leastpath.evaluation.measure import Measured, checked_attributions
+from leastpath.score import Baselines, Inputs, Score
+
+Answer = Tensor | Callable[[Inputs], Tensor]
+Kind = Literal["mass", "pointing", "iou", "roc_auc"]
+KINDS = ("mass", "pointing", "iou", "roc_auc")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A problem with its answer."""
+
+    score: Score
+    inputs: Tensor
+    """(batch, *features)"""
+    baselines: Tensor
+    """(batch, *features)"""
+    attributions: Tensor
+    """(batch, *features): the right answer."""
+    mask: Tensor
+    """bool (*features): the features that matter at all."""
+
+
+class PatchModel(nn.Module):
+    """Images (batch, channels, size, size) -> logits (batch, 2) that see one patch only: z and −z.
+
+    z = gain · (weighted mean of the patch − threshold), with weights above zero.
+    """
+
+    def __init__(self, weights: Tensor, threshold: float = 0.3, gain: float = 10.0) -> None:
+        super().__init__()
+        self.weights: Tensor
+        self.register_buffer("weights", weights / weights.sum())
+        self.threshold, self.gain = threshold, gain
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of "patch is bright" and "patch is dark"."""
+        z = self.gain * ((images * self.weights.to(images)).flatten(1).sum(1) - self.threshold)
+        return torch.stack([z, -z], 1)
+
+
+def planted_patch(n: int = 32, size: int = 16, patch: int = 5, channels: int = 3, seed: int = 0) -> Planted:
+    """Noise images with a bright patch, and a model that sees nothing else. Baselines are black.
+
+    The explained score is linear in the patch, so that every path gives the same attributions: all positive, inside
+    the patch, and the order in which they are removed is the best there is for the baseline fill.
+
+    Example:
+        >>> planted_patch(n=4).mask.sum().item()  # 5 × 5 pixels, three channels
+        75
+    """
+    if not 0 < patch < size:
+        raise ValueError(f"patch={patch} must be smaller than the image, size={size}, and at least 1")
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(n, channels, size, size, generator=generator)
+    top, left = torch.randint(size - patch + 1, (2,), generator=generator).tolist()
+    mask = torch.zeros(channels, size, size, dtype=torch.bool)
+    mask[:, top : top + patch, left : left + patch] = True
+    images = torch.where(mask, 0.5 + images / 2, images)
+    weights = torch.where(mask, 0.2 + torch.rand(mask.shape, generator=generator), 0.0)
+    model = PatchModel(weights).eval()
+    truth = model.gain * model.weights * images
+    return Planted(Score(model, 0), images, torch.zeros_like(images), truth, mask)
+
+
+def planted_cancellation(n: int = 64, pairs: int = 4, idle: int = 4, seed: int = 0) -> Planted:
+    """Features that others cancel, after the conflicting features of XAI-Units.
+
+    f(x) = Σᵢ wᵢ xᵢ (1 − cᵢ) over pairs (xᵢ, cᵢ), xᵢ in [0.5, 1.5], cᵢ 0 or 1, and some idle features. The answer: xᵢ
+    brings wᵢ xᵢ, and a cᵢ that is on takes it away again, −wᵢ xᵢ. A method that shows neither hides the conflict. Path
+    methods share it out (half each on the straight line), so none reaches the answer itself; its order they can.
+    Features are x₀, x₁, …, c₀, c₁, …, idle ones; baselines are zero.
+
+    Example:
+        >>> problem = planted_cancellation(n=2)
+        >>> torch.allclose(problem.attributions.sum(1), problem.score(problem.inputs), atol=1e-5)
+        True
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = (1 + torch.rand(pairs, generator=generator)) * (1 - 2.0 * (torch.arange(pairs) % 2))
+    x = 0.5 + torch.rand(n, pairs, generator=generator)
+    c = (torch.rand(n, pairs, generator=generator) < 0.5).float()
+    inputs = torch.cat([x, c, torch.randn(n, idle, generator=generator)], 1)
+
+    def conflicting(points: Tensor) -> Tensor:
+        return (weights.to(points) * points[:, :pairs] * (1 - points[:, pairs : 2 * pairs])).sum(1)
+
+    truth = torch.cat([weights * x, -weights * x * c, torch.zeros(n, idle)], 1)
+    mask = torch.arange(inputs.shape[1]) < 2 * pairs
+    return Planted(Score(conflicting), inputs, torch.zeros_like(inputs), truth, mask)
+
+
+def planted_piecewise(n: int = 64, features: int = 8, idle: int = 4, seed: int = 0) -> Planted:
+    """A piecewise linear score with a closed form: f(x) = Σᵢ wᵢ max(xᵢ − τᵢ, 0), and some idle features.
+
+    It is additive, so that every path has the same attributions, wᵢ (max(xᵢ − τᵢ, 0) − max(x̄ᵢ − τᵢ, 0)), although the
+    gradient at the input knows only the last piece.
+
+    Example:
+        >>> planted_piecewise(n=2).attributions.shape
+        torch.Size([2, 12])
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.cat([torch.randn(features, generator=generator) * 2, torch.zeros(idle)])
+    thresholds = torch.rand(features + idle, generator=generator) - 0.5
+    inputs = torch.randn(n, features + idle, generator=generator)
+
+    def pieces(points: Tensor) -> Tensor:
+        return weights.to(points) * (points - thresholds.to(points)).clamp_min(0)
+
+    truth = pieces(inputs) - pieces(torch.zeros_like(inputs))
+    score = Score(lambda points: pieces(points).sum(1))
+    return Planted(score, inputs, torch.zeros_like(inputs), truth, weights != 0)
+
+
+class KnownAnswers:
+    """Answers (n, …) that are found again by the input they belong to, in whatever batches the inputs come.
+
+    Example:
+        >>> inputs, masks = torch.rand(3, 1, 4, 4), torch.rand(3, 4, 4) > 0.5
+        >>> torch.equal(KnownAnswers(inputs, masks)(inputs[1:]), masks[1:])
+        True
+    """
+
+    def __init__(self, inputs: Tensor, answers: Tensor) -> None:
+        if len(inputs) != len(answers):
+            raise ValueError(f"got {len(answers)} answers for {len(inputs)} inputs: pass one an input")
+        self._answers = answers
+        self._rows = {key: row for row, key in enumerate(_keys(inputs))}
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """The answers of these inputs: (batch, …)."""
+        try:
+            rows = [self._rows[key] for key in _keys(inputs if isinstance(inputs, Tensor) else inputs[0])]
+        except KeyError as error:
+            raise ValueError(
+                "an input has no known answer: pass all inputs to KnownAnswers(inputs, answers)"
+            ) from error
+        return self._answers[rows]
+
+
+def _keys(inputs: Tensor) -> Sequence[int]:
+    return [zlib.crc32(row.detach().cpu().contiguous().numpy().tobytes()) for row in inputs]
+
+
+@dataclass(frozen=True)
+class Localization:
+    """Does the explanation lie where the answer is? Higher is better; NaN for attributions that are zero everywhere.
+
+    Args:
+        answer: bool mask shaped like an input, or like one without channels (|A| is then summed over them); one for
+            all examples, one each, or a function of the inputs (`KnownAnswers`).
+        kind: "mass": share of Σ|A| inside. "pointing": whether the largest |A| is inside. "iou": intersection over
+            union of the mask and as many features with the largest |A|. "roc_auc": chance that a feature inside has the
+            larger |A| than one outside, ties counting half. Ties of "pointing" and "iou" go to the first feature.
+
+    Example:
+        >>> problem = planted_patch(n=2)
+        >>> from leastpath.evaluation.measure import given_attribution
+        >>> truth = given_attribution(problem.attributions)
+        >>> Localization(problem.mask)(problem.score, problem.inputs, None, truth).values
+        tensor([1., 1.], dtype=torch.float64)
+    """
+
+    answer: Answer
+    kind: Kind = "mass"
+    name: str = ""
+    higher_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r} is unknown: use one of {list(KINDS)}")
+        object.__setattr__(self, "name", self.name or f"localization_{self.kind}")
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,); runs no model."""
+        attributions = checked_attributions(score.bind(inputs), result).abs()
+        masks, strengths = _paired(self.answer, inputs, attributions)
+        if masks.dtype != torch.bool:
+            raise ValueError(f"the answer has dtype {masks.dtype}, expected a bool mask: answer > 0")
+        inside = masks.sum(1)
+        if bool(((inside == 0) | (inside == masks.shape[1])).any()):
+            raise ValueError("a mask marks nothing or everything: it locates no answer")
+        values = _LOCALIZED[self.kind](strengths.double().cpu().numpy(), masks.cpu().numpy())
+        zero = (strengths == 0).all(1).cpu()
+        return Measured.of(torch.where(zero, torch.nan, torch.as_tensor(values, dtype=torch.float64)))
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's correlation between the attributions and the right ones, over features. Higher is better.
+
+    NaN where either ranks nothing because all of it is equal.
+
+    Args:
+        answer: attributions shaped like an input; one for all examples, one each, or a function of the inputs.
+        signed: rank by the values themselves, not by their magnitudes.
+    """
+
+    answer: Answer
+    signed: bool = False
+    name: str = "rank_correlation"
+    higher_is_better: bool = True
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,); runs no model."""
+        truth, found = _paired(self.answer, inputs, checked_attributions(score.bind(inputs), result))
+        pair = [side.double().cpu() if self.signed else side.double().cpu().abs() for side in (truth, found)]
+        a, b = (torch.as_tensor(rankdata(side.numpy(), axis=1)) for side in pair)
+        a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
+        scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
+        return Measured.of(torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan))
+
+
+def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tensor, Tensor]:
+    """Answers and attributions, row by row: both (batch, features)."""
+    given = answer(inputs) if callable(answer) else answer
+    batch, shape = len(attributions), attributions.shape[1:]
+    for like, found in ((shape, attributions), (shape[1:], attributions.sum(1) if shape[1:] else attributions)):
+        if given.shape == (batch, *like) or (given.shape == like and like):
+            rows = given if given.shape == (batch, *like) else given[None].expand(batch, *like)
+            return rows.reshape(batch, -1).to(attributions.device), found.reshape(batch, -1)
+    raise ValueError(
+        f"the answer has shape {tuple(given.shape)}, the attributions {tuple(attributions.shape)}: expected "
+        f"{tuple(shape)} or, without channels, {tuple(shape[1:])}, for all examples or for each"
+    )
+
+
+def _mass(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    total = strengths.sum(1)
+    return (strengths * masks).sum(1) / np.where(total > 0, total, 1)
+
+
+def _pointing(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(masks, strengths.argmax(1)[:, None], 1)[:, 0].astype(float)
+
+
+def _iou(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    order = np.argsort(-strengths, 1, kind="stable")
+    places = np.argsort(order, 1, kind="stable")
+    chosen = places < masks.sum(1, keepdims=True)
+    return (chosen & masks).sum(1) / (chosen | masks).sum(1)
+
+
+def _roc_auc(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    inside = masks.sum(1)
+    ranks = (rankdata(strengths, axis=1) * masks).sum(1)
+    return (ranks - inside * (inside + 1) / 2) / (inside * (masks.shape[1] - inside))
+
+
+_LOCALIZED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "mass": _mass,
+    "pointing": _pointing,
+    "iou": _iou,
+    "roc_auc": _roc_auc,
+}
