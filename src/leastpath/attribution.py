@@ -155,6 +155,12 @@ def attribute(
         if given is not None and not isinstance(given, kind):
             raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
+    chooses_start = bool(getattr(solver, "chooses_start", False))
+    if chooses_start and baselines is not None:
+        raise ValueError(
+            f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
+            f"solver={solver!r})"
+        )
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with untouched(score.model, device_of(inputs)):
@@ -164,7 +170,7 @@ def attribute(
         run = Run(seed, max_gradients, progress)
         solver = solver or _default_solver(bound.n_features, max_gradients)
         solution = solver.solve(bound, metric, start, end, run)
-        _check_ends(solution.path, start, end, solver)
+        _check_ends(solution.path, solution.path.start.to(start) if chooses_start else start, end, solver)
         spent = bound.gradients_spent.copy()
         bent = ~solution.path.is_straight
         left = None if max_gradients is None else (max_gradients - torch.as_tensor(spent)).clamp_min(1)

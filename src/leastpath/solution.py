@@ -41,7 +41,10 @@ class Solution:
 
 @runtime_checkable
 class Solver(Protocol):
-    """Finds a path from each start to its end. A frozen dataclass of hyper-parameters: no state between calls."""
+    """Finds a path from each start to its end. A frozen dataclass of hyper-parameters: no state between calls.
+
+    A solver with an attribute `chooses_start = True` begins its paths where it likes; baselines are refused then.
+    """
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a path of `batch` examples between exactly these points."""

@@ -17,14 +17,15 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
     "geodesic_descent": {"max_gradients": 200},
     "geodesic_idgi": {"max_gradients": 200},
     "as_printed": {"max_gradients": 200},
+    "guided_ig": {"n_steps": 8},
+    "blur_ig": {"n_knots": 5},
     "manifold_ig": {"encoder": lambda x: x, "decoder": lambda z: z + 0.1 * torch.sin(z), "n_knots": 5},
     "gradient_shap": {"n_samples": 6},
     "kernel_shap": {"n_samples": 30},
     "lime": {"n_samples": 30},
 }
 NEEDS_POINTS = [name for name, method in METHODS.items() if "points" in method.defaults]
-IMAGES_ONLY: list[str] = []
-NO_BASELINES: list[str] = []
+IMAGES_ONLY = ["blur_ig"]
 VECTORS = [name for name in METHODS if name not in IMAGES_ONLY]
 PATHLESS = [name for name, method in METHODS.items() if method.kind in ("peer", "floor")]
 
@@ -123,10 +124,24 @@ def test_another_seed_other_values(name):
     assert not torch.equal(method(scored(), x, seed=5).values, method(scored(), x, seed=6).values)
 
 
-@pytest.mark.parametrize("name", [n for n in VECTORS if n not in NEEDS_POINTS])
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in NEEDS_POINTS])
 def test_images_keep_their_shape(name):
     result = fast(name)(lp.Score(cnn(), torch.tensor([0, 2])), flat_points(2, 72, 1).view(2, 2, 6, 6))
     assert result.values.shape == (2, 2, 6, 6)
+
+
+def test_a_method_with_its_own_start_says_so_and_refuses_baselines():
+    assert [name for name, method in METHODS.items() if not method.takes_baselines] == ["blur_ig"]
+    with pytest.raises(ValueError, match="BlurIG chooses its own start"):
+        METHODS["blur_ig"](lp.Score(cnn(), 0), flat_points(2, 72, 1).view(2, 2, 6, 6), 0.0)
+
+
+def test_steps_of_guided_ig_are_the_paths_and_at_fixed_steps_the_integrals_too():
+    result = METHODS["guided_ig"](scored(), flat_points(3, 4, 1), n_steps=7, tolerance=None)
+    assert result.path.n_knots.tolist() == [8, 8, 8]
+    assert result.n_gradients.tolist() == [7 + 7 + 7] * 3  # the path, its integral, and the line it is compared with
+    refined = METHODS["guided_ig"](scored(), flat_points(3, 4, 1), n_steps=7)
+    assert refined.path.n_knots.tolist() == [8, 8, 8]
 
 
 @pytest.mark.parametrize("name", [n for n in VECTORS if n not in NEEDS_POINTS])
@@ -148,7 +163,7 @@ def test_tuples_keep_their_structure(name):
         torch.testing.assert_close(torch.cat(parts.values, 1), together.values, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", [n for n in VECTORS if n not in NO_BASELINES])
+@pytest.mark.parametrize("name", VECTORS)
 def test_several_baselines_average(name):
     x, baselines = flat_points(3, 4, 1), flat_points(6, 4, 2).view(3, 2, 4)
     result = fast(name)(scored(), x, baselines)

@@ -26,6 +26,7 @@ class Method:
         complete: whether attributions add up to f(x) − f(x̄), but for the error of the integral.
         explain: does it: `explain(score, inputs, baselines, seed=…, progress=…, **settings)`.
         defaults: all settings, with the values they have unless a call says otherwise.
+        takes_baselines: whether baselines may be given; a method that chooses its own start refuses them.
         extra: what `pip install leastpath[extra]` must have brought; None: nothing.
 
     Example:
@@ -45,6 +46,7 @@ class Method:
     explain: Callable[..., Attribution]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
+    takes_baselines: bool = True
 
     def __call__(
         self,

@@ -24,26 +24,30 @@ NEEDED = {  # what a method needs, and the settings that give it
 class PathExplainer:
     """`attribute` with one kind of solver. Settings are the solver's and the integral's.
 
-    Where both have one of the same name (`max_gradients`, `tolerance`, `n_steps`), it is the integral's; a solver made
-    by hand, `solver=`, has all of its own.
+    Where both have one of the same name (`max_gradients`, `tolerance`, `n_steps`), it is the integral's, unless it is
+    listed in `own`; a solver made by hand, `solver=`, has all of its own.
     """
 
     name: str
     make: type[Solver]
     weighting: Weighting | None = None
     needs: tuple[str, ...] = ()  # settings of which one must be given
+    own: tuple[str, ...] = ()  # settings that are the solver's where the integral has one of the same name
     changed: Mapping[str, Any] = field(default_factory=dict)  # defaults that differ from the solver's or integral's
 
     @property
     def defaults(self) -> dict[str, Any]:
         """All settings with their defaults."""
         own = {f.name: None if f.default is MISSING else f.default for f in fields(self.make)}  # type: ignore[arg-type]
-        return {**own, **INTEGRAL, "solver": None, **self.changed}
+        integral = {name: value for name, value in INTEGRAL.items() if name not in self.own}
+        return {**own, **integral, "solver": None, **self.changed}
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int, progress: bool, **settings: Any
     ) -> Attribution:
-        integral = {name: settings.pop(name) for name in INTEGRAL}
+        integral = {name: settings.pop(name) for name in INTEGRAL if name not in self.own}
+        if integral["tolerance"] is None:  # fixed steps: as many as the solver takes
+            integral |= {name: settings[name] for name in self.own}
         solver = settings.pop("solver")
         if solver is None and self.needs and all(settings[name] is None for name in self.needs):
             what, given = NEEDED[self.needs[0]]

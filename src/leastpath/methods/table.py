@@ -11,7 +11,16 @@ from leastpath.methods.paths import PathExplainer
 from leastpath.methods.smoothing import smooth
 from leastpath.quadrature import Weighting
 from leastpath.solution import Solver
-from leastpath.solvers import Descent, EnhancedIG, Manifold, NeighborGraph, StraightLine, Variational
+from leastpath.solvers import (
+    BlurIG,
+    Descent,
+    EnhancedIG,
+    GuidedIG,
+    Manifold,
+    NeighborGraph,
+    StraightLine,
+    Variational,
+)
 from leastpath.weightings import IDG, IDGI, AsPrinted
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
@@ -23,7 +32,8 @@ def _peer(title: str, explain: Any, summary: str, *, complete: bool = False) -> 
 
 def _path(name: str, title: str, solver: type[Solver], summary: str, extra: str | None = None, **more: Any) -> Method:
     explain = PathExplainer(name, solver, **more)
-    return Method(name, title, "path", summary, True, explain, explain.defaults, extra)
+    takes_baselines = not getattr(solver, "chooses_start", False)
+    return Method(name, title, "path", summary, True, explain, explain.defaults, extra, takes_baselines)
 
 
 def _weighted(name: str, title: str, solver: type[Solver], weighting: Weighting, summary: str) -> Method:
@@ -52,6 +62,11 @@ METHODS = Methods(
         _peer("Occlusion", occlusion, "How much the score falls when a window is hidden."),
         _peer("Kernel SHAP", kernel_shap, "Shapley values of groups of features, by regression.", complete=True),
         _peer("LIME", lime, "A sparse linear model of the score around the input."),
+        _path(
+            "guided_ig", "Guided IG", GuidedIG, "Features with small gradients move first, in a band around the line.",
+            own=("n_steps",),
+        ),
+        _path("blur_ig", "Blur IG", BlurIG, "From the blurred image to the image, through all scales in between."),
         _path(
             "enhanced_ig", "Enhanced IG", EnhancedIG, "Shortest route over data points by Euclidean length.",
             needs=("points",),

@@ -2,8 +2,10 @@
 
 from leastpath.solution import Solution, Solver
 from leastpath.solvers.amortized import Amortized
+from leastpath.solvers.blur import BlurIG
 from leastpath.solvers.descent import Descent
 from leastpath.solvers.graph import EnhancedIG, Graph, NeighborGraph
+from leastpath.solvers.guided import GuidedIG
 from leastpath.solvers.hamiltonian import Hamiltonian
 from leastpath.solvers.manifold import Manifold
 from leastpath.solvers.ode import GeodesicODE
@@ -14,10 +16,12 @@ from leastpath.solvers.warm import WarmDescent
 
 __all__ = [
     "Amortized",
+    "BlurIG",
     "Descent",
     "EnhancedIG",
     "GeodesicODE",
     "Graph",
+    "GuidedIG",
     "Hamiltonian",
     "Manifold",
     "NeighborGraph",

@@ -1,0 +1,116 @@
+"""Guided IG (Kapishnikov et al. 2021): features with small gradients move first, within a band around the line."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leastpath.metric import Metric, flat_rows
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.score import BoundScore
+from leastpath.solution import Solution, straight_with_note
+from leastpath.status import Note, Outcome
+
+CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
+ROUNDING = 16  # in units of eps times the whole distance: sums over many features do not come closer than that
+INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted while the path was walked: the straight line was used")
+
+
+@dataclass(frozen=True)
+class GuidedIG:
+    """Guided IG: each step moves the features of smallest gradient, as far as the step's share of the way asks for.
+
+    The path saves what matters for later, so that it avoids large gradients across it; a band around the straight line
+    keeps it from straying. The L1 distance to the input falls by the same amount in every step. Integrated like every
+    path, so its attributions are complete; the published sum takes the gradient at the beginning of each step.
+
+    Args:
+        fraction: of the features, those with the smallest |gradient|, that move at a time.
+        max_distance: by how much of the way a feature may be ahead of the straight line or behind it. 0: the straight
+            line; 1: anywhere in the box between baseline and input.
+        n_steps: knots after the baseline, one gradient each; at most half of `max_gradients`.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> score = lp.Score(lambda x: x[:, 0] + 10 * x[:, 1])
+        >>> solver = lp.GuidedIG(fraction=0.5, max_distance=1.0, n_steps=2)
+        >>> lp.attribute(score, torch.ones(1, 2), solver=solver).path[0]
+        tensor([[0., 0.],
+                [1., 0.],
+                [1., 1.]])
+    """
+
+    fraction: float = 0.25
+    max_distance: float = 0.02
+    n_steps: int = 200
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction <= 1 or not 0 <= self.max_distance <= 1:
+            raise ValueError(f"fraction={self.fraction} and max_distance={self.max_distance} must lie between 0 and 1")
+        if self.n_steps < 1:
+            raise ValueError(f"n_steps={self.n_steps} must be at least 1")
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""
+        n = self.n_steps if run.max_gradients is None else max(1, min(self.n_steps, run.max_gradients // 2))
+        # Distances of many features are compared to a part in 10⁹, which single precision cannot.
+        dtype = score.work_dtype if start.device.type == "mps" else torch.float64
+        walk = _Walk(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
+        examples, knots = torch.arange(len(start)), [start]
+        try:
+            with run.bar("guided", n) as bar:
+                for step in range(1, n + 1):
+                    point = walk.x.view_as(start).to(score.work_dtype)
+                    _, gradient = score.gradients(point, examples)
+                    walk.advance(flat_rows(gradient).to(dtype).abs(), step / n)
+                    knots.append(walk.x.view_as(start).to(start.dtype))
+                    bar.advance()
+        except KeyboardInterrupt:
+            return straight_with_note(start, end, INTERRUPTED)
+        knots[-1] = end
+        return Solution(Path.polyline(torch.stack(knots, 1)), stats={"n_steps": n})
+
+
+class _Walk:
+    """Where the examples are on their way, (batch, features)."""
+
+    def __init__(self, start: Tensor, end: Tensor, fraction: float, max_distance: float) -> None:
+        self.x, self.start, self.end = start.clone(), start, end
+        self.difference = end - start
+        self.total = self.difference.abs().sum(1)  # (batch,)
+        self.max_distance = max_distance
+        self.rank = math.floor(fraction * (start.shape[1] - 1)) + 1  # of the largest gradient that may move
+
+    def advance(self, size: Tensor, alpha: float) -> None:
+        """One step, to share `alpha` of the way; `size` (batch, features) is |gradient|."""
+        low, high = max(alpha - self.max_distance, 0.0), min(alpha + self.max_distance, 1.0)
+        x_low = self.start + self.difference * low
+        x_high = self.end if high == 1 else self.start + self.difference * high
+        target = self.total * (1 - alpha)
+        # Those too far behind the line come up first, wherever their gradient puts them.
+        behind = (self.x - self.start) / torch.where(self.difference == 0, 1, self.difference) < low
+        self.x = torch.where(behind & (self.difference != 0), x_low, self.x)
+        walking = torch.ones_like(self.total, dtype=torch.bool)
+        while True:
+            distance = (self.end - self.x).abs().sum(1)
+            walking &= ~self._is_close(distance, target)
+            size = torch.where(self.x == x_high, torch.inf, size)  # these have gone as far as they may
+            threshold = size.kthvalue(self.rank, dim=1, keepdim=True).values
+            chosen = (size <= threshold) & (size < torch.inf)
+            walking &= chosen.any(1)
+            if not walking.any():
+                return
+            room = torch.where(chosen, (self.x - x_high).abs(), 0).sum(1)
+            share = ((distance - target) / torch.where(room > 0, room, 1)).clamp(0, 1)
+            share = torch.where(room > 0, share, 1)  # (batch,) how far the chosen ones go towards their limit
+            moved = torch.where((share == 1)[:, None], x_high, self.x + (x_high - self.x) * share[:, None])
+            self.x = torch.where(chosen & walking[:, None], moved, self.x)
+            walking &= share == 1
+
+    def _is_close(self, a: Tensor, b: Tensor) -> Tensor:
+        allowed = torch.maximum(CLOSE * torch.maximum(a, b), ROUNDING * torch.finfo(a.dtype).eps * self.total)
+        return (a - b).abs() <= allowed.clamp_min(CLOSE)
