@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from leastpath.metric import flat_rows
+from leastpath.outputs import output_tensor
 from leastpath.run import Run
-from leastpath.score import Score, device_of, output_tensor, untouched, warn_of_training_mode
+from leastpath.score import Score, device_of, untouched, warn_of_training_mode
 
 Limits = tuple[float | Tensor, float | Tensor]
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.attribution import attribute
-from leastpath.score import Output, Score
+from leastpath.outputs import Output
+from leastpath.score import Score
 
 
 def explain(
@@ -53,10 +54,9 @@ def explain(
     like = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     device = device or (torch.device("cpu") if like is None else like.device)
     dtype = torch.float32 if like is None or not like.is_floating_point() else like.dtype
-    given = torch.as_tensor(inputs)
-    tensor = given.to(device, dtype)
+    tensor = _tensor(inputs).to(device, dtype)
     if isinstance(baselines, np.ndarray):
-        baselines = torch.as_tensor(baselines)
+        baselines = _tensor(baselines)
     score = Score(model, _classes(targets), output, batch_size=batch_size)
     values = attribute(score, tensor, baselines, **settings).values
     assert isinstance(values, Tensor)
@@ -69,9 +69,13 @@ def explain(
     return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()
 
 
+def _tensor(array: Any) -> Tensor:
+    return array if isinstance(array, Tensor) else torch.as_tensor(np.array(array))  # a copy: arrays may be read-only
+
+
 def _classes(targets: Any) -> int | Tensor:
     """Quantus hands labels over as it got them: integers, or floats that are whole numbers."""
-    tensor = torch.as_tensor(targets)
+    tensor = _tensor(targets)
     if tensor.ndim > 1 or not torch.equal(tensor, tensor.round() if tensor.is_floating_point() else tensor):
         raise ValueError(
             f"targets have shape {tuple(tensor.shape)} and dtype {tensor.dtype}, expected whole numbers (batch,): "

@@ -10,14 +10,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-OutputName = Literal["raw", "softmax", "log_softmax", "sigmoid", "logit_margin"]
-Output = OutputName | Callable[[Tensor], Tensor]
+from leastpath.outputs import Output, OutputName, output_tensor, scalar_output
+
 Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None
 Inputs = Tensor | tuple[Tensor, ...]
 Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
@@ -412,95 +412,6 @@ class BoundScore:
                 f"layer returns {tuple(seen[0].shape)} for {len(raw[0])} inputs: its first dimension must be the batch"
             )
         return seen[0]
-
-
-# ---- outputs -----------------------------------------------------------------------------------------------------
-
-
-def output_tensor(model_output: Any) -> Tensor:
-    """The tensor in whatever the model returned."""
-    tensor = model_output if isinstance(model_output, Tensor) else getattr(model_output, "logits", None)
-    if not isinstance(tensor, Tensor):
-        raise ValueError(
-            f"the model returned {type(model_output).__name__}, expected a tensor or an object with .logits: "
-            "wrap it, as in Score(lambda x: model(x)[0], …)"
-        )
-    return tensor
-
-
-def scalar_output(
-    model_output: Any, target: int | Tensor | Callable[[Tensor], Tensor] | None, output: Output, rows: int
-) -> Tensor:
-    """One number a row, out of whatever the model returned: (rows,)."""
-    tensor = output_tensor(model_output)
-    if tensor.dtype in (torch.float16, torch.bfloat16):
-        tensor = tensor.float()  # a softmax in half precision would add noise that the model does not have
-    if callable(output):
-        tensor = output(tensor)
-    elif output == "sigmoid":
-        tensor = tensor.sigmoid()
-    elif output != "raw":
-        if tensor.ndim < 2 or tensor.shape[1] < 2:
-            raise ValueError(
-                f'output="{output}" needs logits (batch, classes ≥ 2), the model returned {tuple(tensor.shape)}: '
-                'use "sigmoid" or "raw"'
-            )
-        if output == "logit_margin":
-            return _logit_margin(tensor, _checked_index(target, tensor))
-        tensor = tensor.softmax(1) if output == "softmax" else tensor.log_softmax(1)
-    return _picked(tensor, target, rows)
-
-
-def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | None, rows: int) -> Tensor:
-    if callable(target):
-        tensor = target(tensor)
-        if tensor.shape == (rows, 1):
-            tensor = tensor[:, 0]
-        if tensor.shape != (rows,):
-            raise ValueError(
-                f"the target callable returned {tuple(tensor.shape)}, expected ({rows},): one number an example"
-            )
-        return tensor
-    if tensor.shape == (rows,) and target is None:
-        return tensor
-    if target is None:
-        if tensor.shape == (rows, 1):
-            return tensor[:, 0]
-        if tensor.ndim == 0 or len(tensor) != rows:
-            raise ValueError(
-                f"the model returned {tuple(tensor.shape)} for {rows} rows: it must keep the batch dimension first"
-            )
-        raise ValueError(
-            f"the model returns {tuple(tensor.shape[1:])} numbers an example: say which, Score(model, target=0)"
-        )
-    if isinstance(target, int):
-        _check_range(target, tensor)
-        return tensor.select(1, target)
-    return tensor.gather(1, _checked_index(target, tensor))[:, 0]
-
-
-def _logit_margin(logits: Tensor, index: Tensor) -> Tensor:
-    others = logits.scatter(1, index, -torch.inf).logsumexp(1)
-    return logits.gather(1, index)[:, 0] - others
-
-
-def _checked_index(target: Any, tensor: Tensor) -> Tensor:
-    """(rows, 1) class indices, within range."""
-    _check_range(target, tensor)
-    return target[:, None] if isinstance(target, Tensor) else torch.full((len(tensor), 1), target, device=tensor.device)
-
-
-def _check_range(target: Any, tensor: Tensor) -> None:
-    if tensor.ndim != 2:
-        raise ValueError(
-            f"an index target needs an output (batch, classes), got {tuple(tensor.shape)}: pass target=lambda output: …"
-        )
-    low, high = (int(target.min()), int(target.max())) if isinstance(target, Tensor) else (target, target)
-    if low < 0 or high >= tensor.shape[1]:
-        raise ValueError(
-            f"target {low if low < 0 else high} is out of range: "
-            f"the model returns {tensor.shape[1]} classes, 0 to {tensor.shape[1] - 1}"
-        )
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.score import Output, Score, output_tensor
+from leastpath.outputs import Output, output_tensor
+from leastpath.score import Score
 
 Text = str | tuple[str, str]
 TextBaseline = Literal["pad", "mask", "zero"]

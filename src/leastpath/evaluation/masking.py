@@ -19,11 +19,11 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.outputs import Output
 from leastpath.score import (
     Baselines,
     BoundScore,
     Inputs,
-    Output,
     Score,
     baselines_per_example,
     device_of,
