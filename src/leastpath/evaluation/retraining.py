@@ -1,0 +1,210 @@
+"""ROAR: remove the top features from all data, train again, and see how much accuracy is lost.
+
+A model that was not retrained may fail on masked inputs merely because it never saw such; retraining takes that away.
+It is for models that train in seconds.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.evaluation.statistics import trapezoid
+from leastpath.run import Bar, Run
+
+Data = tuple[Tensor, Tensor]
+Train = Callable[[Tensor, Tensor, int], Callable[[Tensor], Tensor]]
+AREAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """Accuracy after retraining without the top features. A good explanation loses accuracy fast.
+
+    Example:
+        >>> Retrained((0.0, 0.5), {"random": torch.tensor([[0.9, 1.0], [0.5, 0.7]])}).mean("random")
+        tensor([0.9500, 0.6000])
+    """
+
+    areas: tuple[float, ...]
+    """Shares of features removed; the first is 0, the untouched data."""
+    accuracy: Mapping[str, Tensor]
+    """By method: (areas, repeats). NaN where an interruption came first."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all trainings were done."""
+        return not any(bool(a.isnan().any()) for a in self.accuracy.values())
+
+    def mean(self, name: str) -> Tensor:
+        """Mean accuracy over the repeats that are done: (areas,)."""
+        return self.accuracy[name].nanmean(1)
+
+    def standard_error(self, name: str) -> Tensor:
+        """Standard error of that mean: (areas,); NaN with fewer than two repeats."""
+        a = self.accuracy[name]
+        n = (~a.isnan()).sum(1)
+        squares = (a - a.nanmean(1, keepdim=True)).square().nansum(1)
+        return torch.where(n > 1, (squares / ((n - 1).clamp_min(1) * n.clamp_min(1))).sqrt(), torch.nan)
+
+    def drop(self, name: str) -> Tensor:
+        """Area between the accuracy without removal and the curve, by trapezoid: (repeats,). Higher is better."""
+        a = self.accuracy[name]
+        return trapezoid((a[:1] - a).T, self.areas)
+
+
+def roar(
+    train: Train | Any,
+    attributions: Mapping[str, tuple[Tensor, Tensor]],
+    training: Data,
+    test: Data,
+    *,
+    areas: Sequence[float] = AREAS,
+    fill: Tensor | float | None = None,
+    repeats: int = 3,
+    signed: bool = False,
+    seed: int = 0,
+    progress: bool = False,
+) -> Retrained:
+    """Retrain without the top features of every method, at every area, several times.
+
+    Ctrl-C ends the work and keeps the trainings that are done; unfinished ones are NaN, with a warning.
+
+    Args:
+        train: (inputs, labels, seed) -> a function from inputs to predicted classes; or an estimator with `fit` and
+            `predict`, which is copied for every training and given the seed as `random_state` if it has one.
+        attributions: method -> attributions of the training and of the test inputs, shaped like them.
+        training: inputs (n, *features) and labels (n,).
+        test: the same, to measure the accuracy on.
+        areas: shares of features to remove, increasing, in (0, 1]. 0 is always measured as well.
+        fill: what removed features become: a number or a tensor (*features). None: each feature's mean over the
+            training inputs, as in ROAR's paper.
+        repeats: trainings at each point, with different seeds; every method sees the same ones.
+        signed: remove the largest values first instead of the largest magnitudes.
+
+    Example:
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> x = torch.rand(60, 4)
+        >>> y = (x[:, 0] > 0.5).long()
+        >>> oracle = torch.tensor([1.0, 0, 0, 0]).expand(60, 4)
+        >>> found = roar(DecisionTreeClassifier(), {"oracle": (oracle, oracle)}, (x, y), (x, y), areas=(0.25,))
+        >>> found.mean("oracle")[0].item()
+        1.0
+    """
+    shares = _checked_areas(areas)
+    _check_data(attributions, training, test)
+    if repeats < 1:
+        raise ValueError(f"repeats={repeats} must be at least 1; 3 or more give standard errors")
+    filled = training[0].float().mean(0) if fill is None else torch.as_tensor(fill)
+    places = {name: [_places(part, signed) for part in pair] for name, pair in attributions.items()}
+    accuracy = {name: torch.full((len(shares), repeats), torch.nan, dtype=torch.float64) for name in attributions}
+    total = repeats * (1 + len(attributions) * (len(shares) - 1))
+    with Run(seed, None, progress).bar("ROAR", total) as bar:
+        try:
+            _fill_in(accuracy, places, shares, filled, train, training, test, seed, bar)
+        except KeyboardInterrupt:
+            done = sum(int((~a.isnan()).sum()) for a in accuracy.values())
+            warnings.warn(f"interrupted: {done} results are kept, the others are NaN", RuntimeWarning, stacklevel=2)
+    return Retrained(shares, accuracy)
+
+
+def _fill_in(
+    accuracy: dict[str, Tensor],
+    places: dict[str, list[Tensor]],
+    shares: tuple[float, ...],
+    fill: Tensor,
+    train: Any,
+    training: Data,
+    test: Data,
+    seed: int,
+    bar: Bar,
+) -> None:
+    """All trainings, repeat by repeat, so that an interruption leaves whole curves rather than whole methods."""
+    for repeat in range(next(iter(accuracy.values())).shape[1]):
+        clean = _accuracy(train, training, test, seed + repeat)
+        for a in accuracy.values():
+            a[0, repeat] = clean
+        bar.advance()
+        for k, share in enumerate(shares[1:], 1):
+            for name, ranked in places.items():
+                data = [
+                    (_removed(x, place, share, fill), y) for (x, y), place in zip((training, test), ranked, strict=True)
+                ]
+                accuracy[name][k, repeat] = _accuracy(train, data[0], data[1], seed + repeat)
+                bar.advance(note=f"{name} at {share:.0%}")
+
+
+def _accuracy(train: Any, training: Data, test: Data, seed: int) -> float:
+    predict = _fitted(train, training, seed)
+    predicted = torch.as_tensor(predict(test[0])).cpu()
+    if predicted.shape != test[1].shape:
+        raise ValueError(
+            f"the trained model predicts {tuple(predicted.shape)} for labels {tuple(test[1].shape)}: "
+            "return one class an input, as in lambda x: model(x).argmax(1)"
+        )
+    return float((predicted == test[1].cpu()).double().mean())
+
+
+def _fitted(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
+    if not (hasattr(train, "fit") and hasattr(train, "predict")):
+        with torch.random.fork_rng(devices=[]):  # a training that draws from the global generator leaves it alone
+            torch.manual_seed(seed)
+            return train(*training, seed)
+    estimator = copy.deepcopy(train)
+    if "random_state" in inspect.signature(type(estimator)).parameters:
+        estimator.set_params(random_state=seed)
+    estimator.fit(_table(training[0]), training[1].cpu().numpy())
+    return lambda x: estimator.predict(_table(x))
+
+
+def _table(x: Tensor) -> np.ndarray:
+    return x.reshape(len(x), -1).cpu().numpy()
+
+
+def _places(attributions: Tensor, signed: bool) -> Tensor:
+    """The place of each feature in its example's ranking: (n, features). Ties go to the first feature."""
+    flat = attributions.detach().reshape(len(attributions), -1)
+    strength = flat if signed else flat.abs()
+    order = strength.sort(dim=1, descending=True, stable=True).indices
+    return torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1]).expand_as(order).to(order))
+
+
+def _removed(x: Tensor, places: Tensor, share: float, fill: Tensor) -> Tensor:
+    count = max(1, int(share * places.shape[1] + 0.5 + 1e-9))
+    return torch.where((places < count).view_as(x).to(x.device), fill.to(x), x)
+
+
+def _checked_areas(areas: Sequence[float]) -> tuple[float, ...]:
+    shares = (0.0, *(float(k) for k in areas if k > 0))
+    if len(shares) < 2 or any(not 0 <= k <= 1 for k in areas) or any(np.diff(shares) <= 0):
+        raise ValueError(f"areas={tuple(areas)} must increase within (0, 1], as in areas=(0.1, 0.5, 0.9)")
+    return shares
+
+
+def _check_data(attributions: Mapping[str, tuple[Tensor, Tensor]], training: Data, test: Data) -> None:
+    if not attributions:
+        raise ValueError("attributions is empty: pass {method: (of the training inputs, of the test inputs)}")
+    for what, (x, y) in (("training", training), ("test", test)):
+        if y.shape != (len(x),):
+            raise ValueError(f"{what} has {len(x)} inputs and labels {tuple(y.shape)}: expected one label an input")
+    for name, pair in attributions.items():
+        for what, part, x in zip(("training", "test"), pair, (training[0], test[0]), strict=True):
+            if part.shape != x.shape:
+                raise ValueError(
+                    f"{name} has {what} attributions {tuple(part.shape)}, expected the inputs' shape {tuple(x.shape)}"
+                )
+            flat = part.reshape(len(part), -1)
+            if not torch.isfinite(flat).all():
+                raise ValueError(f"{name} has NaN or infinite {what} attributions, which rank nothing")
+            if bool((flat == 0).all(1).any()):
+                raise ValueError(
+                    f"{name} has {what} attributions that are all zero and rank nothing: drop these inputs"
+                )
