@@ -33,3 +33,10 @@ def test_settings_change_the_method_and_its_description():
     assert eight(SCORE, INPUTS, None, 0).n_gradients.eq(8).all() and plain.what != eight.what
     with pytest.raises(ValueError, match="are for methods that have a name"):
         explainer_of(lp.StraightLine(), n_steps=8)
+
+
+@pytest.mark.parametrize("given", ["blur_ig", lp.BlurIG(n_knots=5)], ids=["method", "solver"])
+def test_baselines_are_kept_from_what_chooses_its_own_start(given):
+    score, x = lp.Score(lambda x: (x**2).sum((1, 2))), torch.rand(1, 8, 8)
+    result = explainer_of(given)(score, x, torch.zeros(1, 8, 8), 0)
+    assert torch.equal(result.path.end, x) and result.path.start.any()

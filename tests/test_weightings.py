@@ -120,6 +120,7 @@ def test_idg_spends_exactly_its_steps():
         **FIXED,
     )
     assert result.n_gradients.tolist() == [40, 40, 40]
+    assert result.n_forwards[2] == 2 + 9  # both ends, and the inner ends of ten intervals
 
 
 @given(st.integers(0, 10_000))

@@ -78,7 +78,7 @@ class _Calling:
     method: Method
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        return self.method(score, inputs, baselines, seed=seed)
+        return self.method(score, inputs, baselines if self.method.takes_baselines else None, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -86,4 +86,5 @@ class _Solving:
     solver: Solver
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        return attribute(score, inputs, baselines, solver=self.solver, seed=seed)
+        own_start = getattr(self.solver, "chooses_start", False)  # then baselines would be refused
+        return attribute(score, inputs, None if own_start else baselines, solver=self.solver, seed=seed)

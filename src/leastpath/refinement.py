@@ -252,10 +252,10 @@ class Block:
         counts[order] += (rank < left[example[order]]).double()
         return _extreme(counts, piece, int(piece.max()) + 1 if len(piece) else 0, "amax").long()
 
-    def _intervals_by_change(self, n_steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Segment, both ends and gradients of equal intervals: a coarse look at the score says where steps are needed.
+    def _intervals_by_change(self, n_steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Equal intervals as `_looked_at` takes them: a coarse look at the score says where steps are needed.
 
-        All (intervals,). A quarter of the steps is spread by length, one an interval, the rest by the change of score.
+        A quarter of the steps is spread by length, one an interval, the rest by the change of score.
         """
         s, batch = self.segments, len(self.path)
         cuts = _extreme(
@@ -264,14 +264,17 @@ class Block:
         cuts = cuts.clamp_min(1).long()
         segment = torch.arange(len(s)).repeat_interleave(cuts)
         first = cuts.cumsum(0) - cuts
-        t0 = (torch.arange(len(segment)) - first[segment]).double() / cuts[segment]
-        t1 = (torch.arange(len(segment)) - first[segment] + 1).double() / cuts[segment]
-        change = (self._score_at(segment, t1) - self._score_at(segment, t0)).abs().double().cpu()
+        place = torch.arange(len(segment)) - first[segment]
+        t0, t1 = place.double() / cuts[segment], (place + 1).double() / cuts[segment]
+        f1 = self._score_at(segment, t1)
+        f0 = torch.where((place == 0).to(f1.device), self.f_tail[segment.to(f1.device)], f1.roll(1))
+        change = (f1 - f0).abs().double().cpu()
         parts = cuts[s.leg_segment]
         leg = torch.arange(len(parts)).repeat_interleave(parts)
         interval = first[s.leg_segment][leg] + torch.arange(len(leg)) - (parts.cumsum(0) - parts)[leg]
         example = s.leg_example[leg]
-        return segment, t0, t1, self._steps(_share(change[interval], example, batch), interval, example, n_steps)
+        nodes = self._steps(_share(change[interval], example, batch), interval, example, n_steps)
+        return segment, t0, t1, nodes, f0, f1
 
     def _length_share(self) -> Tensor:
         """(legs,) each leg's share of its path's Euclidean length; equal shares where a path has no length."""
@@ -396,12 +399,15 @@ class Block:
         estimate = Estimate(signed, k.length[row], k.low[row], k.high[row])
         return _Live(segment, *ends, f0, f1, estimate, unknown, unknown.clone())
 
-    def _looked_at(self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor) -> _Live:
-        """Pieces with a number of gradients each, nodes (pieces,)."""
+    def _looked_at(
+        self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor, f0: Tensor | None = None, f1: Tensor | None = None
+    ) -> _Live:
+        """Pieces with a number of gradients each, nodes (pieces,); the score at their ends may be known already."""
         live = None
         for n in torch.unique(nodes).tolist() or [1]:  # paths of a single knot have no segment, hence no piece
             rows = nodes == n
-            part = self._evaluated(segment[rows], t0[rows], t1[rows], n)
+            ends = (None if f is None else f[rows.to(f.device)] for f in (f0, f1))
+            part = self._evaluated(segment[rows], t0[rows], t1[rows], n, *ends)
             live = part if live is None else live.plus(part)
         assert live is not None
         return live

@@ -221,5 +221,13 @@ def test_smooth_wraps_any_method_and_averages_over_the_noise():
         method(scored_two(), x, n_samples=0)
 
 
+def test_smooth_of_a_method_with_its_own_start_is_held_against_that_start():
+    x, score = flat_points(2, 72, 1).view(2, 2, 6, 6), lp.Score(cnn(), torch.tensor([0, 2]))
+    plain = METHODS["blur_ig"](score, x, n_knots=5)
+    smoothed = smooth(METHODS["blur_ig"])(score, x, n_samples=2, noise=0.0, n_knots=5)
+    torch.testing.assert_close(smoothed.score_change, plain.score_change)
+    torch.testing.assert_close(smoothed.completeness_gap, plain.completeness_gap, atol=1e-6, rtol=0)
+
+
 def scored_two() -> lp.Score:
     return lp.Score(mlp(), torch.tensor([0, 2]), "log_softmax")

@@ -50,12 +50,14 @@ class Explained:
         values: (rows, *shape).
         stats: becomes `result.stats`.
         remarks: a sentence for each row; empty where there is nothing to say.
+        change: (rows,) the change of score that values are held against, where it is not that between the ends.
         uses_all_baselines: the m rows of an example are one answer drawn from all its baselines, m times.
     """
 
     values: Tensor
     stats: Mapping[str, Any] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    change: Tensor | None = None
     uses_all_baselines: bool = False
 
 
@@ -81,7 +83,7 @@ def pathless(
             explained = explain(Problem(bound, start, end, change, m, seed, bar))
     values = explained.values.detach().to(bound.work_dtype)
     _check_finite(values, bound, described)
-    return _assembled(bound, m, values, change, explained, described)
+    return _assembled(bound, m, values, change if explained.change is None else explained.change, explained, described)
 
 
 def _assembled(

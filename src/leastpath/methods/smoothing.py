@@ -43,6 +43,7 @@ def smooth(method: Method, *, name: str | None = None, title: str | None = None)
         explain=SmoothExplainer(method),
         defaults={**method.defaults, "n_samples": 10, "noise": 0.15},
         extra="captum",
+        takes_baselines=method.takes_baselines,
     )
 
 
@@ -72,7 +73,7 @@ class SmoothExplainer:
             raise ValueError("integers cannot be made noisy: smooth needs floating-point inputs")
 
         def explain(problem: Problem) -> Explained:
-            values, remarks = [], []
+            values, changes, remarks = [], [], []
             for row in range(0, len(problem), problem.m):
                 example = problem.bound.row(row)
                 noisy = _Noisy(self.method, _repeated(score, example, len(parts[0]), n_samples), settings, seed)
@@ -88,11 +89,14 @@ class SmoothExplainer:
                 problem.bound.gradients_spent[row] += noisy.n_gradients
                 problem.bound.forwards_spent[row] += noisy.n_forwards
                 remarks.append(f"{noisy.n_ok} of {n_samples} noisy copies went well" if noisy.n_ok < n_samples else "")
+                changes.append(noisy.change / n_samples)
                 problem.bar.advance(problem.m)
             repeats = problem.m
+            # A method with a start of its own has its own change of score, here the mean over the copies.
+            own = None if self.method.takes_baselines else torch.stack(changes)
             return Explained(
                 torch.cat(values).repeat_interleave(repeats, 0), {"n_samples": n_samples},
-                [remark for remark in remarks for _ in range(repeats)], uses_all_baselines=True,
+                [remark for remark in remarks for _ in range(repeats)], change=own, uses_all_baselines=True,
             )  # fmt: skip
 
         described = f"NoiseTunnel({self.method.title}, n_samples={n_samples}, noise={noise:g})"
@@ -106,12 +110,14 @@ class _Noisy:
         self.method, self.score, self.settings, self.seed = method, score, settings, seed
         self.baselines: Baselines = None
         self.n_gradients = self.n_forwards = self.n_ok = 0
+        self.change = torch.zeros(())
 
     def explain(self, copies: Inputs) -> Inputs:
         """(n_samples, *features) -> attributions likewise."""
         result = self.method(self.score, copies, self.baselines, seed=self.seed, **self.settings)
         self.n_gradients += int(result.n_gradients.sum())
         self.n_forwards += int(result.n_forwards.sum())
+        self.change = self.change.to(result.score_change) + result.score_change.sum()
         self.n_ok += sum(status.ok for status in result.status)
         return result.values
 
