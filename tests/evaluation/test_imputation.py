@@ -8,7 +8,7 @@ import scipy.ndimage
 import torch
 
 from leastpath.evaluation import imputation
-from leastpath.evaluation.imputation import Blur, NoisyLinear, Samples, blurred, filler, linear_imputation
+from leastpath.evaluation.imputation import Blur, NoisyLinear, Samples, filler, linear_imputation
 from leastpath.evaluation.measure import generators
 
 
@@ -85,8 +85,9 @@ def test_noise_of_the_linear_fill_has_its_deviation_and_belongs_to_the_example()
 
 def test_blur_against_scipy():
     x = images(1, 2, 30, 40)
-    expected = [scipy.ndimage.gaussian_filter(c, 2.0, mode="mirror", radius=6) for c in x[0].double().numpy()]
-    np.testing.assert_allclose(blurred(x, 2.0)[0], expected, atol=1e-5)
+    for fill, sigma in ((Blur(2.0), 2.0), ("blur", 1.5)):  # a twentieth of 30 pixels
+        expected = [scipy.ndimage.gaussian_filter(c, sigma, mode="nearest") for c in x[0].double().numpy()]
+        np.testing.assert_allclose(prepared(fill, x).rows(torch.tensor([0]), None)[0], expected, atol=1e-5)
 
 
 def test_mean_and_noise_by_channel():
@@ -130,8 +131,8 @@ def test_batch_equals_loop(fill):
         (lambda: filler("samples"), "needs other inputs"),
         (lambda: filler(float("nan")), "no fill"),
         (lambda: filler(None), "no fill"),
-        (lambda: blurred(torch.rand(2, 5)), "needs images"),
-        (lambda: blurred(images(), -1), "must be positive"),
+        (lambda: prepared("blur", torch.rand(2, 5)), "needs images"),
+        (lambda: prepared(Blur(-1), images()), "must be a finite number"),
         (lambda: prepared("linear", torch.rand(2, 5)), "needs images"),
         (lambda: linear_imputation(images(1), torch.ones(1, 3, 6, 7, dtype=torch.bool)), "no pixel left"),
         (lambda: prepared(lambda x: x[:, :1], images()), "one fill a value"),

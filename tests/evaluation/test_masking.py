@@ -10,6 +10,7 @@ import torch
 import leastpath as lp
 from helpers import Counted, TextNet, cnn, flat_points, mlp
 from leastpath.evaluation import masking as masking_module
+from leastpath.evaluation.ground_truth import KnownAnswers
 from leastpath.evaluation.imputation import filler
 from leastpath.evaluation.masking import (
     FULL_AREAS,
@@ -92,6 +93,9 @@ def test_segments_against_brute_force():
     each = torch.stack([maps, maps, torch.arange(36).reshape(6, 6)])  # another number of segments in the last
     mixed = Sufficiency(Masking((0.2, 0.5, 0.9), features=each))(SCORE, IMAGES, None, given_attribution(VALUES))
     torch.testing.assert_close(mixed.values[:2], found.values[:2])
+    looked_up = Sufficiency(Masking((0.2, 0.5, 0.9), features=KnownAnswers(IMAGES, each)))
+    one = looked_up(lp.Score(SCORE.model, 1), IMAGES[2:], None, given_attribution(VALUES[2:]))
+    torch.testing.assert_close(one.values[0], mixed.values[2], rtol=1e-5, atol=1e-6)
     pixels = Sufficiency(Masking((0.2, 0.5, 0.9), features="pixels"))(SCORE, IMAGES, None, given_attribution(VALUES))
     torch.testing.assert_close(mixed.values[2], pixels.values[2])
 

@@ -1,1 +1,79 @@
-"""Is it true? Measurements on attributions, whatever method they come from."""
+"""Is it true? Measurements on attributions, whatever method they come from.
+
+`compare`, which puts methods side by side, is in `leastpath.evaluation.compare`.
+"""
+
+from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness, Symmetry
+from leastpath.evaluation.ground_truth import (
+    KnownAnswers,
+    Localization,
+    Planted,
+    RankCorrelation,
+    planted_cancellation,
+    planted_patch,
+    planted_piecewise,
+)
+from leastpath.evaluation.imputation import Blur, NoisyLinear, Samples
+from leastpath.evaluation.masking import (
+    FULL_AREAS,
+    PAPER_AREAS,
+    Comprehensiveness,
+    Deletion,
+    Insertion,
+    LogOdds,
+    LogProbRatio,
+    MaskedScores,
+    Masking,
+    Sufficiency,
+)
+from leastpath.evaluation.measure import Measure, Measured, given_attribution, measure_all
+from leastpath.evaluation.purity import auc_purity, purity, purity_of
+from leastpath.evaluation.retraining import Retrained, roar
+from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
+from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
+
+__all__ = [
+    "Measure",
+    "Measured",
+    "measure_all",
+    "given_attribution",
+    "Masking",
+    "MaskedScores",
+    "PAPER_AREAS",
+    "FULL_AREAS",
+    "Comprehensiveness",
+    "Sufficiency",
+    "LogOdds",
+    "LogProbRatio",
+    "Insertion",
+    "Deletion",
+    "Blur",
+    "NoisyLinear",
+    "Samples",
+    "Infidelity",
+    "MaxSensitivity",
+    "NoiseRobustness",
+    "AttackRobustness",
+    "Localization",
+    "RankCorrelation",
+    "KnownAnswers",
+    "Planted",
+    "planted_patch",
+    "planted_cancellation",
+    "planted_piecewise",
+    "Completeness",
+    "Cancellation",
+    "Certificate",
+    "Symmetry",
+    "purity",
+    "purity_of",
+    "auc_purity",
+    "roar",
+    "Retrained",
+    "bootstrap_interval",
+    "Interval",
+    "paired_test",
+    "PairedTest",
+    "holm",
+    "trapezoid",
+]

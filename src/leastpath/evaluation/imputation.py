@@ -10,7 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from leastpath.baselines import blurred
 
 # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours, direct ones twice as heavy as diagonal ones.
 NEIGHBORS = (((0, 1), 1 / 6), ((1, 0), 1 / 6), ((1, 1), 1 / 12), ((1, -1), 1 / 12))  # each with its mirror image
@@ -89,7 +90,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Blur:
-    """The image blurred by a Gaussian over its last two dimensions.
+    """The image blurred by a Gaussian over its last two dimensions, its border repeated outwards.
 
     Args:
         sigma: in pixels. None: a twentieth of the shorter side, at least one pixel.
@@ -99,7 +100,9 @@ class Blur:
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
-        return Fixed(blurred(points, self.sigma))
+        _check_image(points, "blur")
+        sigma = max(1.0, min(points.shape[-2:]) / 20) if self.sigma is None else self.sigma
+        return Fixed(blurred(points, sigma))
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,29 +204,6 @@ def filler(fill: Fill, pool: Tensor | None = None) -> tuple[str, Filler]:
     if callable(fill):
         return getattr(fill, "__name__", "callable"), Function(fill)
     raise ValueError(f"fill={fill!r} is no fill: use one of {[*FILLS, 'samples']}, a finite number or a callable")
-
-
-def blurred(images: Tensor, sigma: float | None = None) -> Tensor:
-    """Gaussian blur over the last two dimensions, mirrored at the border: (batch, …, height, width) -> the same.
-
-    Example:
-        >>> blurred(torch.ones(1, 3, 8, 8)).shape
-        torch.Size([1, 3, 8, 8])
-    """
-    _check_image(images, "blur")
-    height, width = images.shape[-2:]
-    sigma = max(1.0, min(height, width) / 20) if sigma is None else sigma
-    if not sigma > 0:
-        raise ValueError(f"sigma={sigma} must be positive: Blur(sigma=2.0)")
-    flat = images.reshape(-1, 1, height, width)
-    for axis, side in ((2, height), (3, width)):
-        radius = min(int(np.ceil(3 * sigma)), side - 1)  # a mirror shows no more than the image
-        offsets = torch.arange(-radius, radius + 1, dtype=flat.dtype, device=flat.device)
-        kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
-        kernel = (kernel / kernel.sum()).reshape([1, 1] + [-1 if i == axis else 1 for i in (2, 3)])
-        padding = (radius, radius, 0, 0) if axis == 3 else (0, 0, radius, radius)
-        flat = functional.conv2d(functional.pad(flat, padding, mode="reflect"), kernel)
-    return flat.view_as(images)
 
 
 def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:

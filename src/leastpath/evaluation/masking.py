@@ -6,7 +6,7 @@ One engine runs the model: all areas × fills of an example share one ranking. T
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -52,7 +52,8 @@ class Masking:
             up, and at least one for k > 0.
         features: what is masked together: "values" (every number by itself), "pixels" (all channels of a position;
             inputs (channels, …)), "tokens" (all of the last dimension; (length, width)), or integer segments: shaped
-            like an input, or like one without its channels, or one such map an example.
+            like an input, or like one without its channels, or one such map an example, or a function from inputs to
+            such maps (`ground_truth.KnownAnswers(inputs, maps)`, which also serves inputs that come in batches).
         fill: "baseline", "mean", "blur", "noise", "samples" (of `pool`), "linear" (ROAD), a number, a callable
             inputs -> fills, an object of `evaluation.imputation`, or a tuple of several: one curve each, and their
             mean as the value.
@@ -77,7 +78,7 @@ normalize=False, pool=None)
     """
 
     areas: Sequence[float] = PAPER_AREAS
-    features: str | Tensor = "values"
+    features: str | Tensor | Callable[[Inputs], Tensor] = "values"
     fill: Fill | tuple[Fill, ...] = "baseline"
     rank: Literal["magnitude", "signed"] = "magnitude"
     probability: Probability = "auto"
@@ -129,19 +130,20 @@ normalize=False, pool=None)
         judged, kind = judged_score(score, self.probability)
         with untouched(score.model, device_of(inputs)):
             bound = judged.bind(inputs)
-            places, counts = self._ranking(bound, checked_attributions(bound, result))
+            features = self.features(inputs) if callable(self.features) else self.features
+            places, counts = self._ranking(bound, checked_attributions(bound, result), features)
             fillings = self._fillings(bound, inputs, baselines, seed)
             clean, masked = _masked_scores(bound, places, counts, list(fillings.values()), keep)
         spent = torch.as_tensor(bound.forwards_spent).long()
         return MaskedScores(kind, tuple(self.areas), tuple(fillings), clean, masked, spent, self.normalize)
 
-    def _ranking(self, bound: BoundScore, attributions: Tensor) -> tuple[Tensor, Tensor]:
+    def _ranking(self, bound: BoundScore, attributions: Tensor, features: str | Tensor) -> tuple[Tensor, Tensor]:
         """The place of each value in the ranking (batch, *shape), and how many places to mask (batch, areas).
 
         No places at all, -1, for an example whose attributions are all zero.
         """
         flat = attributions.reshape(bound.batch, -1)
-        index, sizes = feature_groups(self.features, bound.batch, bound.shape)
+        index, sizes = feature_groups(features, bound.batch, bound.shape)
         strength = flat.abs() if self.rank == "magnitude" else flat
         if index is not None:
             summed = torch.full((bound.batch, int(sizes.max())), -torch.inf, dtype=flat.dtype, device=flat.device)
