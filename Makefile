@@ -39,7 +39,7 @@ format: $(STAMP) ## mend what lint can mend
 types: $(STAMP) ## mypy, strict on src
 	$(BIN)/mypy
 
-docs: $(STAMP) ## build docs/_build/html, warnings are errors
+docs: $(STAMP) ## run the tutorials and build docs/_build/html, warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
 # One thread a worker: thread teams of several workers would fight over the same cores.
@@ -53,7 +53,7 @@ bench: $(STAMP) ## time beside Captum and a bare gradient loop; BENCH=name runs 
 	$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
 
 clean: ## remove what builds and tests leave behind
-	rm -rf build dist docs/_build htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist docs/_build docs/_generated/tutorials htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and remove .venv

@@ -3,6 +3,11 @@
 import enum
 import importlib.metadata
 import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from build_tutorials import build_all
 
 project = "leastpath"
 author = "The leastpath authors"
@@ -10,7 +15,7 @@ copyright = f"2026, {author}"
 release = importlib.metadata.version(project)
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "_generated"]  # the latter holds what pages include
+exclude_patterns = ["_build", "_generated/*.md"]  # the latter are included by pages; those in its folders are pages
 myst_heading_anchors = 3
 
 html_theme = "furo"
@@ -41,5 +46,6 @@ def keep_enum_members(app, what, name, obj, skip, options):
 
 
 def setup(app):
+    app.connect("builder-inited", lambda _: build_all())  # the tutorials run here
     app.connect("autodoc-skip-member", keep_enum_members)
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)  # before napoleon, at 500

@@ -1,0 +1,103 @@
+"""Run the tutorials and write them as pages: docs/tutorials/*.py -> docs/_generated/tutorials/*.md and *.png.
+
+    python docs/build_tutorials.py [NAME …]
+
+A tutorial is a plain script in cells (`# %%`, and `# %% [markdown]` for prose), so that it also runs by itself and
+opens as a notebook in most editors. What a cell prints stands below it, and so does every PNG that it writes. Sphinx
+runs this before it reads the pages; a script is run again only when it or the library has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+SCRIPTS, PAGES = DOCS / "tutorials", DOCS / "_generated" / "tutorials"
+LIBRARY = DOCS.parent / "src" / "leastpath"
+CELL = re.compile(r"^# %%(?P<kind>.*)$", re.M)
+
+
+def cells(script: str) -> list[tuple[bool, int, str]]:
+    """Whether a cell is prose, the line it begins at, and its text."""
+    marks = list(CELL.finditer(script))
+    if not marks or script[: marks[0].start()].strip():
+        raise ValueError("a tutorial begins with a cell: # %% [markdown]")
+    ends = [mark.start() for mark in marks[1:]] + [len(script)]
+    found = []
+    for mark, end in zip(marks, ends, strict=True):
+        body = script[mark.end() : end].strip("\n")
+        found.append(("markdown" in mark["kind"], script.count("\n", 0, mark.end()) + 1, body))
+    return found
+
+
+def prose(body: str) -> str:
+    return "\n".join(re.sub(r"^# ?", "", line) for line in body.splitlines())
+
+
+def run_cell(code: str, line: int, file: Path, namespace: dict[str, object]) -> str:
+    """Execute one cell; what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * line + code, str(file), "exec"), namespace)
+    return printed.getvalue()
+
+
+def page(file: Path, folder: Path) -> str:
+    """The page of one script; its pictures go to `folder`, which is the working directory meanwhile."""
+    parts: list[str] = []
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with contextlib.chdir(folder):
+        for is_prose, line, body in cells(file.read_text(encoding="utf-8")):
+            if is_prose:
+                parts.append(prose(body))
+                continue
+            before = set(folder.glob("*.png"))
+            printed = run_cell(body, line, file, namespace)
+            code = re.sub(r"  # fmt: skip$", "", body, flags=re.M)
+            parts.append(f"```{{code-block}} python\n{code}\n```")
+            if printed.strip():
+                parts.append(f"```{{code-block}} text\n{printed.rstrip()}\n```")
+            drawn = sorted(set(folder.glob("*.png")) - before, key=lambda png: png.stat().st_mtime_ns)
+            parts += [f"![{re.sub('[-_]', ' ', png.stem)}]({png.name})" for png in drawn]
+    return "\n\n".join(parts) + "\n"
+
+
+def fingerprint(file: Path) -> str:
+    """Changes with the script, the library and this builder."""
+    digest = hashlib.sha256()
+    for source in (file, Path(__file__), *sorted(LIBRARY.rglob("*.py"))):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def build(file: Path) -> None:
+    """Run one tutorial, unless its page is up to date."""
+    target, stamp = PAGES / f"{file.stem}.md", PAGES / f".{file.stem}.stamp"
+    key = fingerprint(file)
+    if target.exists() and stamp.exists() and stamp.read_text() == key:
+        return
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for old in PAGES.glob(f"{file.stem}-*.png"):  # a tutorial's pictures begin with its name
+        old.unlink()
+    began = time.perf_counter()
+    target.write_text(page(file, PAGES.resolve()), encoding="utf-8")
+    stamp.write_text(key)
+    print(f"tutorial {file.stem}: {time.perf_counter() - began:.1f} s")
+
+
+def build_all(names: list[str] | None = None) -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    for file in sorted(SCRIPTS.glob("*.py")):
+        if not names or file.stem in names:
+            build(file)
+
+
+if __name__ == "__main__":
+    build_all(sys.argv[1:])
