@@ -72,6 +72,8 @@ def test_target_errors(target, match):
 OUTPUTS = {
     "tuple": (lp.Score(lambda x: (x, x), 1), "the model returned tuple, expected a tensor or an object with .logits"),
     "no batch": (lp.Score(lambda x: x.sum()), r"the model returned \(\) for \d rows: it must keep the batch dimension"),
+    "rows lost": (lp.Score(lambda x: x[:1], 1), r"returned \(1, 4\) for \d rows: .*pass inputs\.unsqueeze\(0\)"),
+    "margin of lost rows": (lp.Score(lambda x: x[:1], 1, "logit_margin"), r"returned \(1, 4\) for \d rows"),
     "softmax of one": (lp.Score(lambda x: x[:, :1], None, "softmax"), r'output="softmax" needs logits .*use "sigmoid"'),
     "index into images": (lp.Score(lambda x: x[:, None], 0), r"an index target needs an output \(batch, classes\)"),
 }

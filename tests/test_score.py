@@ -160,8 +160,11 @@ def test_out_of_memory_with_one_row_is_the_users_to_see(which):
 
 
 def test_other_runtime_errors_propagate():
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        explain(lp.Score(mlp(features=3), 1))
+    def model(x):
+        raise RuntimeError("something of the model's own")
+
+    with pytest.raises(RuntimeError, match="something of the model's own"):
+        explain(lp.Score(model))
 
 
 # ---- the model is left as it was found ------------------------------------------------------------------------------
@@ -245,7 +248,7 @@ def test_layer_hooks_are_removed_even_when_the_model_fails():
     hooks = hooks_of(model)
     explain(lp.Score(model, 1, layer=model[1]), X)
     assert hooks_of(model) == hooks
-    with pytest.raises(RuntimeError, match="shapes"):
+    with pytest.raises(ValueError, match="shapes cannot"):
         explain(lp.Score(model, 1, layer=model[1]), flat_points(2, 3))
     assert hooks_of(model) == hooks
 
@@ -400,6 +403,40 @@ def test_too_few_targets():
     raises(
         r"got 2 targets for 5 inputs: pass one int, or a tensor of shape \(5,\)", lp.Score(mlp(), torch.tensor([0, 1]))
     )
+
+
+def image_net() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(-3), nn.Linear(4, 3)).eval()
+
+
+UNFIT = {  # the model, the inputs, what it is told
+    "vector alone": (mlp(), X[0], r"shape \(4,\), 4 examples of shape \(\): .*inputs\.unsqueeze\(0\)"),
+    "other features": (mlp(3), X, r"shape \(5, 4\), 5 examples of shape \(4,\): .*cannot be multiplied"),
+    "image alone": (
+        image_net(),
+        torch.zeros(2, 6, 6),
+        r"2 examples of shape \(6, 6\): .*inputs\.unsqueeze\(0\)",
+    ),
+    "other channels": (image_net(), torch.zeros(5, 3, 6, 6), r"5 examples of shape \(3, 6, 6\): .*channels, but got"),
+    "dimension that is not there": (lambda x: x.sum(1), X[0], r"4 examples of shape \(\): .*Dimension out of range"),
+    "double for float": (
+        mlp(),
+        X.double(),
+        r"inputs are torch\.float64, the model's parameters torch\.float32: pass inp",
+    ),
+    "float for double": (mlp().double(), X, r"pass inputs\.to\(torch\.float64\), or use model\.to\(torch\.float32\)"),
+    "half for float": (cnn(), torch.zeros(2, 2, 6, 6).half(), r"inputs are torch\.float16, the model's parameters"),
+}
+
+
+@pytest.mark.parametrize(("model", "inputs", "match"), UNFIT.values(), ids=UNFIT)
+def test_inputs_that_do_not_fit_the_model(model, inputs, match):
+    raises(match, lp.Score(model, None if not isinstance(model, nn.Module) else 1), inputs)
+
+
+def test_inputs_that_do_not_fit_the_model_before_a_layer():
+    model = mlp()
+    raises(r"inputs are torch\.float64", lp.Score(model, 1, layer=model[1]), X.double())
 
 
 def test_layer_errors():

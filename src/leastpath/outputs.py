@@ -41,6 +41,7 @@ def scalar_output(
                 'use "sigmoid" or "raw"'
             )
         if output == "logit_margin":
+            _check_rows(tensor, rows)
             return _logit_margin(tensor, _checked_index(target, tensor))
         tensor = tensor.softmax(1) if output == "softmax" else tensor.log_softmax(1)
     return _picked(tensor, target, rows)
@@ -56,15 +57,12 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
                 f"the target callable returned {tuple(tensor.shape)}, expected ({rows},): one number an example"
             )
         return tensor
+    _check_rows(tensor, rows)
     if tensor.shape == (rows,) and target is None:
         return tensor
     if target is None:
         if tensor.shape == (rows, 1):
             return tensor[:, 0]
-        if tensor.ndim == 0 or len(tensor) != rows:
-            raise ValueError(
-                f"the model returned {tuple(tensor.shape)} for {rows} rows: it must keep the batch dimension first"
-            )
         raise ValueError(
             f"the model returns {tuple(tensor.shape[1:])} numbers an example: say which, Score(model, target=0)"
         )
@@ -72,6 +70,14 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
         _check_range(target, tensor)
         return tensor.select(1, target)
     return tensor.gather(1, _checked_index(target, tensor))[:, 0]
+
+
+def _check_rows(tensor: Tensor, rows: int) -> None:
+    if tensor.ndim == 0 or len(tensor) != rows:
+        raise ValueError(
+            f"the model returned {tuple(tensor.shape)} for {rows} rows: it must keep the batch dimension first. "
+            "For a single example pass inputs.unsqueeze(0)"
+        )
 
 
 def _logit_margin(logits: Tensor, index: Tensor) -> Tensor:

@@ -329,14 +329,24 @@ class BoundScore:
         points = points.to(self.dtype)
         if self.score.layer is not None:
             with _replaced_output(self.score.layer, points):
-                output = self.score.model(*(part[rows] for part in self._raw), *args)
+                output = self._called(*(part[rows] for part in self._raw), *args)
         else:
             parts = self.split(points)
-            output = self.score.model(*parts, *args) if isinstance(parts, tuple) else self.score.model(parts, *args)
+            output = self._called(*parts, *args) if isinstance(parts, tuple) else self._called(parts, *args)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in ("log_softmax", "logit_margin"):  # differences of logits, and they round like these
             self.largest_logit = max(self.largest_logit, float(output_tensor(output).detach().abs().amax()))
         return scalar_output(output, targets, self.score.output, len(points))
+
+    def _called(self, *arguments: Any) -> Any:
+        """What the model returns; where its error sounds like inputs that do not fit it, one that says so."""
+        try:
+            return self.score.model(*arguments)
+        except (RuntimeError, IndexError, ValueError) as error:
+            advice = _advice(self.score.model, self._raw[0], str(error))
+            if advice is None or _is_out_of_memory(error):
+                raise
+            raise ValueError(f"{advice} The model's own words: {error}") from error
 
     def _finite(self, value: Tensor, examples: Tensor, what: str) -> Tensor:
         if not torch.isfinite(value).all():
@@ -402,7 +412,7 @@ class BoundScore:
         handle = self.score.layer.register_forward_hook(keep)
         try:
             with torch.no_grad():
-                self.score.model(*raw, *(arg[rows] if per_row else arg for arg, per_row in self._args))
+                self._called(*raw, *(arg[rows] if per_row else arg for arg, per_row in self._args))
         finally:
             handle.remove()
         if len(seen) != 1:
@@ -537,6 +547,31 @@ def _resolution(dtype: torch.dtype, device: torch.device) -> float:
     if torch.is_autocast_enabled(device.type):
         eps = max(eps, torch.finfo(torch.get_autocast_dtype(device.type)).eps)
     return eps
+
+
+TYPE_WORDS = ("same dtype", "type (", "scalar type", "should be the same")
+SHAPE_WORDS = (
+    "cannot be multiplied", "size mismatch", "must match the size", "Dimension out of range", "D input", "(unbatched)",
+    "channels, but got", "normalized_shape", "invalid for input of size",
+)  # fmt: skip
+
+
+def _advice(model: Any, inputs: Tensor, words: str) -> str | None:
+    """What is probably wrong with the inputs, going by the words of a model's error; None where they say nothing."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else iter(())
+    dtype = next((p.dtype for p in parameters if p.is_floating_point()), inputs.dtype)
+    if inputs.is_floating_point() and dtype != inputs.dtype and any(part in words for part in TYPE_WORDS):
+        return (
+            f"the inputs are {inputs.dtype}, the model's parameters {dtype}: pass inputs.to({dtype}), or use "
+            f"model.to({inputs.dtype})."
+        )
+    if any(part in words for part in SHAPE_WORDS):
+        n, features = len(inputs), tuple(inputs.shape[1:])
+        return (
+            f"the model cannot read inputs of shape {tuple(inputs.shape)}, {n} examples of shape {features}: expected "
+            "(batch, *features) as the model was trained on. For a single example pass inputs.unsqueeze(0)."
+        )
+    return None
 
 
 def _is_out_of_memory(error: Exception) -> bool:
