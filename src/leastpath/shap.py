@@ -16,11 +16,12 @@ from leastpath.attribution import Attribution
 from leastpath.score import Score
 
 if TYPE_CHECKING:
+    from leastpath.tabular import TableExplanation
     from leastpath.transformers import TextExplanation
 
 
 def explanation(
-    result: Attribution | TextExplanation,
+    result: Attribution | TableExplanation | TextExplanation,
     feature_names: Sequence[str] | None = None,
     inputs: Any = None,
     *,
@@ -33,7 +34,7 @@ def explanation(
 
     Args:
         result: of `leastpath.attribute` with inputs (batch, features) or images (batch, channels, height, width), or
-            of `leastpath.transformers.explain`.
+            of `leastpath.tabular.explain` or `leastpath.transformers.explain`, which know all the rest.
         feature_names: one a feature; columns' names where `inputs` is a data frame.
         inputs: what was explained, shaped like the values: SHAP colours beeswarms and draws images with it.
         score: what was explained. With `inputs` it gives the base values: f(baseline) = f(x) − Δf.
@@ -56,7 +57,7 @@ def explanation(
     """
     shap = _shap()
     if not isinstance(result, Attribution):
-        return _of_text(shap, result, base_values, output_names)
+        return _of_table_or_text(shap, result, output_names)
     values = result.values
     if isinstance(values, tuple):
         raise ValueError(
@@ -77,20 +78,40 @@ def explanation(
     return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)
 
 
-def _of_text(shap: Any, explained: TextExplanation, base_values: Any, output_names: str | None) -> Any:
+def _of_table_or_text(shap: Any, explained: Any, output_names: str | None) -> Any:
+    if hasattr(explained, "encoded_values"):
+        return _of_table(shap, explained, output_names)
+    if hasattr(explained, "shown_values"):
+        return _of_text(shap, explained, output_names)
+    raise ValueError(
+        f"result is a {type(explained).__name__}, expected the Attribution of lp.attribute(…), or what "
+        "leastpath.tabular.explain(…) or leastpath.transformers.explain(…) gives"
+    )
+
+
+def _of_table(shap: Any, explained: TableExplanation, output_names: str | None) -> Any:
+    """Categories are coloured by their number and shown by their name."""
+    codes = {
+        name: column if column.dtype.kind in "biuf" else column.astype("category").cat.codes
+        for name, column in explained.frame.items()
+    }
+    return shap.Explanation(
+        explained.values.to_numpy(),
+        explained.base_values.to_numpy(),
+        np.stack([np.asarray(column, dtype=np.float64) for column in codes.values()], 1),
+        display_data=explained.frame.to_numpy(dtype=object),
+        feature_names=[str(name) for name in explained.values.columns],
+        output_names=output_names,
+    )
+
+
+def _of_text(shap: Any, explained: TextExplanation, output_names: str | None) -> Any:
     """Tokens as data; texts of different length make a ragged array."""
-    if not hasattr(explained, "tokens"):
-        raise ValueError(
-            f"result is a {type(explained).__name__}, expected the Attribution of lp.attribute(…) or the "
-            "TextExplanation of leastpath.transformers.explain(…)"
-        )
-    base = explained.base_values if base_values is None else base_values
-    values = np.empty(len(explained.shown_values), dtype=object)
+    values, data = (np.empty(len(explained.pieces), dtype=object) for _ in range(2))
     values[:] = [_array(v) for v in explained.shown_values]
-    data = np.empty(len(values), dtype=object)
     data[:] = [np.array(explained.display_tokens(b), dtype=object) for b in range(len(values))]
     return shap.Explanation(
-        values, np.broadcast_to(_array(base), (len(values),)), data, output_names=output_names or explained.target_name
+        values, _array(explained.base_values), data, output_names=output_names or explained.target_name
     )
 
 

@@ -1,0 +1,462 @@
+"""Tables: pandas in, pandas out.
+
+A frame is encoded as numbers (numeric columns standardised, categorical ones as one-hot blocks), explained in that
+space, and the attributions of a column's numbers are summed: one value a cell, under the names it came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leastpath.attribution import Attribution, attribute
+from leastpath.outputs import Output, output_tensor
+from leastpath.score import Score
+from leastpath.solution import Solver
+from leastpath.solvers.descent import Descent
+from leastpath.solvers.graph import NeighborGraph
+
+FEW_COLUMNS = 50  # above, a background of ordinary size is too thin for a neighbour graph
+LEAST_NEIGHBORS, MANY_NEIGHBORS = 15, 50  # measured: see benchmarks/tabular.py
+ROWS_TO_COMPARE = 500  # for finding out which column a transformer's outputs come from
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Columns as numbers, laid out as `pandas.get_dummies` does: numeric ones first, then a one-hot block for each
+    categorical one, its categories sorted. Numeric columns are standardised unless told otherwise.
+
+    Example:
+        >>> import pytest
+        >>> pd = pytest.importorskip("pandas")
+        >>> encoding = Encoding.fit(pd.DataFrame({"job": ["cook", "pilot"], "age": [20, 40]}))
+        >>> encoding.get_feature_names_out()
+        ['age', 'job_cook', 'job_pilot']
+        >>> encoding.transform(pd.DataFrame({"job": ["pilot"], "age": [30]}))
+        tensor([[0., 0., 1.]])
+    """
+
+    columns: tuple[Any, ...]
+    """All columns, in the order of the frame."""
+    categories: Mapping[Any, tuple[Any, ...]]
+    """Of each categorical column."""
+    centers: Mapping[Any, float]
+    """Of each numeric column: what is subtracted."""
+    scales: Mapping[Any, float]
+    """Of each numeric column: what it is then divided by."""
+
+    @classmethod
+    def fit(cls, frame: Any, categorical: Sequence[Any] | None = None, *, standardize: bool = True) -> Encoding:
+        """Learn categories, means and deviations from a frame; `categorical` defaults to all non-numeric columns."""
+        named = _categorical_columns(frame, categorical)
+        categories, centers, scales = {}, {}, {}
+        for name in frame.columns:
+            column = frame[name]
+            if column.isna().any():
+                raise ValueError(f"column {name!r} has missing values: fill them first, frame.fillna(…)")
+            if name in named:
+                known = column.cat.categories if hasattr(column, "cat") else sorted(column.unique())
+                categories[name] = tuple(known)
+            else:
+                numbers = column.to_numpy(dtype=np.float64)
+                centers[name] = float(numbers.mean()) if standardize else 0.0
+                scales[name] = (float(numbers.std()) or 1.0) if standardize else 1.0
+        return cls(tuple(frame.columns), categories, centers, scales)
+
+    @property
+    def owners(self) -> tuple[Any, ...]:
+        """(width,) the column that each number comes from."""
+        blocks = [name for name, values in self.categories.items() for _ in values]
+        return (*self.centers, *blocks)
+
+    def get_feature_names_out(self) -> list[str]:
+        """(width,) names of the numbers."""
+        blocks = [f"{name}_{value}" for name, values in self.categories.items() for value in values]
+        return [*map(str, self.centers), *blocks]
+
+    def transform(self, frame: Any) -> Tensor:
+        """(rows, width), float32."""
+        missing = [name for name in self.columns if name not in frame.columns or frame[name].isna().any()]
+        if missing:
+            raise ValueError(f"the columns {missing} are missing or have missing values: fill them, frame.fillna(…)")
+        parts = [
+            ((frame[name].to_numpy(dtype=np.float64) - self.centers[name]) / self.scales[name])[:, None]
+            for name in self.centers
+        ]
+        for name, known in self.categories.items():
+            column = frame[name].to_numpy(dtype=object)
+            block = np.stack([column == value for value in known], 1).astype(np.float64)
+            if not (block.sum(1) == 1).all():
+                bad = column[int(np.argmin(block.sum(1)))]
+                raise ValueError(
+                    f"column {name!r} holds {bad!r}, which is none of its {len(known)} categories: fit the encoding, "
+                    "or choose the background, so that it occurs"
+                )
+            parts.append(block)
+        return torch.as_tensor(np.concatenate(parts, 1), dtype=torch.float32)
+
+
+@dataclass(frozen=True, repr=False)
+class TableExplanation:
+    """Attributions of a table. Frames and series have the index of the frame that was explained.
+
+    Example:
+        >>> list(TableExplanation.__dataclass_fields__)[:3]
+        ['values', 'scores', 'base_values']
+    """
+
+    values: Any
+    """DataFrame: rows and columns of the frame, summed over the numbers that a column was encoded as."""
+    scores: Any
+    """Series: the score of each row."""
+    base_values: Any
+    """Series: the score of its baseline. `base_values + values.sum(axis=1)` is the score, up to the completeness
+    gap."""
+    target: Any
+    """Series: the class explained; −1 where the model has a single output."""
+    encoded_values: Any
+    """DataFrame: before summing, one column for each number."""
+    frame: Any
+    """What was explained."""
+    result: Attribution
+    """All that is known: lengths, certificates, a status for each row."""
+    choice: str
+    """Which solver was taken, and why."""
+
+    def summary(self) -> Any:
+        """Mean |value| of each column, largest first: a Series."""
+        return self.values.abs().mean().sort_values(ascending=False)
+
+    def __repr__(self) -> str:
+        rows, columns = self.values.shape
+        return f"TableExplanation({rows} rows × {columns} columns; {self.choice}; {self.result!r})"
+
+
+def explain(
+    model: Callable[..., Any],
+    frame: Any,
+    target: int | Sequence[int] | Any | None = None,
+    *,
+    background: Any,
+    preprocess: Any = None,
+    categorical: Sequence[Any] | None = None,
+    baseline: Any = "mean",
+    output: Output | None = None,
+    solver: Solver | None = None,
+    groups: Mapping[Any, Sequence[int]] | None = None,
+    n_neighbors: int | None = None,
+    max_points: int = 1000,
+    batch_size: int | None = None,
+    seed: int = 0,
+    **settings: Any,
+) -> TableExplanation:
+    """Explain a model's answers on the rows of a data frame.
+
+    Args:
+        model: a torch module, or a callable over tensors: (rows, width) numbers in, logits out.
+        frame: the rows to explain.
+        target: a class, or one a row. None: the predicted class, or the only output.
+        background: a frame with the same columns, e.g. training data: the points of the neighbour graph, the
+            baseline and the scale of the columns come from it.
+        preprocess: what turns the frame into the model's numbers. A fitted transformer with `transform(frame)`
+            (scikit-learn's, or an `Encoding`): the path runs in its output. A module or function over tensors: it
+            becomes part of the score, `model(preprocess(x))`, with x the columns themselves. None: the model takes
+            the columns themselves, laid out as `pandas.get_dummies` does.
+        categorical: columns to encode as one-hot blocks; by default those that are not numeric. Only without a
+            transformer.
+        baseline: "mean" of the encoded background (frequencies, for categories), "median" (and the most frequent
+            category), a row or frame of the same columns, or a number: so many rows of the background, averaged.
+        output: what is explained: "log_softmax" by default, "raw" for a model of one output.
+        solver: None: up to 50 columns a `NeighborGraph` over the background, else `Descent`. `choice` says which.
+
+    Rarely needed:
+        groups: which outputs of a transformer belong to which column, where this cannot be found by trying.
+        n_neighbors: of each point of the graph. None: two for each number that a row is encoded as, at least 50, but
+            at most a quarter of the points. In wide tables few neighbours make routes longer than the line.
+        max_points: rows of the background that become points of the graph, drawn at random.
+        batch_size: rows in one model call.
+        seed: of what is drawn, here and in the solver.
+        settings: metric, tolerance, n_steps, max_gradients, progress, …: as in `leastpath.attribute`.
+
+    Example:
+        >>> import pytest
+        >>> pd = pytest.importorskip("pandas")
+        >>> frame = pd.DataFrame({"age": [20.0, 30, 40, 50], "job": ["cook", "pilot", "cook", "pilot"]})
+        >>> explained = explain(lambda x: x[:, 0] / 10 + 2 * x[:, 2], frame[:1], background=frame)
+        >>> explained.values.round(2)
+           age  job
+        0 -1.5 -1.0
+    """
+    _check_frames(model, frame, background)
+    space = _Space.of(frame, background, preprocess, categorical, groups)
+    like = next(iter(model.parameters()), None) if isinstance(model, nn.Module) else None
+    device, dtype = (torch.device("cpu"), torch.float32) if like is None else (like.device, like.dtype)
+    inputs, points = (space.encode(table).to(device, dtype) for table in (frame, background))
+    wrapped = _Scored(model, space, device, dtype)
+    with torch.no_grad():
+        answers = output_tensor(wrapped(inputs))
+    classes = _classes(target, answers)
+    score = Score(wrapped, classes, output or ("raw" if classes is None else "log_softmax"), batch_size=batch_size)
+    generator = np.random.default_rng(seed)
+    start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
+    solver, choice = _chosen(solver, points, len(space.columns), n_neighbors, max_points, generator)
+    result = attribute(score, inputs, start, solver=solver, seed=seed, **settings)
+    return _table(space, frame, result, score(inputs), classes, choice)
+
+
+# ---- the explained space -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Space:
+    """How cells become numbers, which column each number belongs to, and what the model is given for them."""
+
+    columns: tuple[Any, ...]
+    encode: Callable[[Any], Tensor]  # frame -> (rows, width)
+    owners: tuple[Any, ...]  # (width,)
+    names: list[str]  # (width,)
+    inner: Callable[[Tensor], Tensor] | None  # a preprocessing step over tensors
+    shift: Tensor  # (width,) the model is given inner(numbers · scale + shift)
+    scale: Tensor
+
+    @classmethod
+    def of(cls, frame: Any, background: Any, preprocess: Any, categorical: Any, groups: Any) -> _Space:
+        columns = tuple(frame.columns)
+        if hasattr(preprocess, "transform"):
+            if categorical is not None:
+                raise ValueError("categorical is for encoding without a transformer: preprocess does that already")
+            return cls._of_transformer(columns, frame, background, preprocess, groups)
+        if preprocess is not None and not callable(preprocess):
+            raise ValueError(
+                f"preprocess is a {type(preprocess).__name__}, expected a fitted transformer or a function of tensors"
+            )
+        encoding = Encoding.fit(background, categorical)
+        width, numeric = len(encoding.owners), len(encoding.centers)
+        shift, scale = torch.zeros(width), torch.ones(width)
+        shift[:numeric] = torch.tensor(list(encoding.centers.values()))
+        scale[:numeric] = torch.tensor(list(encoding.scales.values()))
+        names = encoding.get_feature_names_out()
+        return cls(columns, encoding.transform, encoding.owners, names, preprocess, shift, scale)
+
+    @classmethod
+    def _of_transformer(cls, columns: Any, frame: Any, background: Any, preprocess: Any, groups: Any) -> _Space:
+        def encode(table: Any) -> Tensor:
+            made = preprocess.transform(table)
+            made = made.toarray() if hasattr(made, "toarray") else made
+            return made.float() if isinstance(made, Tensor) else torch.as_tensor(np.array(made, dtype=np.float32))
+
+        if groups is not None:
+            owners = _owners_of_groups(groups, encode(frame[:1]).shape[1])
+        elif isinstance(preprocess, Encoding):
+            owners = preprocess.owners
+        else:
+            owners = _owners_by_trying(encode, frame, background)
+        width = len(owners)
+        named = getattr(preprocess, "get_feature_names_out", None)
+        names = [str(name) for name in named()] if named is not None else [f"x{i}" for i in range(width)]
+        return cls(columns, encode, owners, names, None, torch.zeros(width), torch.ones(width))
+
+
+class _Scored(nn.Module):
+    """The model over the explained space: scale, preprocessing step and model in one."""
+
+    def __init__(self, model: Callable[..., Any], space: _Space, device: Any, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.inner = space.inner
+        self.shift, self.scale = space.shift.to(device, dtype), space.scale.to(device, dtype)
+        self.training = isinstance(model, nn.Module) and model.training
+
+    def forward(self, numbers: Tensor) -> Any:
+        cells = numbers * self.scale + self.shift
+        return self.model(cells if self.inner is None else self.inner(cells))
+
+
+def _owners_by_trying(encode: Callable[[Any], Tensor], frame: Any, background: Any) -> tuple[Any, ...]:
+    """Change one column at a time: the outputs that move come from it."""
+    import pandas as pd
+
+    rows = pd.concat([frame[:ROWS_TO_COMPARE], background[:ROWS_TO_COMPARE]])
+    before = encode(rows)
+    owners: list[Any] = [None] * before.shape[1]
+    taken = [False] * len(owners)
+    for name in rows.columns:
+        changed = rows.copy()
+        changed[name] = np.roll(rows[name].to_numpy(), 1)
+        for i in (encode(changed) != before).any(0).nonzero()[:, 0].tolist():
+            if taken[i]:
+                raise ValueError(
+                    f"output {i} of preprocess comes from column {owners[i]!r} and from {name!r}: attributions can be "
+                    "summed by column only where each output has one. Pass groups={column: [outputs]}, or make the "
+                    "step a function of tensors"
+                )
+            owners[i], taken[i] = name, True
+    if not all(taken):
+        # A number that never moves in the data: what is asked is only where to put it.
+        named = [i for i, known in enumerate(taken) if not known]
+        raise ValueError(
+            f"outputs {named[:10]} of preprocess are constant over frame and background, so their column is unknown: "
+            "pass a larger background, or groups={column: [outputs]}"
+        )
+    return tuple(owners)
+
+
+def _owners_of_groups(groups: Mapping[Any, Sequence[int]], width: int) -> tuple[Any, ...]:
+    owners = {i: name for name, outputs in groups.items() for i in outputs}
+    if sorted(owners) != list(range(width)) or sum(map(len, groups.values())) != width:
+        raise ValueError(f"groups must name each of the {width} outputs of preprocess once, got {sorted(owners)}")
+    return tuple(owners[i] for i in range(width))
+
+
+# ---- baselines and solvers ---------------------------------------------------------------------------------------
+
+
+def _start(
+    space: _Space, baseline: Any, points: Tensor, background: Any, rows: int, generator: np.random.Generator
+) -> Tensor:
+    """(1, width), (rows, width) or (rows, m, width)."""
+    if isinstance(baseline, str):
+        if baseline == "mean":
+            return points.mean(0, keepdim=True)
+        if baseline == "median":
+            return space.encode(_typical_row(background))
+        raise ValueError(f'baseline={baseline!r} is unknown: use "mean", "median", a row, a frame or a number of rows')
+    if isinstance(baseline, (int, np.integer)):
+        if not 1 <= baseline <= len(points):
+            raise ValueError(f"baseline={baseline} rows of a background of {len(points)}: pass 1 to {len(points)}")
+        drawn = points[torch.as_tensor(generator.permutation(len(points))[:baseline])]
+        return drawn[None].expand(rows, -1, -1)
+    table = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
+    if not hasattr(table, "columns") or set(space.columns) - set(table.columns) or len(table) not in (1, rows):
+        raise ValueError(
+            f"baseline must be a row, or a frame of 1 or {rows} rows, with the columns {list(space.columns)}: "
+            "as in baseline=background.iloc[0]"
+        )
+    if len(table) == 1 and not hasattr(baseline, "columns"):
+        table = table.astype(background.dtypes.to_dict())  # a row of a mixed frame has lost its types
+    return space.encode(table[list(space.columns)])
+
+
+def _typical_row(background: Any) -> Any:
+    """Medians, and the most frequent category: one row."""
+    import pandas as pd
+
+    row = {
+        name: column.median() if pd.api.types.is_numeric_dtype(column) else column.mode().iloc[0]
+        for name, column in background.items()
+    }
+    return pd.DataFrame([row], columns=background.columns)
+
+
+def _chosen(
+    solver: Solver | None,
+    points: Tensor,
+    columns: int,
+    n_neighbors: int | None,
+    max_points: int,
+    generator: np.random.Generator,
+) -> tuple[Solver, str]:
+    if solver is not None:
+        return solver, f"{type(solver).__name__}, as asked"
+    distinct = points.unique(dim=0)
+    if columns > FEW_COLUMNS:
+        return Descent(), f"Descent: {columns} columns are too many for a neighbour graph (at most {FEW_COLUMNS})"
+    if len(distinct) <= LEAST_NEIGHBORS:
+        return Descent(), f"Descent: a background of {len(distinct)} distinct rows is too small for a neighbour graph"
+    drawn = distinct[torch.as_tensor(np.sort(generator.permutation(len(distinct))[:max_points]))]
+    n_neighbors = n_neighbors or max(LEAST_NEIGHBORS, min(max(MANY_NEIGHBORS, 2 * points.shape[1]), len(drawn) // 4))
+    graph = NeighborGraph(drawn, n_neighbors)
+    return graph, f"NeighborGraph over {len(drawn)} rows of the background, {n_neighbors} neighbours each"
+
+
+# ---- in and out --------------------------------------------------------------------------------------------------
+
+
+def _check_frames(model: Any, frame: Any, background: Any) -> None:
+    _pandas()
+    for name, table in (("frame", frame), ("background", background)):
+        if not hasattr(table, "columns") or not hasattr(table, "iloc"):
+            raise ValueError(f"{name} is a {type(table).__name__}, expected a pandas DataFrame: pd.DataFrame({name})")
+        if not len(table):
+            raise ValueError(f"{name} has no rows: pass at least one")
+        if not table.columns.is_unique:
+            raise ValueError(f"{name} has several columns of one name: rename them")
+    if list(frame.columns) != list(background.columns):
+        missing = [c for c in frame.columns if c not in background.columns]
+        extra = [c for c in background.columns if c not in frame.columns]
+        raise ValueError(
+            f"background lacks the columns {missing} and has {extra} besides: expected those of frame, in their "
+            "order, as in background[frame.columns]"
+        )
+    if not callable(model) or (hasattr(model, "predict") and not isinstance(model, nn.Module)):
+        raise ValueError(
+            f"model is a {type(model).__name__}, which is no function of tensors: pass a torch module, or a callable "
+            "that has a gradient"
+        )
+
+
+def _classes(target: Any, answers: Tensor) -> Tensor | None:
+    """(rows,) class indices; None for a single output."""
+    if answers.ndim == 1 or answers.shape[1] == 1:
+        return None
+    if target is None:
+        return answers.argmax(1)
+    indices = torch.as_tensor(np.array(target), device=answers.device)  # a copy: pandas' own is read-only
+    if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
+        raise ValueError(f"target has dtype {indices.dtype}, expected a class index, or one a row")
+    return indices.long().expand(len(answers)) if indices.ndim == 0 else indices.long()
+
+
+def _table(
+    space: _Space, frame: Any, result: Attribution, scores: Tensor, classes: Tensor | None, choice: str
+) -> TableExplanation:
+    import pandas as pd
+
+    assert isinstance(result.values, Tensor)
+    encoded = pd.DataFrame(result.values.double().cpu().numpy(), index=frame.index, columns=space.names)
+    owner = np.array([space.columns.index(name) for name in space.owners])
+    summed = np.zeros((len(frame), len(space.columns)))
+    np.add.at(summed.T, owner, encoded.to_numpy().T)
+    indices = np.full(len(frame), -1) if classes is None else classes.cpu().numpy()
+
+    def series(numbers: Any, name: str) -> Any:
+        return pd.Series(numbers, index=frame.index, name=name)
+
+    return TableExplanation(
+        values=pd.DataFrame(summed, index=frame.index, columns=frame.columns),
+        scores=series(scores.double().cpu().numpy(), "score"),
+        base_values=series((scores - result.score_change).double().cpu().numpy(), "base_value"),
+        target=series(indices, "target"),
+        encoded_values=encoded,
+        frame=frame,
+        result=result,
+        choice=choice,
+    )
+
+
+def _categorical_columns(frame: Any, categorical: Sequence[Any] | None) -> set[Any]:
+    pd = _pandas()
+    other = {name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])}
+    if categorical is None:
+        return other
+    unknown = [name for name in categorical if name not in frame.columns]
+    left = [name for name in other if name not in categorical]
+    if unknown or left:
+        raise ValueError(
+            f"categorical names {unknown}, which are no columns, and leaves out {left}, which are not numeric: "
+            "name every column that is not numeric, and others if you like"
+        )
+    return set(categorical)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("leastpath.tabular needs pandas: pip install 'leastpath[tabular]'") from error
+    return pandas

@@ -1,0 +1,251 @@
+"""Tables against closed forms: additive models give what each column is worth, whatever the path and the encoding."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch import nn
+
+import leastpath as lp
+from helpers import mlp, seeded
+from leastpath.shap import explanation
+from leastpath.tabular import Encoding, explain
+
+pd = pytest.importorskip("pandas")
+
+WORTH = {"cook": 1.0, "nurse": -0.5, "pilot": 2.0}
+
+
+def people(rows=120, seed=0):
+    generator = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "job": generator.choice(list(WORTH), rows),
+            "income": generator.normal(30_000, 10_000, rows),
+            "age": generator.integers(18, 80, rows),
+            "member": generator.choice(["no", "yes"], rows),
+        },
+        index=[f"person {i}" for i in range(rows)],
+    )
+
+
+def additive(cells):
+    """Over get_dummies' layout: income, age, three jobs, member no and yes."""
+    return (
+        (cells[:, 0] / 1e4) ** 2 + cells[:, 1] / 10 + cells[:, 2:5] @ torch.tensor(list(WORTH.values())) + cells[:, 6]
+    )
+
+
+BACKGROUND = people()
+FRAME = people(5, seed=1)
+
+
+def expected(base):
+    """What `additive` gives each column of FRAME, from a row of encoded cells."""
+    return pd.DataFrame(
+        {
+            "job": FRAME["job"].map(WORTH) - base[2:5] @ np.array(list(WORTH.values())),
+            "income": (FRAME["income"] / 1e4) ** 2 - (base[0] / 1e4) ** 2,
+            "age": (FRAME["age"] - base[1]) / 10,
+            "member": (FRAME["member"] == "yes") - base[6],
+        }
+    )
+
+
+def raw_mean():
+    return pd.get_dummies(BACKGROUND).astype(float).to_numpy().mean(0)
+
+
+# ---- closed forms ------------------------------------------------------------------------------------------------
+
+
+def test_encoding_is_laid_out_as_get_dummies():
+    dummies = pd.get_dummies(BACKGROUND)
+    encoding = Encoding.fit(BACKGROUND, standardize=False)
+    assert encoding.get_feature_names_out() == list(dummies.columns)
+    np.testing.assert_allclose(encoding.transform(BACKGROUND).numpy(), dummies.to_numpy(dtype=np.float32))
+    standard = Encoding.fit(BACKGROUND).transform(BACKGROUND)[:, :2]
+    torch.testing.assert_close(standard.mean(0), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(standard.std(0, correction=0), torch.ones(2), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("solver", [None, lp.StraightLine(), lp.Descent(60)], ids=["graph", "line", "descent"])
+def test_additive_model_against_closed_form(solver):
+    """Names and index are kept, one-hot groups are summed, the scale of a column does not matter."""
+    explained = explain(additive, FRAME, background=BACKGROUND, solver=solver, tolerance=1e-3)
+    assert list(explained.values.columns) == list(FRAME.columns)
+    pd.testing.assert_frame_equal(explained.values, expected(raw_mean()), atol=0.02, rtol=0.02, check_dtype=False)
+    total = explained.base_values + explained.values.sum(axis=1)
+    np.testing.assert_allclose(total, explained.scores, rtol=2e-3, atol=2e-3)
+
+
+def test_preprocessing_over_tensors_is_part_of_the_score():
+    """model(preprocess(x)) with preprocess a module is what the composed model gives."""
+
+    class Logarithm(nn.Module):
+        def forward(self, cells):
+            return torch.cat([(cells[:, :1] / 1e4).exp(), cells[:, 1:]], 1)
+
+    def model(cells):
+        return cells[:, 0] * cells[:, 1] / 100 + cells[:, 2]
+
+    split = explain(model, FRAME, background=BACKGROUND, preprocess=Logarithm(), solver=lp.StraightLine())
+    whole = explain(lambda x: model(Logarithm()(x)), FRAME, background=BACKGROUND, solver=lp.StraightLine())
+    pd.testing.assert_frame_equal(split.values, whole.values)
+
+
+def pipeline(sparse=True):
+    return Pipeline(
+        [
+            (
+                "columns",
+                ColumnTransformer(
+                    [
+                        ("one-hot", OneHotEncoder(sparse_output=sparse), ["job", "member"]),
+                        ("standard", StandardScaler(), ["age", "income"]),
+                    ]
+                ),
+            )
+        ]
+    ).fit(BACKGROUND)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_pipeline_of_scikit_learn_against_our_encoding(sparse):
+    """Another order of the numbers, found by trying; a linear model over either gives the same to each column."""
+    weights = dict(
+        zip(Encoding.fit(BACKGROUND).get_feature_names_out(), (1.0, -2.0, 0.5, 1.5, -1.0, 0.3, 0.8), strict=True)
+    )
+    theirs, ours = pipeline(sparse), Encoding.fit(BACKGROUND)
+    names = [name.split("__")[1] for name in theirs.get_feature_names_out()]
+    calls = {"background": BACKGROUND, "solver": lp.StraightLine()}
+    first = explain(lambda x: x @ torch.tensor([weights[n] for n in names]), FRAME, preprocess=theirs, **calls)
+    second = explain(lambda x: x @ torch.tensor(list(weights.values())), FRAME, preprocess=ours, **calls)
+    pd.testing.assert_frame_equal(first.values, second.values, atol=1e-4, rtol=1e-4)
+    assert list(first.encoded_values.columns) == list(theirs.get_feature_names_out())
+
+
+# ---- targets, baselines, solvers ---------------------------------------------------------------------------------
+
+
+def classifier():
+    return seeded(lambda: nn.Sequential(*mlp(7, 3))).eval()
+
+
+def test_targets():
+    calls = {"background": BACKGROUND, "preprocess": Encoding.fit(BACKGROUND), "solver": lp.StraightLine()}
+    model = classifier()
+    predicted = explain(model, FRAME, **calls)
+    logits = model(calls["preprocess"].transform(FRAME))
+    assert predicted.target.tolist() == logits.argmax(1).tolist()
+    given = explain(model, FRAME, pd.Series([0, 1, 2, 0, 1], index=FRAME.index), **calls)
+    chosen = logits.log_softmax(1)[range(5), [0, 1, 2, 0, 1]].detach().numpy()
+    np.testing.assert_allclose(given.scores, chosen, rtol=1e-4, atol=1e-5)
+    assert (explain(model, FRAME, 2, output="raw", **calls).target == 2).all()
+
+
+def test_baselines_against_closed_form():
+    calls = {"background": BACKGROUND, "solver": lp.StraightLine(), "tolerance": 1e-3}
+    row = BACKGROUND.iloc[7]
+    cells = Encoding.fit(BACKGROUND, standardize=False).transform(BACKGROUND).double().numpy()
+    from_row = explain(additive, FRAME, baseline=row, **calls)
+    pd.testing.assert_frame_equal(from_row.values, expected(cells[7]), atol=0.02, rtol=0.01, check_dtype=False)
+    from_frame = explain(additive, FRAME, baseline=BACKGROUND.iloc[[7] * 5], **calls)
+    pd.testing.assert_frame_equal(from_frame.values, from_row.values, atol=1e-2, rtol=1e-2)
+    from_all = explain(additive, FRAME, baseline=len(BACKGROUND), **calls)
+    mean = sum(expected(cell) for cell in cells) / len(cells)
+    pd.testing.assert_frame_equal(from_all.values, mean, atol=0.02, rtol=0.01, check_dtype=False)
+    median = explain(additive, FRAME, baseline="median", **calls)
+    typical = BACKGROUND["income"].median(), BACKGROUND["age"].median()
+    np.testing.assert_allclose(median.values["age"], (FRAME["age"] - typical[1]) / 10, atol=0.01)
+    np.testing.assert_allclose(
+        median.values["income"], (FRAME["income"] / 1e4) ** 2 - (typical[0] / 1e4) ** 2, atol=0.02
+    )
+
+
+def test_the_choice_is_said():
+    graph = explain(additive, FRAME, background=BACKGROUND, max_points=60)
+    assert graph.choice == "NeighborGraph over 60 rows of the background, 15 neighbours each"
+    assert graph.result.solver.startswith("NeighborGraph") and "60 rows" in repr(graph)
+    small = explain(additive, FRAME, background=BACKGROUND[:13], max_gradients=100)
+    assert small.choice.startswith("Descent: a background of 13")
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 51)))
+    many = explain(lambda x: x.square().sum(1), wide[:1], background=wide, max_gradients=100)
+    assert many.choice.startswith("Descent: 51 columns") and many.result.solver.startswith("Descent")
+    assert explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine()).choice == "StraightLine, as asked"
+
+
+def test_batch_equals_loop():
+    calls = {"background": BACKGROUND, "preprocess": Encoding.fit(BACKGROUND), "max_points": 60}
+    together = explain(classifier(), FRAME, 1, **calls).values
+    alone = pd.concat([explain(classifier(), FRAME[i : i + 1], 1, **calls).values for i in range(2)])
+    pd.testing.assert_frame_equal(together[:2], alone, atol=5e-3, rtol=0.05)
+
+
+def test_numbers_as_categories_and_summary():
+    frame = BACKGROUND.assign(job=[0, 1, 2] * 40)
+    explained = explain(
+        lambda x: x[:, 2] - 3 * x[:, 3],
+        frame[:4],
+        background=frame,
+        categorical=["job", "member"],
+        solver=lp.StraightLine(),
+    )
+    np.testing.assert_allclose(explained.values["job"], np.array([1, -3, 0, 1]) + 2 / 3, atol=1e-4)
+    assert explained.summary().index[0] == "job"
+
+
+@pytest.mark.filterwarnings("ignore")  # of SHAP
+def test_shap_draws_tables():
+    shap, plt = pytest.importorskip("shap"), pytest.importorskip("matplotlib.pyplot")
+    explained = explanation(explain(additive, BACKGROUND[:8], background=BACKGROUND, solver=lp.StraightLine()))
+    assert explained.feature_names == list(BACKGROUND.columns)
+    shap.plots.waterfall(explained[0], show=False)
+    assert any(BACKGROUND["job"].iloc[0] in text.get_text() for text in plt.gca().get_yticklabels())
+    shap.plots.beeswarm(explained, show=False)
+    plt.close("all")
+
+
+# ---- errors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"background": BACKGROUND.to_numpy()}, "expected a pandas DataFrame"),
+        ({"background": BACKGROUND[:0]}, "has no rows"),
+        ({"background": BACKGROUND[["age"]]}, r"background\[frame.columns\]"),
+        ({"background": BACKGROUND.assign(age=np.nan)}, "'age' has missing values"),
+        ({"background": BACKGROUND[BACKGROUND["member"] == "no"]}, "none of its 1 categories"),
+        ({"categorical": ["jobs"]}, "no columns"),
+        ({"categorical": ["job"]}, r"leaves out \['member'\]"),
+        ({"preprocess": 3}, "a fitted transformer or a function"),
+        ({"preprocess": pipeline(), "categorical": ["job"]}, "does that already"),
+        ({"preprocess": pipeline(), "groups": {"job": [0, 1]}}, "each of the 7 outputs"),
+        ({"baseline": "mode"}, "a number of rows"),
+        ({"baseline": 1000}, "pass 1 to 120"),
+        ({"baseline": BACKGROUND[:3]}, "a frame of 1 or 5 rows"),
+        ({"model": StandardScaler()}, "no function of tensors"),
+        ({"model": nn.Linear(7, 2), "target": 0.5}, "a class index"),
+    ],
+)
+def test_errors(settings, sentence):
+    call = {"model": additive, "frame": FRAME, "background": BACKGROUND} | settings
+    with pytest.raises(ValueError, match=sentence):
+        explain(**call)
+
+
+def test_missing_values_and_mixing_steps():
+    with pytest.raises(ValueError, match="missing values"):
+        explain(additive, FRAME.assign(income=np.nan), background=BACKGROUND)
+    numeric = BACKGROUND[["age", "income"]]
+    mixing = Pipeline([("pca", PCA(2))]).fit(numeric)
+    with pytest.raises(ValueError, match="make the step a function of tensors"):
+        explain(lambda x: x[:, 0], numeric[:2], background=numeric, preprocess=mixing)
+    constant = pipeline()
+    with pytest.raises(ValueError, match="a larger background"):
+        cooks = BACKGROUND[BACKGROUND["job"] != "nurse"]
+        explain(lambda x: x[:, 0], cooks[:2], background=cooks, preprocess=constant)
