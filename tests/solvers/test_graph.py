@@ -293,7 +293,7 @@ def test_images_and_double_precision():
         (lambda: lp.NeighborGraph(POINTS, steiner=0.5), "steiner=0.5 must be above 1"),
         (lambda: lp.EnhancedIG(POINTS, 500), "n_neighbors=500"),
         (lambda: explain(lp.NeighborGraph(flat_points(30, 3), 4)), "expected the same features"),
-        (lambda: explain(lp.NeighborGraph(POINTS * torch.nan, 4)), "not finite"),
+        (lambda: lp.NeighborGraph(POINTS * torch.nan, 4), "hold NaN or infinite values"),
     ],
 )
 def test_errors_say_what_to_do(make, sentence):
@@ -338,3 +338,43 @@ def test_edges_under_a_data_metric_against_fine_sums():
         step = (data[j] - data[i]).expand(2000, 2)
         fine = metric.speed(torch.lerp(data[i], data[j], t), step, step).mean()
         assert length == pytest.approx(float(fine), rel=0.02)
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"no graph", b"PK\x03\x04 cut off", b"\x93NUMPY"])
+def test_loading_something_else_is_a_clear_error(content, tmp_path):
+    (tmp_path / "graph.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"is not a saved graph: expected a file written by Graph\.save"):
+        lp.Graph.load(tmp_path / "graph.npz")
+
+
+def test_loading_other_arrays_is_a_clear_error(tmp_path):
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    np.savez(tmp_path / "some.npz", points=np.zeros(3))
+    for name in ("one.npy", "some.npz"):
+        with pytest.raises(ValueError, match=f"{name} is not a saved graph"):
+            lp.Graph.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        lp.Graph.load(tmp_path / "none.npz")
+
+
+def test_repr_tells_the_settings_that_play_a_part():
+    given, made = repr(lp.NeighborGraph(flat_points(30), 5)), repr(lp.NeighborGraph(generate="line", n_points=40))
+    assert given.startswith("NeighborGraph(30 points, n_neighbors=5, refine=False") and "generate" not in given
+    assert "n_points" not in given and "spread" not in given
+    assert "generate='line'" in made and "n_points=40" in made and "spread=0.25" in made
+
+
+def test_points_that_make_no_graph():
+    with pytest.raises(ValueError, match=r"points have shape \(0, 2\), expected at least two"):
+        lp.NeighborGraph(torch.zeros(0, 2))
+    with pytest.raises(ValueError, match=r"points have shape \(7,\), expected"):
+        lp.NeighborGraph(torch.zeros(7), 2)
+    points = flat_points(30)
+    points[[4, 9], 1] = torch.nan
+    with pytest.raises(ValueError, match=r"2 of 30 points hold NaN .*first: row 4.*points\[points\.isfinite\(\)"):
+        lp.NeighborGraph(points)
+    good = points[points.isfinite().flatten(1).all(1)]
+    assert len(good) == 28 and "28 points" in repr(lp.NeighborGraph(good))

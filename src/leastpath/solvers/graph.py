@@ -8,8 +8,9 @@ another input of the call, so a batch gives what a loop gives.
 from __future__ import annotations
 
 import copy
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as File
 from typing import get_args
 
@@ -32,6 +33,7 @@ from leastpath.status import Note, Outcome
 
 REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
+NO_GRAPH = "{file} is not a saved graph: expected a file written by Graph.save"
 INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measured: the straight line was used")
 
 
@@ -94,12 +96,21 @@ class NeighborGraph:
             )
         if self.steiner is not None and self.steiner <= 1:
             raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
+        if self.points is not None:
+            _check_points(self.points)
         n = self.n_points if self.points is None else len(self.points)
         if not 1 <= self.n_neighbors < n:
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} for {n} points, expected 1 to {n - 1}: "
                 "pass fewer neighbours or more points"
             )
+
+    def __repr__(self) -> str:
+        """The settings that play a part: points, or how they are made."""
+        unused = {"points"} | (set() if self.points is None else {"generate", "n_points", "spread"})
+        parts = [] if self.points is None else [f"{len(self.points)} points"]
+        parts += [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in unused]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def build(self, score: Score, metric: Metric, baselines: Tensor | None = None, *, progress: bool = False) -> Graph:
         """Compute all edges once, for every target of the score. The graph is a solver that knows its edges.
@@ -342,9 +353,11 @@ class Graph:
     @classmethod
     def load(cls, file: str | File) -> Graph:
         """Read what `save` wrote."""
+        if File(file).exists() and not zipfile.is_zipfile(file):
+            raise ValueError(NO_GRAPH.format(file=file))
         with np.load(file, allow_pickle=False) as arrays:
             if not {"edges", "targets", "settings"} <= set(arrays):
-                raise ValueError(f"{file} is not a saved graph: expected a file written by Graph.save")
+                raise ValueError(NO_GRAPH.format(file=file))
             k, n_steps, refine = arrays["settings"].tolist()
             search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
             points = torch.as_tensor(arrays["points"])
@@ -367,6 +380,21 @@ def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topol
     return EdgeTable.made(
         arrays[f"{target}/length"], Estimate(*parts) if parts else None, tensor("node_score"), topology
     )
+
+
+def _check_points(points: Tensor) -> None:
+    if points.ndim < 2 or not len(points):
+        raise ValueError(
+            f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
+            'NeighborGraph(train_inputs), or NeighborGraph(generate="adaptive")'
+        )
+    finite = torch.isfinite(points).flatten(1).all(1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        raise ValueError(
+            f"{int((~finite).sum())} of {len(points)} points hold NaN or infinite values (first: row {row}): drop them "
+            "with points[points.isfinite().flatten(1).all(1)]"
+        )
 
 
 def _matching(points: Tensor, like: Tensor) -> Tensor:
