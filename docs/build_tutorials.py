@@ -60,8 +60,7 @@ def page(file: Path, folder: Path) -> str:
                 continue
             before = set(folder.glob("*.png"))
             printed = run_cell(body, line, file, namespace)
-            code = re.sub(r"  # fmt: skip$", "", body, flags=re.M)
-            parts.append(f"```{{code-block}} python\n{code}\n```")
+            parts.append(f"```{{code-block}} python\n{body}\n```")
             if printed.strip():
                 parts.append(f"```{{code-block}} text\n{printed.rstrip()}\n```")
             drawn = sorted(set(folder.glob("*.png")) - before, key=lambda png: png.stat().st_mtime_ns)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A table
 #
-# Thirty measurements of a tumour, malignant or benign: scikit-learn's breast cancer data and a small network. The
-# score is the log-odds of "malignant", and the question is put against the benign patients: why this one rather than
-# those?
+# Thirty measurements of a tumour, malignant or benign: scikit-learn's breast cancer
+# data and a small network. The score is the log-odds of "malignant", and the question
+# is put against the benign patients: why this one rather than those?
 
 # %%
 import torch
@@ -24,7 +24,7 @@ mean, deviation = x[train].mean(0), x[train].std(0)
 
 
 class Net(nn.Module):
-    """Standardisation is part of the model, so that explanations are of the columns as they are."""
+    """Standardises inside, so that the columns as they are can be explained."""
 
     def __init__(self):
         super().__init__()
@@ -41,13 +41,14 @@ for _ in range(60):
     nn.functional.cross_entropy(net(x[train]), y[train]).backward()
     optimizer.step()
 net.eval()
-print(f"accuracy on {len(test)} held-out patients: {(net(x[test]).argmax(1) == y[test]).float().mean():.1%}")
+right = net(x[test]).argmax(1) == y[test]
+print(f"accuracy on {len(right)} held-out patients: {right.float().mean():.1%}")
 
 # %% [markdown]
 # ## Against several benign patients
 #
-# Ten patients of the training set are ten baselines; the values are averaged, and their deviation shows how much the
-# answer depends on whom one compares with.
+# Ten patients of the training set are ten baselines; the values are averaged, and their
+# deviation shows how much the answer depends on whom one compares with.
 
 # %%
 ill = test[(net(x[test]).argmax(1) == 1)][:1]
@@ -56,24 +57,39 @@ score = lp.Score(net, target=1, output="logit_margin")
 starts = baseline("samples", x[ill], points=benign, n=10)  # (1, 10, 30)
 
 result = lp.attribute(score, x[ill], starts, solver=lp.StraightLine())
-figure = bars(result, data.feature_names, spread=result.baseline_spread, top=10, title="malignant rather than benign")
+figure = bars(
+    result,
+    data.feature_names,
+    spread=result.baseline_spread,
+    top=10,
+    title="malignant rather than benign",
+)
 figure.savefig("table-bars.png", dpi=110)
-print(f"the log-odds rise by {float(result.score_change):.2f}; the values add up to {float(result.values.sum()):.2f}")
+print(f"the log-odds rise by {float(result.score_change):.2f};")
+print(f"the values add up to {float(result.values.sum()):.2f}")
 
 # %% [markdown]
 # ## Which space, which geometry?
 #
-# A path of least resistance depends on what counts as near. These columns have very different units (an area of 600,
-# a smoothness of 0.1), and a Euclidean distance between raw rows would be all area. So solve in standardised columns:
-# the same network, explained one step later. Attributions are the same per column; only the path sees the difference.
+# A path of least resistance depends on what counts as near. These columns have very
+# different units (an area of 600, a smoothness of 0.1), and a Euclidean distance
+# between raw rows would be all area. So solve in standardised columns: the same
+# network, explained one step later. Straight lines are the same in both, short paths
+# are not.
 
 # %%
 score = lp.Score(net.layers, target=1, output="logit_margin")
-standardised, start = (x[ill] - mean) / deviation, ((benign - mean) / deviation).mean(0, keepdim=True)
+standardised = (x[ill] - mean) / deviation
+start = ((benign - mean) / deviation).mean(
+    0, keepdim=True
+)  # the average benign patient
 straight = lp.attribute(score, standardised, start, solver=lp.StraightLine())
-bent = lp.attribute(score, standardised, start, solver=lp.Descent(), metric=lp.NoCancellation())
+bent = lp.attribute(
+    score, standardised, start, solver=lp.Descent(), metric=lp.NoCancellation()
+)
 for name, found in {"straight line": straight, "least cancellation": bent}.items():
-    print(f"{name:20} Σ|values| − |Δf| = {float(found.cancellation):.3f}   {found.status[0].value}")
+    print(f"{name}: Σ|values| − |Δf| = {float(found.cancellation):.3f}")
+    print("   ", found.status[0].value)
 path_profile(score, {"least cancellation": bent}).savefig("table-profile.png", dpi=110)
 
 # %% [markdown]
@@ -83,4 +99,5 @@ path_profile(score, {"least cancellation": bent}).savefig("table-profile.png", d
 largest = straight.values[0].abs().topk(6).indices
 print(f"{'':28}{'straight':>10}{'bent':>10}")
 for i in largest.tolist():
-    print(f"{data.feature_names[i]:28}{float(straight.values[0, i]):10.3f}{float(bent.values[0, i]):10.3f}")
+    line, path = float(straight.values[0, i]), float(bent.values[0, i])
+    print(f"{data.feature_names[i]:28}{line:10.3f}{path:10.3f}")
