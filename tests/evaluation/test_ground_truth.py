@@ -89,6 +89,20 @@ def test_oracle_beats_random_with_every_fill(fill):
     assert bootstrap_interval(ours, resamples=999).low > bootstrap_interval(theirs, resamples=999).high
 
 
+@pytest.mark.parametrize("make", [planted_cancellation, planted_piecewise])
+def test_order_of_the_answer_is_found_by_the_oracle_and_by_a_line_but_not_by_chance(make):
+    problem = make(n=24)
+    measure = RankCorrelation(problem.attributions, signed=True)
+    line = lp.attribute(problem.score, problem.inputs, problem.baselines, solver=lp.StraightLine())
+    chance = given_attribution(torch.randn(problem.inputs.shape, generator=torch.Generator().manual_seed(1)))
+    oracle, ours, random = (
+        measure(problem.score, problem.inputs, problem.baselines, result).values
+        for result in (given_attribution(problem.attributions), line, chance)
+    )
+    torch.testing.assert_close(oracle, torch.ones_like(oracle))
+    assert bootstrap_interval(ours, resamples=999).low > bootstrap_interval(random, resamples=999).high
+
+
 # ---- definitions ---------------------------------------------------------------------------------------------------
 
 

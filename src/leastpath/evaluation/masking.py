@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
-from leastpath.evaluation.measure import Measured, checked_attributions, generators
+from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.outputs import Output
 from leastpath.score import (
@@ -25,7 +25,6 @@ from leastpath.score import (
     BoundScore,
     Inputs,
     Score,
-    baselines_per_example,
     device_of,
     untouched,
     warn_of_training_mode,
@@ -163,12 +162,7 @@ normalize=False, pool=None)
         points = bound.explained()
         start = points
         if any(isinstance(f, Baseline) for f in self.fillers.values()):
-            m = baselines_per_example(baselines, inputs, bound.shape if bound.score.layer is not None else None)
-            if m > 1:
-                raise ValueError(
-                    f'fill="baseline" needs one baseline an example, got {m}: choose another, Masking(fill="mean")'
-                )
-            start = bound.ends(baselines)[0]
+            start = one_start(bound, inputs, baselines, 'fill="baseline"')
         # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
         return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}
 

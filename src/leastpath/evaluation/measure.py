@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.score import Baselines, BoundScore, Inputs, Score
+from leastpath.score import Baselines, BoundScore, Inputs, Score, baselines_per_example
 from leastpath.status import Note, Outcome, Status
+
+INSTEAD = 'mask with another fill, Masking(fill="mean")'
 
 Explain = Callable[[Score, Inputs, Baselines, int], Attribution]
 """How robustness measures explain anew: (score, inputs, baselines, seed) -> Attribution."""
@@ -218,6 +220,16 @@ def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:
             "explain it again (its status says what happened), or drop it"
         )
     return joint.reshape(-1, *bound.shape)
+
+
+def one_start(bound: BoundScore, inputs: Inputs, baselines: Baselines, what: str) -> Tensor:
+    """The baselines as points (batch, *shape), for what can use only one an example."""
+    m = baselines_per_example(baselines, inputs, bound.shape if bound.score.layer is not None else None)
+    if m > 1:
+        raise ValueError(
+            f"{what} needs one baseline an example, got {m}: pass one, as in baselines[:, 0], or {INSTEAD}"
+        )
+    return bound.ends(baselines)[0]
 
 
 def generators(inputs: Inputs, seed: int) -> list[torch.Generator]:

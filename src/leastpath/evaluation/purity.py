@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.evaluation.measure import checked_attributions
+from leastpath.evaluation.measure import checked_attributions, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.score import Baselines, Inputs, Score, device_of, untouched
 
@@ -71,7 +71,7 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
     )
     with untouched(score.model, device_of(inputs)):
         bound = judged.bind(inputs)
-        start, end = bound.ends(baselines)
+        start, end = one_start(bound, inputs, baselines, "purity"), bound.explained()
         rows = torch.arange(bound.batch)
         classes, baseline_classes = bound.values(end, rows), bound.values(start, rows)
     return purity(checked_attributions(bound, result), classes.long(), baseline_classes.long())

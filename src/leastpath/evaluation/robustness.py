@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators
+from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start
 from leastpath.score import (
     Baselines,
     BoundScore,
@@ -70,7 +70,8 @@ class Infidelity:
         with untouched(score.model, device_of(inputs)):
             bound = score.bind(inputs)
             attributions = checked_attributions(bound, result)
-            start, end = (p.to(bound.work_dtype) for p in bound.ends(baselines))
+            start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
+            end = bound.explained().to(bound.work_dtype)
             scale = self.noise * end.reshape(bound.batch, -1).std(1, correction=0)
             noise = _noise(inputs, seed, self.n_samples, end) * scale.view(-1, *[1] * (end.ndim))  # (batch, n, …)
 
@@ -223,7 +224,8 @@ class AttackRobustness:
         again = _Again(score, inputs, baselines, explain, seed, self.name)
         before = pictures(checked_attributions(again.bound, result))
         with untouched(score.model, device_of(inputs)):
-            attacked, found = self.attack(again.bound, again.bound.ends(baselines)[0], inputs, seed)
+            start = one_start(again.bound, inputs, baselines, self.name)
+            attacked, found = self.attack(again.bound, start, inputs, seed)
         likeness = ssim(before, pictures(again(attacked)))
         return again.measured(torch.where(found.cpu(), likeness, torch.nan))
 
