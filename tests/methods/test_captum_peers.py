@@ -50,9 +50,19 @@ def test_deep_lift_against_captum_and_its_summation_to_delta():
     assert result.n_gradients.tolist() == [2, 2, 2]
 
 
-def test_deep_lift_says_where_it_has_no_rule_and_refuses_plain_callables():
-    result = METHODS["deep_lift"](scored(mlp()), flat_points(3, 4))
-    assert "no rule for log_softmax" in result.status[0].value
+def test_deep_lift_says_where_it_misses_the_change_and_why():
+    result = METHODS["deep_lift"](scored(mlp()), 3 * flat_points(3, 4, 1))
+    missed = result.completeness_gap.abs() > 0.01 * result.score_change.abs() + 1e-6
+    assert missed.any()
+    said = ["no rule for log_softmax, whose gradient is used" in status.value for status in result.status]
+    assert said == missed.tolist()
+    relu6 = METHODS["deep_lift"](lp.Score(mlp(activation=nn.ReLU6), TARGETS), 9 * flat_points(3, 4, 1))
+    assert any("no rule for ReLU6" in status.value for status in relu6.status)
+    relu = METHODS["deep_lift"](lp.Score(mlp(activation=nn.ReLU), TARGETS), 9 * flat_points(3, 4, 1))
+    assert not any("adds up to" in status.value for status in relu.status)
+
+
+def test_deep_lift_refuses_plain_callables():
     with pytest.raises(ValueError, match=r"the model is a plain function: pass an nn\.Module"):
         METHODS["deep_lift"](lp.Score(lambda x: x.sum(1)), flat_points(3, 4))
 

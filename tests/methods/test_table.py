@@ -1,6 +1,7 @@
 """Invariants that hold for every method of the table."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,6 +207,21 @@ def test_every_entry_is_described():
             "complete)" if method.complete else "not complete)"
         )
         assert name in repr(METHODS)
+
+
+def test_the_page_on_methods_has_a_row_for_each():
+    page = Path(__file__).parents[2] / "docs" / "methods.md"
+    rows = [
+        line.split("|")[1].strip(" `") for line in page.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
+    ]
+    assert set(METHODS) <= set(rows)
+
+
+@pytest.mark.parametrize("name", ["lime", "occlusion", "smooth_grad"])
+def test_progress_is_shown_where_asked_for(name, capsys):
+    fast(name)(scored(), flat_points(3, 4, 1), progress=True)
+    shown = capsys.readouterr()
+    assert "100%" in shown.out + shown.err
 
 
 def test_smooth_wraps_any_method_and_averages_over_the_noise():

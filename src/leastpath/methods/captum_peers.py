@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from leastpath.attribution import Attribution
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, pathless
+from leastpath.metric import flat_rows
 from leastpath.score import Baselines, BoundScore, Inputs, Score
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 
-RULELESS = 'DeepLift has no rule for {}, whose gradient at the input is used: not complete; output="raw" would be'
+INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss before the status says so
 
 
 def imported_captum(method: str) -> Any:
@@ -101,8 +102,8 @@ def deep_lift(
     """DeepLift with the rescale rule. Two rows an example, run with gradient.
 
     Complete where every non-linear step is a module that Captum has a rule for (ReLU, Tanh, Sigmoid, max pooling, …),
-    used once. Softmax, log-softmax and margins on top have none: their gradient at the input is used instead, which
-    breaks completeness; explain output="raw" to keep it.
+    used once. Everything else (ReLU6, GELU, functions, the softmax of the score's output) has none: its gradient at the
+    input is used instead, and the status says by how much the sum misses the change of score.
     """
     captum = imported_captum("deep_lift")
     model = score.model
@@ -119,8 +120,8 @@ def deep_lift(
             with _without_leftovers(model):
                 return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
-        remark = RULELESS.format(score.output) if score.output in ("softmax", "log_softmax", "logit_margin") else ""
-        return Explained(_in_chunks(problem, chunk, rows_each=2), remarks=[remark] * len(problem))
+        values = _in_chunks(problem, chunk, rows_each=2)
+        return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
 
     return pathless(score, inputs, baselines, explain, described="DeepLift()", seed=seed, progress=progress)
 
@@ -293,6 +294,28 @@ def _in_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Ten
             values.append(explain(problem.end[at], problem.start[at], rows).detach())
         problem.bar.advance(len(rows))
     return torch.cat(values)
+
+
+def _without_rule(score: Score, model: nn.Module) -> list[str]:
+    """What DeepLift treats as linear though it is not, as far as it can be seen from the outside."""
+    from captum.attr._core.deep_lift import SUPPORTED_NON_LINEAR
+
+    activations = {type(m) for m in model.modules() if type(m).__module__ == "torch.nn.modules.activation"}
+    found = sorted(kind.__name__ for kind in activations - set(SUPPORTED_NON_LINEAR))
+    return [*found, *([score.output] if isinstance(score.output, str) and score.output != "raw" else [])]
+
+
+def _missed(values: Tensor, change: Tensor, without_rule: list[str]) -> list[str]:
+    """A sentence for each row (rows,) whose values do not add up, with the likely reason."""
+    sums = flat_rows(values).sum(1)
+    why = f"no rule for {', '.join(without_rule)}" if without_rule else "some step of the model has no rule"
+    pairs = zip(sums.tolist(), change.tolist(), strict=True)
+    return [
+        f"adds up to {got:.3g} where the score changed by {wanted:.3g}: {why}, whose gradient is used"
+        if abs(got - wanted) > INCOMPLETE * abs(wanted) + 1e-6
+        else ""
+        for got, wanted in pairs
+    ]
 
 
 class _ScalarModule(nn.Module):
