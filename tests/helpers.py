@@ -111,6 +111,19 @@ class Counted:
         return self.model(x, *args)
 
 
+class Interrupting:
+    """A model that is interrupted at its n-th call, or at its n-th call with gradient."""
+
+    def __init__(self, model, at: int, only_gradients: bool = False) -> None:
+        self.model, self.left, self.only_gradients = model, at, only_gradients
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.left -= x.requires_grad or not self.only_gradients
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return self.model(x)
+
+
 class Polyline:
     """A solver for tests: through fixed fractions of the way, each with a fixed offset. Deliberately no short path."""
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import Counted, mlp, seeded
+from helpers import Counted, Interrupting, mlp, seeded
 from leastpath import Outcome
 from leastpath.run import Run
 from leastpath.solvers.field import Field, coarse
@@ -150,19 +150,6 @@ def test_budget_is_kept_and_half_is_left_for_the_measurement(budget):
     assert model.gradient_rows == int(result.n_gradients.sum()) <= budget * len(X)
     if budget == 60:
         assert all("needs" in s.value and Outcome.FELL_BACK in s for s in result.status)
-
-
-class Interrupting:
-    """A model that is interrupted at some call."""
-
-    def __init__(self, model, at: int) -> None:
-        self.model, self.left = model, at
-
-    def __call__(self, x):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return self.model(x)
 
 
 @pytest.mark.parametrize("at", [1, 2, 5, 12, 20])

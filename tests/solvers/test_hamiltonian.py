@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import flat_points, mlp
+from helpers import Interrupting, flat_points, mlp
 from leastpath.solvers.hamiltonian import _Half, split_r_hat
 
 pyro = pytest.importorskip("pyro")
@@ -95,15 +95,7 @@ def test_the_budget_is_kept_and_said():
 
 @pytest.mark.parametrize(("limit", "any_draws"), [(1, False), (60, True)])
 def test_an_interruption_keeps_the_draws_so_far(limit, any_draws):
-    calls = 0
-
-    def model(x):
-        nonlocal calls
-        calls += 1
-        if calls == limit:
-            raise KeyboardInterrupt
-        return (x**2).sum(1)
-
+    model = Interrupting(lambda x: (x**2).sum(1), limit)
     solution = solved(lp.Score(model), flat_points(2, 3), n_samples=50)
     assert [notes[0].outcome for notes in solution.notes] == [lp.Outcome.INTERRUPTED] * 2
     assert solution.path.is_straight.tolist() == [not any_draws, True]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from helpers import Counted, flat_points, mlp, moons_net
+from helpers import Counted, Interrupting, flat_points, mlp, moons_net
 from leastpath import Outcome
 from leastpath.solvers.ode import _Equation
 from oracles import bump, grid_length, half_plane, half_plane_length, half_plane_off_arc, ramp, valley
@@ -189,19 +189,6 @@ def test_budget_is_kept(budget):
     assert model.gradient_rows == int(result.n_gradients) <= budget
     assert not result.status[0].ok and f"max_gradients={budget}" in result.status[0].value
     assert float(result.length_ratio) <= 1
-
-
-class Interrupting:
-    """A model that is interrupted at some call."""
-
-    def __init__(self, model, at: int) -> None:
-        self.model, self.left = model, at
-
-    def __call__(self, x):
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return self.model(x)
 
 
 @pytest.mark.parametrize("at", [1, 30, 60])

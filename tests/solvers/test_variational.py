@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import flat_points, mlp, moons_net, seeded
+from helpers import Interrupting, flat_points, mlp, moons_net, seeded
 
 pyro = pytest.importorskip("pyro")
 
@@ -154,24 +154,13 @@ def test_sampled_paths_are_counted():
     torch.testing.assert_close(with_samples.values, without.values)
 
 
-class Interrupting:
-    """A model that is interrupted at its n-th call with gradient."""
-
-    def __init__(self, model, calls: int) -> None:
-        self.model, self.calls = model, calls
-
-    def __call__(self, x):
-        self.calls -= x.requires_grad
-        if self.calls == 0:
-            raise KeyboardInterrupt
-        return self.model(x)
-
-
 def test_an_interruption_keeps_the_path_so_far():
     x = moons_points(2)
     score = moons_score(x)
     early, late = (
-        solved(lp.Score(Interrupting(score.model, calls), score.target, "log_softmax"), x, BASELINE)
+        solved(
+            lp.Score(Interrupting(score.model, calls, only_gradients=True), score.target, "log_softmax"), x, BASELINE
+        )
         for calls in (1, 10)
     )
     assert early.notes[1][0].outcome is late.notes[1][0].outcome is lp.Outcome.INTERRUPTED
