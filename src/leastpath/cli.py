@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ HELP = (
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
 EXPERIMENTS = ("moons", "voc", "explain")  # in the order of --help; module and command have the same name
 EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
-NO_SOLVERS = {"Solution", "Solver", "Graph"}  # exported beside the solvers: their result, their type, a built graph
 
 
 def main() -> None:
@@ -87,8 +86,8 @@ def solvers() -> None:
 
     rows = []
     for name in module.__all__:
-        if name not in NO_SOLVERS:
-            solver = getattr(module, name)
+        solver = getattr(module, name)
+        if is_dataclass(solver) and hasattr(solver, "solve"):  # results, types and decoders stand in the same list
             settings = ", ".join(field.name for field in fields(solver))
             rows.append((name, _first_sentence(solver), settings, EXTRAS.get(name, "")))
     _print_table("Solvers: leastpath.attribute(score, inputs, baselines, solver=…)", _HEADS["solvers"], rows)

@@ -1,0 +1,184 @@
+"""The paper's Table 1 from the results of a half-moons run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from leastpath.evaluation.purity import auc_purity, purity
+from leastpath.evaluation.statistics import PairedTest, paired_test
+from leastpath.experiments.moons import PAPER, MoonsConfig, Unit
+from leastpath.methods import METHODS
+from leastpath.store import Store
+from leastpath.store import Unit as StoredUnit
+
+if TYPE_CHECKING:
+    import pandas
+
+REFERENCE = "integrated_gradients"  # what every method is tested against, net by net
+IDEAL = "|f(x) − f(x̄)|"
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """What one method reached.
+
+    Args:
+        method: its name, or "ideal".
+        purity: (seeds, noises).
+        ideal: (seeds, noises) purity of |f(x) − f(x̄)| on the same points.
+        reference: (seeds, noises) purity of Integrated Gradients on the same points; NaN where it was not run.
+        cancellation_mean: mean of Σ|A| − |Δf| over points, then nets.
+        cancellation_median: median over points, then mean over nets.
+        points: explained on each net.
+        gradients: model gradients an example, mean.
+        forwards: evaluations without gradient an example, mean.
+        seconds: of one CPU, a net, mean.
+    """
+
+    method: str
+    purity: Tensor
+    ideal: Tensor
+    reference: Tensor
+    cancellation_mean: float
+    cancellation_median: float
+    points: int
+    gradients: float = 0.0
+    forwards: float = 0.0
+    seconds: float = 0.0
+
+    def area(self, noises: tuple[float, ...]) -> tuple[float, float]:
+        """AUC-purity: mean over seeds, and its standard error (NaN for one seed)."""
+        areas = torch.as_tensor(auc_purity(noises, self.purity))
+        error = float(areas.std()) / math.sqrt(len(areas)) if len(areas) > 1 else math.nan
+        return float(areas.mean()), error
+
+    def ideal_area(self, noises: tuple[float, ...]) -> float:
+        """AUC-purity of |f(x) − f(x̄)| on the same points, mean over seeds."""
+        return float(torch.as_tensor(auc_purity(noises, self.ideal)).mean())
+
+    def against_reference(self) -> PairedTest | None:
+        """Purity against that of Integrated Gradients on the same points, paired over nets."""
+        if self.method in (REFERENCE, "ideal") or bool(self.reference.isnan().any()) or self.purity.numel() < 2:
+            return None
+        return paired_test(self.purity.flatten(), self.reference.flatten())
+
+
+def method_results(store: Store, config: MoonsConfig) -> list[MethodResult]:
+    """All methods of a run in the order of its configuration, then the ideal score."""
+    nets = _Nets(store, config)
+    results = [nets.result(method) for method in config.methods]
+    ideal = nets.ideal(config.points)
+    return [*results, MethodResult("ideal", ideal, ideal, ideal, 0.0, 0.0, config.points)]
+
+
+class _Nets:
+    """What every method is judged by: predictions, changes of score and Integrated Gradients, net by net."""
+
+    def __init__(self, store: Store, config: MoonsConfig) -> None:
+        self.store, self.config = store, config
+        self.kept = [store.read(f"net {net.key}").arrays for net in config.nets]
+        self.reference: list[Tensor] | None = None
+        if REFERENCE in config.methods:
+            self.reference = [unit.arrays["values"] for unit in self._units(REFERENCE)]
+
+    def result(self, method: str) -> MethodResult:
+        units, n = self._units(method), self.config.points_of(method)
+
+        def mean(name: str, statistic: Callable[[Tensor], Tensor] = torch.mean) -> float:
+            return sum(float(statistic(unit.arrays[name].double())) for unit in units) / len(units)
+
+        return MethodResult(
+            method,
+            self._purities([unit.arrays["values"] for unit in units], n),
+            self.ideal(n),
+            torch.full_like(self.ideal(n), math.nan) if self.reference is None else self._purities(self.reference, n),
+            mean("cancellation"),
+            mean("cancellation", torch.median),
+            n,
+            mean("gradients"),
+            mean("forwards"),
+            sum(unit.record["seconds"] for unit in units) / len(units),
+        )
+
+    def ideal(self, n: int) -> Tensor:
+        """Purity of |f(x) − f(x̄)| on the first n points: (seeds, noises)."""
+        return self._purities([kept["change"][:, None] for kept in self.kept], n)
+
+    def _purities(self, values: list[Tensor], n: int) -> Tensor:
+        """Purity of attributions (points, features) of each net on its first n points: (seeds, noises)."""
+        pairs = zip(values, self.kept, strict=True)
+        each = [purity(v[:n], kept["other_class"][:n].long(), baseline_class=0) for v, kept in pairs]
+        return torch.tensor(each, dtype=torch.float64).reshape(len(self.config.seeds), -1)
+
+    def _units(self, method: str) -> list[StoredUnit]:
+        return [self.store.read(Unit(method, net).key) for net in self.config.nets]
+
+
+def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
+    """The table as text cells.
+
+    AUC-purity printed in the paper and reached here, with standard error over seeds; that of |f(x) − f(x̄)| on the same
+    points; mean purity minus that of Integrated Gradients, paired over nets; the NCC gap Σ|A| − |Δf|, mean and median
+    over points; test points, gradients and evaluations an example, and seconds a net.
+    """
+    import pandas
+
+    rows = []
+    for result in method_results(store, config):
+        area, error = result.area(config.noises)
+        ideal = result.ideal_area(config.noises)
+        test = result.against_reference()
+        rows.append(
+            {
+                "method": IDEAL if result.method == "ideal" else METHODS[result.method].title,
+                "paper": _number(PAPER.get(result.method), 3),
+                "ours": _number(area, 3) + ("" if math.isnan(error) else f" ± {error:.3f}"),
+                "ideal": _number(ideal, 3),
+                "− IG (p)": "–" if test is None else f"{test.difference:+.3f} ({_p(test.p_value)})",
+                "NCC gap": _number(result.cancellation_mean, 3),
+                "median": _number(result.cancellation_median, 3),
+                "points": f"{result.points:,}",
+                "gradients": f"{result.gradients:,.0f}",
+                "forwards": f"{result.forwards:,.0f}",
+                "CPU s a net": _number(result.seconds, 1),
+            }
+        )
+    return pandas.DataFrame(rows)
+
+
+def summary(store: Store, config: MoonsConfig) -> dict[str, Any]:
+    """The same as plain numbers, for pages that quote them."""
+    methods = {}
+    for result in method_results(store, config):
+        area, error = result.area(config.noises)
+        test = result.against_reference()
+        methods[result.method] = {
+            "auc_purity": area,
+            "standard_error": None if math.isnan(error) else error,
+            "paper": PAPER.get(result.method),
+            "ideal_on_these_points": result.ideal_area(config.noises),
+            "cancellation_mean": result.cancellation_mean,
+            "cancellation_median": result.cancellation_median,
+            "points": result.points,
+            "gradients": result.gradients,
+            "forwards": result.forwards,
+            "seconds_a_net": result.seconds,
+            "against_ig": None if test is None else vars(test),
+            "purity_mean_by_noise": result.purity.mean(0).tolist(),
+        }
+    accuracy = [store.glance(f"net {net.key}").record["accuracy"] for net in config.nets]
+    return {"noises": list(config.noises), "seeds": list(config.seeds), "accuracy": accuracy, "methods": methods}
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _p(value: float) -> str:
+    return f"{value:.1g}" if value < 0.1 else f"{value:.2f}"

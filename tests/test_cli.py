@@ -1,0 +1,84 @@
+"""The frame of the command line."""
+
+import builtins
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import leastpath
+from leastpath import cli
+from leastpath.methods import METHODS
+
+
+def output_of(*words: str) -> str:
+    result = CliRunner().invoke(cli.application(), list(words))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_help_names_every_command():
+    page = output_of("--help")
+    for word in ("moons", "solvers", "methods", "--resume", "report.html"):
+        assert word in page
+
+
+def test_moons_help_explains_its_options():
+    page = output_of("moons", "--help")
+    for word in ("--quick", "--resume", "--out", "--jobs"):
+        assert word in page
+
+
+def test_version():
+    assert output_of("--version").strip() == leastpath.__version__
+
+
+def test_solvers_lists_all_that_are_exported():
+    page = output_of("solvers")
+    for name in ("StraightLine", "NeighborGraph", "Descent", "Variational", "Hamiltonian", "GeodesicODE", "GuidedIG"):
+        assert name in page
+    assert "Solution" not in page
+
+
+def test_methods_lists_the_table():
+    page = output_of("methods")
+    assert all(name in page for name in METHODS)
+
+
+def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setattr(sys, "argv", ["leastpath", "moons", "--out", str(tmp_path / "taken")])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and "no folder of an earlier run" in said and "Traceback" not in said
+
+
+def test_traceback_on_demand(monkeypatch, tmp_path):
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setattr(sys, "argv", ["leastpath", "--traceback", "moons", "--out", str(tmp_path / "taken")])
+    with pytest.raises(ValueError, match="no folder of an earlier run"):
+        cli.main()
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["--methods", "ig"], "no method is called 'ig'"),
+    (["--seeds", "a,b"], "expected whole numbers separated by commas"),
+])  # fmt: skip
+def test_moons_refuses_what_it_does_not_know(words, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        CliRunner().invoke(cli.application(), ["moons", *words], catch_exceptions=False)
+
+
+def test_without_typer_the_command_says_what_to_install(monkeypatch):
+    really = builtins.__import__
+
+    def without(name, *rest, **more):
+        if name == "typer":
+            raise ImportError(name)
+        return really(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(SystemExit, match=r"pip install 'leastpath\[cli\]'"):
+        cli.main()
