@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 CROP = 0.875  # the side of the centre crop over the picture's short side, as usual for ImageNet
 
@@ -95,8 +99,14 @@ def read_image(file: str | Path, size: int) -> Tensor:
         image = Image.open(file).convert("RGB")
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a picture: {error}") from error
-    scale = size / CROP / min(image.size)
-    image = image.resize([max(size, round(side * scale)) for side in image.size], Image.Resampling.BICUBIC)
-    left, top = (image.width - size) // 2, (image.height - size) // 2
-    pixels = np.asarray(image.crop((left, top, left + size, top + size)), np.float32) / 255
+    pixels = np.asarray(square_crop(image, size, Image.Resampling.BICUBIC), np.float32) / 255
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
+
+
+def square_crop(image: Image.Image, size: int, resample: Image.Resampling) -> Image.Image:
+    """Short side to size / 0.875, centre crop of size × size: also for masks that belong to pictures."""
+    scale = size / CROP / min(image.size)
+    width, height = (max(size, round(side * scale)) for side in image.size)
+    image = image.resize((width, height), resample)
+    left, top = (width - size) // 2, (height - size) // 2
+    return image.crop((left, top, left + size, top + size))
