@@ -23,7 +23,7 @@ def blocks(text: str) -> list[tuple[int, str]]:
     return found
 
 
-@pytest.mark.filterwarnings("ignore:The set_bad function:PendingDeprecationWarning")  # SHAP under matplotlib 3.11
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # SHAP under matplotlib 3.11
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what a page writes does not stay
