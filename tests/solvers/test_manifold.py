@@ -104,7 +104,7 @@ def test_batch_equals_loop():
 def test_blocks_equal_one_block(monkeypatch):
     start, end = sphere_ends()
     whole = solve(lp.Manifold(on_sphere, sphere), start, end)
-    monkeypatch.setattr("leastpath.solvers.manifold.BLOCK_ELEMENTS", 2 * 32 * 3)
+    monkeypatch.setitem(lp.Manifold.solve.__globals__, "BLOCK_ELEMENTS", 2 * 32 * 3)
     parts = solve(lp.Manifold(on_sphere, sphere), start, end)
     torch.testing.assert_close(knots(parts), knots(whole))
     assert parts.stats["latent"].shape == (6, 32, 2) and len(parts.notes) == 6
@@ -177,7 +177,7 @@ def test_interruption_keeps_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return sphere(z)
 
-    monkeypatch.setattr("leastpath.solvers.manifold.BLOCK_ELEMENTS", 3 * 32 * 3)
+    monkeypatch.setitem(lp.Manifold.solve.__globals__, "BLOCK_ELEMENTS", 3 * 32 * 3)
     solution = solve(lp.Manifold(on_sphere, decode, tolerance=1e-9), start, end)
     outcomes = [[note.outcome for note in said] for said in solution.notes]
     assert all(Outcome.INTERRUPTED in said for said in outcomes)
