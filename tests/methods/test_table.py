@@ -174,6 +174,23 @@ def test_several_baselines_average(name):
     torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference"])
+@pytest.mark.parametrize("name", [n for n in VECTORS if n not in NEEDS_POINTS])
+def test_the_callers_mode_does_not_matter(name, mode):
+    method, score, outside = fast(name), scored(), flat_points(3, 4, 1)
+    with mode():
+        inside = method(score, flat_points(3, 4, 1)).values
+    torch.testing.assert_close(inside.clone(), method(score, outside).values)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in VECTORS if n not in (*NEEDS_POINTS, "geodesic_variational", "manifold_ig")]
+)
+def test_bfloat16_models_are_explained_in_their_own_type(name):
+    result = fast(name)(scored(torch.bfloat16), flat_points(3, 4, 1, torch.bfloat16))
+    assert result.values.dtype == torch.bfloat16 and result.values.isfinite().all()
+
+
 def test_methods_survive_pickling():
     for name, method in METHODS.items():
         assert pickle.loads(pickle.dumps(method)).name == name

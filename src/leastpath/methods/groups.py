@@ -102,6 +102,8 @@ def window_of(problem: Problem, window: Any) -> tuple[int, ...]:
     Images: an eighth of each side, in all channels. A layer's (tokens, width): a token. Everything else: one feature.
     """
     shape = problem.bound.shape
+    if not shape:
+        raise ValueError("a window needs a dimension to lie in, and the inputs have none: pass inputs[:, None]")
     if isinstance(window, tuple):
         chosen = window
     elif len(shape) == 3:

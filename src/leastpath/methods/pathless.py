@@ -79,8 +79,14 @@ def pathless(
         check_rows_are_independent(bound, start, end)
         rows = torch.arange(len(end))
         change = bound.values(end, rows) - bound.values(start, rows)
-        with Run(seed, None, progress).bar(described.partition("(")[0], len(end)) as bar:
-            explained = explain(Problem(bound, start, end, change, m, seed, bar))
+        # Captum differentiates by itself: neither the caller's mode nor its inference tensors may reach it.
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            Run(seed, None, progress).bar(described.partition("(")[0], len(end)) as bar,
+        ):
+            a, b = (x.clone() if x.is_inference() else x for x in (start, end))
+            explained = explain(Problem(bound, a, b, change, m, seed, bar))
     values = explained.values.detach().to(bound.work_dtype)
     _check_finite(values, bound, described)
     return _assembled(bound, m, values, change if explained.change is None else explained.change, explained, described)

@@ -77,6 +77,7 @@ class SmoothExplainer:
             for row in range(0, len(problem), problem.m):
                 example = problem.bound.row(row)
                 noisy = _Noisy(self.method, _repeated(score, example, len(parts[0]), n_samples), settings, seed)
+                noisy.dtypes = [part.dtype for part in parts]
                 noisy.baselines = _baseline_of(baselines, example, parts)
                 tunnel = captum.NoiseTunnel(_as_captum(captum, noisy.explain))
                 mine = tuple(part[example : example + 1].detach() for part in parts)
@@ -109,12 +110,23 @@ class _Noisy:
     def __init__(self, method: Method, score: Score, settings: dict[str, Any], seed: int) -> None:
         self.method, self.score, self.settings, self.seed = method, score, settings, seed
         self.baselines: Baselines = None
+        self.dtypes: list[torch.dtype] = []
         self.n_gradients = self.n_forwards = self.n_ok = 0
         self.change = torch.zeros(())
 
     def explain(self, copies: Inputs) -> Inputs:
         """(n_samples, *features) -> attributions likewise."""
-        result = self.method(self.score, copies, self.baselines, seed=self.seed, **self.settings)
+        parts = copies if isinstance(copies, tuple) else (copies,)
+        noisy = tuple(
+            part.to(dtype) for part, dtype in zip(parts, self.dtypes, strict=True)
+        )  # Captum's noise is float32
+        result = self.method(
+            self.score,
+            noisy if isinstance(copies, tuple) else noisy[0],
+            self.baselines,
+            seed=self.seed,
+            **self.settings,
+        )
         self.n_gradients += int(result.n_gradients.sum())
         self.n_forwards += int(result.n_forwards.sum())
         self.change = self.change.to(result.score_change) + result.score_change.sum()
