@@ -71,6 +71,7 @@ class Store:
         self.folder = Path(folder)
         self._units, self._aside = self.folder / "units", self.folder / "aside"
         self._manifest = self.folder / "manifest.json"
+        self.fingerprint = ""
         self._seen: dict[str, tuple[int, int, int]] = {}  # files found whole, as they then were
         if config is None or not create:
             if not self._manifest.is_file():

@@ -1,0 +1,145 @@
+"""explain(): a data set of any size, explained shard by shard, by one process or a cluster."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from leastpath.jobs.executors import Executor, executor_of
+from leastpath.jobs.job import Job, Keep
+from leastpath.jobs.output import Explanations
+from leastpath.jobs.progress import Interruption, Progress
+from leastpath.jobs.shards import Done, Work, key_of
+from leastpath.jobs.sources import source_of
+from leastpath.score import Baselines
+from leastpath.store import Store
+
+if TYPE_CHECKING:
+    from leastpath.explainer import Contender
+
+
+def explain(
+    dataset: Any,
+    model_factory: str | Callable[..., Any],
+    method: Contender = "integrated_gradients",
+    out: str | Path = "explanations",
+    *,
+    target: int | Literal["label", "predicted"] | None = None,
+    output: Any = "raw",
+    baselines: Baselines | str = None,
+    executor: str | Executor = "inline",
+    shard_size: int = 1024,
+    batch_size: int = 32,
+    keep: Keep = "values",
+    dtype: str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    data_settings: Mapping[str, Any] | None = None,
+    model_settings: Mapping[str, Any] | None = None,
+    method_settings: Mapping[str, Any] | None = None,
+    fail_fast: bool = False,
+    seed: int = 0,
+    show: bool = True,
+    **executor_settings: Any,
+) -> Explanations:
+    """Explain every row of a data set, and keep the explanations in a folder.
+
+    The work is cut into shards. Each is written by the worker that did it, whole or not at all, so the job can be
+    killed at any moment: the same call goes on where it was, and refuses a folder of other data, model or method.
+
+    Args:
+        dataset: a file or folder of parquet, CSV, npz, npy or safetensors, a folder of pictures, a map-style dataset or
+            its "package.module:name" (see `sources.source_of`).
+        model_factory: a function that makes the model, called once in each worker, or its "package.module:name".
+        method: a name of `leastpath.methods.METHODS`, a `Method`, a solver, a callable, or "package.module:name" of a
+            function that makes one of these.
+        out: the folder, which all workers must see.
+        target: "predicted" (the class with the highest output), "label" (of the data), a class index, or None where the
+            model returns one number an example.
+        output: as for `Score`.
+        baselines: None (zeros), a number, or a tensor (1, …) that all rows share, or "package.module:name" of one.
+        executor: "inline", "processes" (`workers=2`), "ray" (`address=…, num_gpus=1`), or an executor.
+
+    Rarely needed:
+        shard_size: rows of a shard: what is lost at most by each worker that is killed.
+        batch_size: rows that are explained together.
+        keep: "values", "pixels" (summed over channels) or "nothing" (the table only).
+        dtype: of the values on disk, "float16" for half the room; the inputs' by default.
+        threads: of torch, in each worker; 1 with "processes".
+        device: of the model; a GPU where there is one.
+        data_settings, model_settings, method_settings: of the source, the factory and the method.
+        fail_fast: raise the first error. Otherwise a row that fails is a row with the reason.
+        seed: of everything random in the method.
+        show: progress on stderr.
+        executor_settings: of the executor that is named.
+
+    Ctrl-C finishes the shards that have begun; a second one ends at once.
+
+    Example:
+        >>> import tempfile, torch
+        >>> rows = [torch.rand(3) for _ in range(10)]
+        >>> found = explain(rows, lambda: lambda x: x.prod(1), out=tempfile.mkdtemp(), shard_size=4, show=False)
+        >>> found
+        Explanations(10 of 10 rows in 3 shards)
+    """
+    job = Job(
+        source_of(dataset, **(data_settings or {})),
+        model_factory,
+        method,
+        out,
+        model_settings=dict(model_settings or {}),
+        method_settings=dict(method_settings or {}),
+        target=target,
+        output=output,
+        baselines=baselines,
+        seed=seed,
+        shard_size=shard_size,
+        batch_size=batch_size,
+        keep=keep,
+        dtype=dtype,
+        device=device,
+        threads=1 if threads is None and executor == "processes" else threads,
+        fail_fast=fail_fast,
+    )
+    return run_job(job, executor_of(executor, **executor_settings), show=show)
+
+
+def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
+    """Do what is left of a job."""
+    config = job.config()
+    if not len(job.source):
+        raise ValueError("the data set is empty")
+    store = Store(job.out, config)
+    missing = [shard for shard in range(job.n_shards) if key_of(shard) not in store]
+    there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
+    progress = Progress(len(job.source), there, sys.stderr if show else None)
+    try:
+        with progress.shown(), Interruption(progress.stream) as stop:
+            for done in executor.run(Work(job, config), missing, stop):
+                progress.add(done)
+                if done.failures.total() == progress.done:
+                    _warn_of_failure(done)
+    finally:
+        found = Explanations(job.out)
+        if show and not found.finished:
+            print(
+                f"{found.done:,} of {len(found):,} rows are done and kept in {job.out}. To go on, start the job again",
+                file=sys.stderr,
+            )
+    if found.finished:
+        store.tidy()
+    return found
+
+
+def _warn_of_failure(done: Done) -> None:
+    """A job in which nothing works at first is mostly one with a mistake in it."""
+    reason = done.failures.most_common(1)[0][0]
+    warnings.warn(
+        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake of the job, stop it, mend "
+        "it, and give another folder; fail_fast=True raises the first error with its traceback",
+        UserWarning,
+        stacklevel=3,
+    )

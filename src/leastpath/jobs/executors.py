@@ -1,0 +1,229 @@
+"""Executors: where shards are done. One small interface; the scheduling is left to those who do it well.
+
+An executor turns shard numbers into `Done` objects, in whatever order they finish. Workers write their shards
+themselves, to storage that all of them see; nothing but counts comes back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context, parent_process
+from typing import Any, Protocol
+
+from leastpath.jobs.shards import Done, Work, Worker, run_shard
+
+Stop = Callable[[], bool]
+
+
+class Executor(Protocol):
+    """Does shards somewhere."""
+
+    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+        """Do the shards. When `stop()` turns true, finish what has begun and return."""
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """One shard after the other, in this process: for small jobs, one GPU, and debugging."""
+
+    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+        """Do the shards here."""
+        worker = Worker(work.job, work.config)
+        for shard in shards:
+            if stop():
+                return
+            yield worker.do(shard)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Worker processes on this machine. A worker that dies is replaced, and only its own shard is done again.
+
+    Args:
+        workers: how many; the number of cores by default.
+        max_retries: how often a shard may lose its worker before it is given up.
+        start_method: "spawn" is safe everywhere; "fork" starts faster, but not beside CUDA or threads.
+    """
+
+    workers: int | None = None
+    max_retries: int = 3
+    start_method: str = "spawn"
+
+    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+        """Do the shards in processes, each of which keeps its model."""
+        todo = deque(shards)
+        n = min(self.workers or os.cpu_count() or 1, max(1, len(todo)))
+        # A pool of one worker each: a pool of several would be broken, with the work of all, by the death of one.
+        free = [self._pool() for _ in range(n)]
+        pools = list(free)
+        running: dict[Future[Done], tuple[ProcessPoolExecutor, int]] = {}
+        deaths: dict[int, int] = {}
+        try:
+            while running or (todo and not stop()):
+                while free and todo and not stop():
+                    pool, shard = free.pop(), todo.popleft()
+                    running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
+                for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
+                    pool, shard = running.pop(future)
+                    try:
+                        done = future.result()
+                    except BrokenProcessPool:
+                        pool.shutdown(wait=False)
+                        pools.remove(pool)
+                        pool = self._pool()
+                        pools.append(pool)
+                        self._again(shard, deaths, todo)
+                    else:
+                        yield done
+                    free.append(pool)
+        finally:
+            for pool in pools:
+                _end(pool)
+
+    def _pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, get_context(self.start_method), initializer=_begin)
+
+    def _again(self, shard: int, deaths: dict[int, int], todo: deque[int]) -> None:
+        deaths[shard] = deaths.get(shard, 0) + 1
+        if deaths[shard] > self.max_retries:
+            warnings.warn(
+                f"shard {shard} was given up: its worker died {deaths[shard]} times (out of memory?). Start the job "
+                "again to try once more, with a smaller batch_size",
+                UserWarning,
+                stacklevel=2,
+            )
+        else:
+            todo.appendleft(shard)
+
+
+def _begin() -> None:
+    """A worker leaves Ctrl-C to its parent, and ends when its parent does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+
+    def follow() -> None:
+        connection.wait([parent.sentinel])  # type: ignore[union-attr]
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Let an idle worker go; one that is still busy, after an error or a second Ctrl-C, is ended."""
+    processes = list((pool._processes or {}).values())
+    busy = bool(pool._pending_work_items)
+    pool.shutdown(wait=not busy, cancel_futures=True)
+    if busy:
+        for process in processes:
+            with suppress(ProcessLookupError, ValueError):
+                process.terminate()
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Tasks of a Ray cluster (`leastpath[ray]`). A node that dies is no matter: its tasks run again elsewhere.
+
+    Args:
+        address: of the cluster, as for `ray.init`; None starts one on this machine, or uses the one in RAY_ADDRESS.
+        num_cpus, num_gpus: what one task takes; fractions share a GPU.
+        max_retries: how often a task may lose its worker.
+        in_flight: tasks handed to Ray at a time; by default a quarter more than can run.
+        init: further arguments of `ray.init`.
+    """
+
+    address: str | None = None
+    num_cpus: float = 1
+    num_gpus: float = 0
+    max_retries: int = 3
+    in_flight: int | None = None
+    init: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+        """Do the shards as Ray tasks. Each worker process keeps its model for its next task."""
+        ray = _ray()
+        started_here = not ray.is_initialized()
+        if started_here:
+            ray.init(address=self.address, log_to_driver=False, logging_level="warning", **self.init)
+        try:
+            task = ray.remote(
+                num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.max_retries, retry_exceptions=False
+            )(run_shard)
+            job, todo = ray.put(work.pickled), deque(shards)
+            running: dict[Any, int] = {}
+            while running or (todo and not stop()):
+                while todo and len(running) < self._window(ray) and not stop():
+                    shard = todo.popleft()
+                    running[task.remote(job, shard)] = shard
+                for reference in ray.wait(list(running), timeout=0.2)[0]:
+                    done = self._result(ray, reference, running.pop(reference))
+                    if done is not None:
+                        yield done
+        finally:
+            if started_here:
+                ray.shutdown()
+
+    def _window(self, ray: Any) -> int:
+        """As many tasks as can run, and a few that wait: they hide the time of handing over, and ask for more nodes."""
+        have = ray.cluster_resources()
+        slots = (
+            min(have.get(kind, 0) / need for kind, need in (("CPU", self.num_cpus), ("GPU", self.num_gpus)) if need > 0)
+            if self.num_cpus or self.num_gpus
+            else 1
+        )
+        return self.in_flight or max(1, int(slots)) + max(1, int(slots) // 4)
+
+    @staticmethod
+    def _result(ray: Any, reference: Any, shard: int) -> Done | None:
+        try:
+            done: Done = ray.get(reference)
+            return done
+        except ray.exceptions.RayTaskError as error:
+            raise error.as_instanceof_cause() from error
+        except ray.exceptions.RayError as error:
+            warnings.warn(
+                f"shard {shard} was given up: {type(error).__name__}, {str(error).splitlines()[0]}. "
+                "Start the job again to try once more",
+                UserWarning,
+                stacklevel=2,
+            )
+            return None
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("the Ray executor needs Ray: pip install 'leastpath[ray]'") from error
+    return ray
+
+
+EXECUTORS: dict[str, type] = {"inline": InProcess, "processes": Processes, "ray": Ray}
+
+
+def executor_of(given: str | Executor, **settings: Any) -> Executor:
+    """An executor by its name, "inline", "processes" or "ray", with its settings; or one as it is.
+
+    Example:
+        >>> executor_of("processes", workers=2)
+        Processes(workers=2, max_retries=3, start_method='spawn')
+    """
+    if not isinstance(given, str):
+        if settings:
+            raise ValueError(f"settings {sorted(settings)} belong to the executor: give them where it is made")
+        return given
+    if given not in EXECUTORS:
+        raise ValueError(f"executor={given!r} is unknown: use one of {', '.join(EXECUTORS)}")
+    try:
+        made: Executor = EXECUTORS[given](**settings)
+        return made
+    except TypeError as error:
+        raise ValueError(f"the executor {given!r} does not take {sorted(settings)}: {error}") from None

@@ -1,0 +1,185 @@
+"""open(): all that a job has written, as one data set that is read only where it is looked at."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from leastpath.jobs.shards import key_of
+from leastpath.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of values and one of rows."""
+
+    start: int
+    rows: int
+    values: Path
+    parquet: Path
+    record: dict[str, Any]
+
+
+class Explanations:
+    """The output of a job, finished or not. Also a map-style torch dataset: `len` and `[i]`.
+
+    `explanations[i]` is a dictionary of row i of the input: its values and what the table says. Rows of shards that
+    are not done yet are a KeyError.
+    """
+
+    def __init__(self, out: str | Path) -> None:
+        self.store = Store(out, create=False)
+        if self.store.config.get("kind") != "job":
+            raise ValueError(f"{out} is the folder of a {self.store.config.get('kind')}, expected that of a job")
+        n, size = int(self.store.config["rows"]), int(self.store.config["shard_size"])
+        self.n_shards = -(-n // size)
+        found = []
+        for number in range(self.n_shards):
+            try:
+                unit = self.store.glance(key_of(number))
+            except KeyError:
+                continue
+            path = self.store.path(key_of(number))
+            found.append(Shard(number * size, unit.record["rows"], path, unit.files["parquet"], unit.record))
+        self.shards: Sequence[Shard] = tuple(found)
+        self._starts = [shard.start for shard in found]
+
+    # ---- the whole -----------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the job was: data, model, method, target and so on."""
+        return self.store.config
+
+    def __len__(self) -> int:
+        """Rows of the whole input, done or not."""
+        return int(self.config["rows"])
+
+    @property
+    def done(self) -> int:
+        """Rows that are explained, or failed with a reason."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def missing(self) -> list[int]:
+        """Numbers of the shards that are not done."""
+        there = {shard.record["shard"] for shard in self.shards}
+        return [number for number in range(self.n_shards) if number not in there]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every row is done."""
+        return len(self.shards) == self.n_shards
+
+    def __repr__(self) -> str:
+        rest = "" if self.finished else f", {len(self.missing)} shards missing"
+        return f"Explanations({self.done:,} of {len(self):,} rows in {len(self.shards)} shards{rest})"
+
+    # ---- rows ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> Any:
+        """The table as a lazy `pyarrow.dataset.Dataset`: filter and choose columns before anything is read.
+
+        Columns: index, name, target, score, score_change, completeness_gap, cancellation, length_ratio, certificate,
+        gradients, forwards, seconds, ok, status, failure.
+        """
+        import pyarrow.dataset
+
+        if not self.shards:
+            raise ValueError(f"{self.store.folder} holds no finished shard yet")
+        return pyarrow.dataset.dataset([str(shard.parquet) for shard in self.shards], format="parquet")
+
+    def table(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """The table, or some columns of it, in memory."""
+        return self.rows.to_table(columns=None if columns is None else list(columns)).to_pandas()
+
+    # ---- values --------------------------------------------------------------------------------------------------
+
+    def values(self, start: int, stop: int) -> Tensor | tuple[Tensor, ...]:
+        """Attributions of rows start to stop − 1, (rows, *features); NaN where a row failed."""
+        if not 0 <= start < stop <= len(self):
+            raise ValueError(f"rows {start} to {stop} are not within 0 to {len(self)}, or none")
+        parts: list[tuple[int, dict[str, Tensor]]] = []
+        at = start
+        while at < stop:
+            shard = self._shard_of(at)
+            end = min(stop, shard.start + shard.rows)
+            parts.append((end - at, _slices(shard.values, at - shard.start, end - shard.start)))
+            at = end
+        # A shard in which every row failed has no values, and knows no shape.
+        names = sorted({name for _, part in parts for name in part})
+        if not names:
+            raise ValueError("no values were kept, or all of these rows failed: see table()")
+        joined = tuple(_joined(parts, name) for name in names)
+        return joined[0] if names == ["values"] else joined
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"row {i} of {len(self)}")
+        i %= len(self)
+        shard = self._shard_of(i)
+        import pyarrow.parquet
+
+        row = pyarrow.parquet.read_table(shard.parquet).slice(i - shard.start, 1).to_pylist()[0]
+        found = _slices(shard.values, i - shard.start, i - shard.start + 1)
+        return {**row, **{name: tensor[0] for name, tensor in found.items()}}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for shard in self.shards:
+            import pyarrow.parquet
+
+            values = _slices(shard.values, 0, shard.rows)
+            for i, row in enumerate(pyarrow.parquet.read_table(shard.parquet).to_pylist()):
+                yield {**row, **{name: tensor[i] for name, tensor in values.items()}}
+
+    def _shard_of(self, i: int) -> Shard:
+        at = bisect.bisect_right(self._starts, i) - 1
+        if at < 0 or i >= self.shards[at].start + self.shards[at].rows:
+            raise KeyError(f"row {i} is not done yet: start the job again to finish it")
+        return self.shards[at]
+
+    def verify(self) -> list[int]:
+        """Read every byte again, move aside what is broken, and say which shards have to be done again."""
+        return [s.record["shard"] for s in self.shards if key_of(s.record["shard"]) not in self.store]
+
+
+def open_output(out: str | Path) -> Explanations:
+    """Open the output of a job, while it runs or afterwards. Reads a few hundred bytes a shard.
+
+    Args:
+        out: the job's folder.
+
+    Example:
+        >>> import tempfile, torch
+        >>> from leastpath import jobs
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = jobs.explain([torch.ones(2)] * 5, lambda: lambda x: x.prod(1), out=folder, show=False)
+        >>> found = jobs.open(folder)
+        >>> len(found), found.values(0, 5).shape, found[4]["score"]
+        (5, torch.Size([5, 2]), 1.0)
+    """
+    return Explanations(out)
+
+
+def _slices(file: Path, low: int, high: int) -> dict[str, Tensor]:
+    from safetensors import safe_open
+
+    with safe_open(file, framework="pt") as opened:
+        return {name: opened.get_slice(name)[low:high] for name in opened.keys()}  # noqa: SIM118 - no mapping
+
+
+def _joined(parts: list[tuple[int, dict[str, Tensor]]], name: str) -> Tensor:
+    known = next(part[name] for _, part in parts if name in part)
+    nothing = torch.full((1, *known.shape[1:]), torch.nan, dtype=known.dtype)
+    return torch.cat([part.get(name, nothing.expand(rows, *known.shape[1:])) for rows, part in parts])

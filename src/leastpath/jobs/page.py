@@ -1,0 +1,165 @@
+"""report(): what a whole job came to: distributions of the evidence, the rows to look at, and the cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from leastpath.jobs.output import Explanations
+from leastpath.jobs.sources import Source, source_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from leastpath.report.html import Report
+
+DISTRIBUTIONS = ("completeness_gap", "cancellation", "certificate", "gradients")
+NEEDED = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate",
+          "gradients", "forwards", "seconds", "ok", "failure"]  # fmt: skip
+SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+def report(
+    found: Explanations | str | Path,
+    path: str | Path | None = None,
+    *,
+    dataset: Any = None,
+    worst: int = 5,
+    **settings: Any,
+) -> str:
+    """A page about a job: distributions of completeness, cancellation and certificate, worst and slowest rows, cost.
+
+    Args:
+        found: the job's output, or its folder.
+        path: where to write the page, if anywhere.
+        dataset: the job's data, to draw the inputs below their attributions.
+        worst: how many rows to show of each kind.
+        settings: of the data, as in `source_of`.
+
+    Only the numeric columns of the table are read, about 100 bytes a row.
+    """
+    from leastpath.report.html import Report
+
+    found = found if isinstance(found, Explanations) else Explanations(found)
+    source = None if dataset is None else source_of(dataset, **settings)
+    table = found.table(NEEDED)
+    method = found.config["method"]
+    name = (
+        method[0]
+        if isinstance(method, list)
+        else method.get("type", "a method")
+        if isinstance(method, dict)
+        else method
+    )
+    state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
+    page = Report("Explanations of a data set", f"{found.done:,} rows by {name}.{state}")
+    _add_cost(page, found, table)
+    page.section("Distributions")
+    page.table(_quantiles(table), "Quantiles over the rows that were explained.")
+    page.figure(_histograms(table), "Each bar counts rows. Infinite certificates, where Δf vanishes, are left out.")
+    done = table[table["failure"].isna()]
+    for title, rows, why in (
+        ("Worst by completeness", _top(done, done["completeness_gap"].abs(), worst), "Largest |completeness gap|."),
+        ("Worst by cancellation", _top(done, done["cancellation"], worst), "Most attribution cancels out."),
+        ("Worst by certificate", _top(done, done["certificate"], worst), "Paths farthest from their lower bound."),
+        ("Slowest", _top(done, done["seconds"], worst), "Seconds are a batch's, shared by its rows."),
+    ):
+        _add_rows(page, found, source, title, rows, why)
+    failed = table[table["failure"].notna()]
+    if len(failed):
+        page.section("Failures").table(_counted(failed), "By reason, with the first rows that it happened to.")
+    if path is not None:
+        page.write(path)
+    return page.html()
+
+
+def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
+    seconds = sum(shard.record["seconds"] for shard in found.shards)
+    size = sum(file.stat().st_size for shard in found.shards for file in (shard.values, shard.parquet))
+    failed = int(table["failure"].notna().sum())
+    page.section("Cost").table(
+        {
+            "rows": [len(table)],
+            "failed": [failed],
+            "need a second look": [int((~table["ok"]).sum()) - failed],
+            "gradients": [int(table["gradients"].sum())],
+            "forwards": [int(table["forwards"].sum())],
+            "worker hours": [seconds / 3600],
+            "rows per worker second": [len(table) / max(seconds, 1e-9)],
+            "GB on disk": [size / 1e9],
+        }
+    )
+
+
+def _quantiles(table: pd.DataFrame) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {"": [f"{share:.0%}" for share in SHARES]}
+    for column in DISTRIBUTIONS:
+        known = _finite(table, column)
+        rows[column] = np.quantile(known, SHARES).tolist() if len(known) else [None] * len(SHARES)
+    return rows
+
+
+def _histograms(table: pd.DataFrame) -> Figure:
+    from leastpath.report.canvas import BLUE, new_figure
+
+    figure = new_figure(11, 2.6)
+    for ax, column in zip(figure.subplots(1, len(DISTRIBUTIONS)), DISTRIBUTIONS, strict=True):
+        known = _finite(table, column)
+        if len(known):  # a few extremes would leave the rest in one bar
+            ends = np.quantile(known, (0.005, 0.995))
+            ax.hist(np.clip(known, *ends), bins=40, color=BLUE)
+        ax.set_title(column.replace("_", " "), fontsize=10)
+        ax.locator_params(axis="x", nbins=4)
+    return figure
+
+
+def _finite(table: pd.DataFrame, column: str) -> np.ndarray:
+    values = table[column].to_numpy(float)
+    found: np.ndarray = values[np.isfinite(values)]
+    return found
+
+
+def _top(table: pd.DataFrame, by: pd.Series, n: int) -> pd.DataFrame:
+    return table.loc[by[np.isfinite(by)].nlargest(n).index]
+
+
+def _add_rows(
+    page: Report, found: Explanations, source: Source | None, title: str, rows: pd.DataFrame, why: str
+) -> None:
+    page.section(title)
+    shown = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate"]
+    page.table(rows[[*shown, "gradients", "seconds"]], why, index=False)
+    for index, name in zip(rows["index"], rows["name"], strict=True):
+        figure = _picture(found, source, int(index))
+        if figure is not None:
+            page.figure(figure, f"{name} (row {index})", dpi=80)
+
+
+def _picture(found: Explanations, source: Source | None, index: int) -> Figure | None:
+    """The values of a row, with its input where the data are at hand: a heat map for pictures, else bars."""
+    from leastpath.report import bars, heatmap
+
+    if found.config["keep"] == "nothing":
+        return None
+    values = found.values(index, index + 1)
+    if not isinstance(values, Tensor):
+        return None
+    given = None if source is None else source.read(index, index + 1).inputs
+    image = given[0] if isinstance(given, Tensor) else None
+    if values.ndim >= 3:
+        return heatmap(values[0].float(), image)
+    names = None if source is None else getattr(source, "_columns", None)
+    fits = names is not None and len(names) == values[0].numel()
+    return bars(values[0].float().flatten(), names if fits else None)
+
+
+def _counted(failed: pd.DataFrame) -> pd.DataFrame:
+    from leastpath.jobs.shards import reason_of
+
+    groups = failed.assign(reason=failed["failure"].map(reason_of)).groupby("reason", sort=False)
+    counted = groups["index"].agg(rows="count", first=lambda index: ", ".join(map(str, index.head(5))))
+    return counted.sort_values("rows", ascending=False).reset_index()

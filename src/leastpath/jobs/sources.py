@@ -1,0 +1,527 @@
+"""Sources: data sets of any size, read a few rows at a time, in any process.
+
+A source holds paths and settings, never the data, so it travels to a worker in a few bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.fingerprint import described
+from leastpath.score import Inputs
+
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
+TABLES = (".csv", ".parquet")
+ARRAYS = (".npz", ".npy", ".safetensors")
+CSV_STRIDE = 1024  # lines between remembered places of a CSV: a read skips fewer lines than that
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a source. Rows that could not be read are not among `inputs`.
+
+    Example:
+        >>> rows = Rows(torch.zeros(2, 3), [5, 7], torch.tensor([0, 1]), errors={6: "unreadable"})
+        >>> rows.index, rows.names
+        ([5, 7], ['5', '7'])
+    """
+
+    inputs: Inputs | None
+    """(rows, *features), or a tuple of such tensors; None where no row could be read."""
+    index: list[int]
+    """The number of each row in the source."""
+    targets: Tensor | None = None
+    """(rows,) labels, where the source has them."""
+    names: list[str] = field(default_factory=list)
+    """What a person would call the rows: file names, or their numbers."""
+    errors: dict[int, str] = field(default_factory=dict)
+    """Why rows could not be read, by number."""
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", [str(i) for i in self.index])
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A data set that can be read in parts."""
+
+    @property
+    def what(self) -> Any:
+        """Its description as JSON, on which results depend."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows start to stop − 1."""
+
+
+def source_of(dataset: Any, **settings: Any) -> Source:
+    """A source for whatever names a data set.
+
+    Args:
+        dataset: a CSV or parquet file; a .npz, .npy or .safetensors file; a folder of such files (parts of one data
+            set, in the order of their names) or of pictures; "package.module:name" of a torch dataset or of a function
+            that makes one; or a map-style dataset itself: `len` and `[i]`, which is an input or (input, target).
+        settings: of the kind of source: see `Table`, `Arrays`, `Pictures` and `Items`.
+
+    Example:
+        >>> source = source_of([(torch.ones(2), 0), (torch.zeros(2), 1)])
+        >>> len(source), source.read(0, 2).targets.tolist()
+        (2, [0, 1])
+    """
+    if isinstance(dataset, Source):
+        if settings:
+            raise ValueError(f"settings {sorted(settings)} belong to the source: give them where it is made")
+        return dataset
+    if isinstance(dataset, str) and ":" in dataset and not Path(dataset).exists():
+        return Items(dataset, **settings)
+    if not isinstance(dataset, (str, Path)):
+        return Items(dataset, **settings)
+    path = Path(dataset)
+    if not path.exists():
+        raise ValueError(f"{path} does not exist: give a file, a folder, or package.module:name of a dataset")
+    files = _files(path)
+    kinds = {kind for kind in (TABLES, ARRAYS, PICTURES) for file in files if file.suffix.lower() in kind}
+    if len(kinds) != 1:
+        found = sorted({file.suffix for file in files})
+        raise ValueError(
+            f"{path} holds files of kinds {found}: expected one of {', '.join((*TABLES, *ARRAYS))}, or pictures"
+        )
+    kind = kinds.pop()
+    if kind is PICTURES:
+        return Pictures(path, **settings)
+    if len({file.suffix for file in files}) > 1:
+        raise ValueError(
+            f"{path} mixes {sorted({file.suffix for file in files})}: the parts of a data set are of one kind"
+        )
+    return (Table if kind is TABLES else Arrays)(path, **settings)
+
+
+class _Files:
+    """A source of files: only its settings travel. Each process lists the files for itself, and compares."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Table(_Files):
+    """Rows of a CSV (plain, one line a row) or of parquet files: numbers, (columns,) an input.
+
+    Args:
+        path: a file, or a folder of parquet files.
+        features: names of the columns; all but the target by default. One column of lists is an input each.
+        target: name of the column of labels (integers), if any.
+        transform: function of the inputs (rows, columns), or its "package.module:name".
+    """
+
+    path: str | Path
+    features: Sequence[str] | None = None
+    target: str | None = None
+    transform: str | Callable[[Tensor], Inputs] | None = None
+
+    @property
+    def what(self) -> Any:
+        """Files, columns and transform."""
+        return _what(self, self._files, columns=self._columns)
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return _files(Path(self.path), *TABLES)
+
+    @cached_property
+    def _is_csv(self) -> bool:
+        if self._files[0].suffix != ".csv":
+            return False
+        if len(self._files) > 1:
+            raise ValueError(f"{self.path} holds {len(self._files)} CSV files: join them, or convert them to parquet")
+        return True
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        if self._is_csv:
+            first = _pandas().read_csv(self._files[0], nrows=100)
+        else:
+            first = _parquet(self._files[0]).schema_arrow.empty_table().to_pandas()
+        names = list(first.columns)
+        chosen = [n for n in names if n != self.target] if self.features is None else list(self.features)
+        for name in (*chosen, *([self.target] if self.target else [])):
+            if name not in names:
+                raise ValueError(f"{self.path} has no column {name!r}: it has {', '.join(names[:20])}")
+        words = [name for name in chosen if self._is_csv and first[name].dtype.kind not in "biuf"]
+        if words:
+            raise ValueError(
+                f"columns {words[:5]} of {self.path} hold no numbers: name others, features=[…], or encode them first"
+            )
+        return chosen
+
+    @cached_property
+    def _csv_places(self) -> tuple[np.ndarray, int]:
+        return _line_starts(self._files[0])
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """The number of the first row of each parquet file, and of the end."""
+        return np.cumsum([0, *(_parquet(file).metadata.num_rows for file in self._files)])
+
+    def __len__(self) -> int:
+        return self._csv_places[1] if self._is_csv else int(self._starts[-1])
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows start to stop − 1."""
+        frame = self._csv_rows(start, stop) if self._is_csv else self._parquet_rows(start, stop)
+        targets = None
+        if self.target is not None:
+            labels = frame[self.target]
+            if not np.issubdtype(labels.dtype, np.integer):
+                raise ValueError(f"the target column {self.target!r} holds {labels.dtype}, expected whole numbers")
+            targets = torch.as_tensor(labels.to_numpy(np.int64, copy=True))
+        return Rows(_transformed(self._numbers(frame), self.transform), list(range(start, stop)), targets)
+
+    def _numbers(self, frame: Any) -> Tensor:
+        columns = self._columns
+        if len(columns) == 1 and frame[columns[0]].dtype == object:
+            return torch.as_tensor(np.stack(frame[columns[0]].to_list()).astype(np.float32))
+        # A cell that is no number makes its row fail, with NaN as the reason, and no other.
+        numbers = frame[columns].apply(_pandas().to_numeric, errors="coerce")
+        return torch.as_tensor(numbers.to_numpy(np.float32, copy=True))
+
+    def _wanted(self) -> list[str]:
+        return [*self._columns, *([self.target] if self.target else [])]
+
+    def _csv_rows(self, start: int, stop: int) -> Any:
+        places, _ = self._csv_places
+        block = start // CSV_STRIDE
+        with self._files[0].open("rb") as file:
+            head = file.readline()
+            file.seek(int(places[block]))
+            for _ in range(start - block * CSV_STRIDE):
+                file.readline()
+            lines = [head, *(file.readline() for _ in range(stop - start))]
+        return _pandas().read_csv(io.BytesIO(b"".join(lines)), usecols=self._wanted())
+
+    def _parquet_rows(self, start: int, stop: int) -> Any:
+        parts = []
+        for part, low, high in _parts(self._starts, start, stop):
+            parts.append(_parquet_slice(self._files[part], low, high, self._wanted()))
+        return _pandas().concat(parts, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Arrays(_Files):
+    """Rows of arrays in .npz, .npy or .safetensors files.
+
+    Args:
+        path: a file, or a folder of files that are parts of one data set.
+        inputs: name of the array of inputs (rows, *features); by default the first in the file.
+        target: name of the array of labels (rows,), if any.
+        transform: function of the inputs, or its "package.module:name": to floats in [0, 1], channels first, say.
+
+    A .npz is read as a whole, so keep its parts small; the others are read row by row.
+    """
+
+    path: str | Path
+    inputs: str | None = None
+    target: str | None = None
+    transform: str | Callable[[Tensor], Inputs] | None = None
+
+    @property
+    def what(self) -> Any:
+        """Files, arrays and transform."""
+        return _what(self, self._files)
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return _files(Path(self.path), *ARRAYS)
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.cumsum([0, *(_array_length(file, self.inputs) for file in self._files)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows start to stop − 1."""
+        inputs, targets = [], []
+        for part, low, high in _parts(self._starts, start, stop):
+            inputs.append(_array_rows(self._files[part], self.inputs, low, high))
+            if self.target is not None:
+                targets.append(_array_rows(self._files[part], self.target, low, high))
+        labels = torch.cat(targets).long() if targets else None
+        return Rows(_transformed(torch.cat(inputs), self.transform), list(range(start, stop)), labels)
+
+
+@dataclass(frozen=True)
+class Pictures(_Files):
+    """A folder of pictures, and of its folders, in the order of their names: (3, size, size), RGB in [0, 1].
+
+    Args:
+        path: the folder.
+        size: side of the square that is cut from the middle.
+        target: "folder" where each class has a folder of its own, numbered in the order of their names.
+        read_picture: function of a path that gives a tensor (3, height, width), or its "package.module:name", instead
+            of the usual resizing (short side to size / 0.875, centre crop).
+
+    A picture that cannot be read becomes a row with the reason.
+    """
+
+    path: str | Path
+    size: int = 224
+    target: str | None = None
+    read_picture: str | Callable[[Path], Tensor] | None = None
+
+    @property
+    def what(self) -> Any:
+        """Files, size and reader."""
+        return _what(self, self._files)
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return _files(Path(self.path), *PICTURES)
+
+    @cached_property
+    def _classes(self) -> dict[str, int]:
+        if self.target not in (None, "folder"):
+            raise ValueError(f'target={self.target!r} of pictures must be "folder" or None')
+        names = sorted({file.parent.name for file in self._files})
+        return {name: number for number, name in enumerate(names)}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Pictures start to stop − 1."""
+        read = imported(self.read_picture) if self.read_picture is not None else self._cropped
+        found: list[tuple[int, Tensor]] = []
+        errors = {}
+        for i in range(start, stop):
+            try:
+                found.append((i, read(self._files[i])))
+            except Exception as error:
+                errors[i] = f"{type(error).__name__}: {error}"
+        index = [i for i, _ in found]
+        classes = self._classes
+        targets = [classes[self._files[i].parent.name] for i in index] if self.target else None
+        return Rows(
+            torch.stack([picture for _, picture in found]) if found else None,
+            index,
+            torch.tensor(targets) if targets else None,
+            [str(self._files[i].relative_to(self.path)) for i in index],
+            errors,
+        )
+
+    def _cropped(self, file: Path) -> Tensor:
+        from leastpath.experiments.imagenet import read_image
+
+        return read_image(file, self.size)[0]
+
+
+@dataclass(frozen=True)
+class Items:
+    """A map-style dataset: `len` and `[i]`, which is an input, or (input, target).
+
+    Args:
+        dataset: the dataset, or "package.module:name" of one or of a function that makes one. By name it is imported
+            in each worker; an object is sent there.
+        settings: arguments of the function.
+    """
+
+    dataset: Any
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def _made(self) -> Any:
+        made = imported(self.dataset)
+        if callable(made) and not hasattr(made, "__getitem__"):
+            made = made(**self.settings)
+        if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
+            raise ValueError(f"{self.dataset!r} is a {type(made).__name__}, expected a dataset with len() and [i]")
+        return made
+
+    @property
+    def what(self) -> Any:
+        """Its name and settings, or a description of the object."""
+        if isinstance(self.dataset, str):
+            return {"dataset": self.dataset, "settings": described(self.settings), "rows": len(self)}
+        return {"dataset": described(self.dataset), "rows": len(self)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"dataset": self.dataset, "settings": self.settings}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Items start to stop − 1."""
+        inputs, targets, index, errors = [], [], [], {}
+        made = self._made
+        for i in range(start, stop):
+            try:
+                item = made[i]
+            except Exception as error:
+                errors[i] = f"{type(error).__name__}: {error}"
+                continue
+            pair = item if isinstance(item, (tuple, list)) and len(item) == 2 else (item, None)
+            inputs.append(torch.as_tensor(pair[0]))
+            index.append(i)
+            if pair[1] is not None:
+                targets.append(int(pair[1]))
+        stacked = torch.stack(inputs) if inputs else None
+        return Rows(stacked, index, torch.tensor(targets) if targets else None, errors=errors)
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def _files(path: Path, *suffixes: str) -> list[Path]:
+    wanted = suffixes or (*TABLES, *ARRAYS, *PICTURES)
+    found = (
+        [path]
+        if path.is_file()
+        else sorted(p for p in path.rglob("*") if p.suffix.lower() in wanted and not p.name.startswith("."))
+    )
+    if not found or found[0].suffix.lower() not in wanted:
+        raise ValueError(f"{path} holds no data: expected files of kinds {', '.join(wanted)}")
+    return found
+
+
+def _what(source: Any, files: list[Path], **more: Any) -> Any:
+    """A source's settings, with its files by name and size: contents of any size are not read for a fingerprint."""
+    root = Path(source.path)
+    listed = hashlib.sha256()
+    for file in files:
+        name = file.name if root.is_file() else file.relative_to(root).as_posix()
+        listed.update(f"{name}\0{file.stat().st_size}\n".encode())
+    settings = {k: v for k, v in described(source).items() if k != "path"} | described(more)
+    return {"path": root.name, "files": len(files), "listing": listed.hexdigest()[:16], **settings}
+
+
+def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, int]]:
+    """(file, first row in it, end in it) for rows start to stop − 1 of files that begin at `starts`."""
+    first = int(np.searchsorted(starts, start, side="right")) - 1
+    found = []
+    for part in range(first, len(starts) - 1):
+        low, high = max(start, int(starts[part])), min(stop, int(starts[part + 1]))
+        if low >= high:
+            if starts[part] >= stop:
+                break
+            continue
+        found.append((part, low - int(starts[part]), high - int(starts[part])))
+    return found
+
+
+def _line_starts(file: Path) -> tuple[np.ndarray, int]:
+    """Where every CSV_STRIDE-th line after the head begins, and the number of those lines."""
+    places, line, offset, last = [], -1, 0, b""
+    with file.open("rb") as opened:
+        while chunk := opened.read(1 << 22):
+            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == 10)
+            numbers = line + 1 + np.arange(len(ends))  # the line that begins after each end
+            places += (offset + 1 + ends[numbers % CSV_STRIDE == 0]).tolist()
+            line, offset, last = line + len(ends), offset + len(chunk), chunk[-1:]
+    count = line if last == b"\n" else line + 1
+    if count < 1:
+        raise ValueError(f"{file} holds no rows: expected a line of column names, then one line a row")
+    return np.asarray(places), count
+
+
+@lru_cache(maxsize=8)
+def _parquet(file: Path) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("parquet files need pyarrow: pip install 'leastpath[jobs]'") from error
+    return pyarrow.parquet.ParquetFile(file)
+
+
+def _parquet_slice(file: Path, low: int, high: int, columns: list[str]) -> Any:
+    opened = _parquet(file)
+    starts = np.cumsum([0, *(opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups))])
+    parts = [_row_group(file, g, tuple(columns)).slice(a, b - a).to_pandas() for g, a, b in _parts(starts, low, high)]
+    return _pandas().concat(parts, ignore_index=True)
+
+
+@lru_cache(maxsize=2)
+def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
+    """Parquet is read by the row group; the next batch mostly needs the same one again."""
+    return _parquet(file).read_row_group(group, columns=list(columns))
+
+
+def _array_length(file: Path, name: str | None) -> int:
+    if file.suffix == ".safetensors":
+        with _safe_open(file) as opened:
+            return int(opened.get_slice(_chosen(name, list(opened.keys()), file)).get_shape()[0])
+    return len(_numpy_array(file, name))
+
+
+def _array_rows(file: Path, name: str | None, low: int, high: int) -> Tensor:
+    if file.suffix == ".safetensors":
+        with _safe_open(file) as opened:
+            rows: Tensor = opened.get_slice(_chosen(name, list(opened.keys()), file))[low:high]
+            return rows
+    return torch.as_tensor(np.array(_numpy_array(file, name)[low:high]))
+
+
+@lru_cache(maxsize=4)
+def _numpy_array(file: Path, name: str | None) -> np.ndarray:
+    if file.suffix == ".npy":
+        mapped: np.ndarray = np.load(file, mmap_mode="r")
+        return mapped
+    with np.load(file) as opened:
+        array: np.ndarray = opened[_chosen(name, opened.files, file)]
+        return array
+
+
+def _chosen(name: str | None, names: list[str], file: Path) -> str:
+    if name is None:
+        return names[0]
+    if name not in names:
+        raise ValueError(f"{file} has no array {name!r}: it has {', '.join(names)}")
+    return name
+
+
+def _safe_open(file: Path) -> Any:
+    from safetensors import safe_open
+
+    return safe_open(file, framework="pt")
+
+
+def imported(name: Any) -> Any:
+    """What "package.module:name" names; anything but a string is itself."""
+    if not isinstance(name, str):
+        return name
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise ValueError(f"{name!r} is no import path: write package.module:name")
+    try:
+        found = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{name!r} cannot be imported: {error}") from error
+    return found
+
+
+def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:
+    return inputs if transform is None else imported(transform)(inputs)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("tables need pandas: pip install 'leastpath[jobs]'") from error
+    return pandas

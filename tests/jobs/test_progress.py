@@ -1,0 +1,65 @@
+"""What a job says while it runs."""
+
+import io
+import os
+import signal
+import sys
+from collections import Counter
+
+import pytest
+
+from leastpath.jobs import progress as module
+from leastpath.jobs.progress import Interruption, Progress
+from leastpath.jobs.shards import Done
+
+
+def test_a_line_says_done_rate_time_left_gradients_and_failures(monkeypatch):
+    clock = iter([0.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock, 2.0))
+    progress = Progress(1000, there=400, stream=None)
+    progress.add(Done(0, 100, gradients=5000, failures=Counter({"ValueError: NaN": 3, "OSError": 1})))
+    assert progress.line() == (
+        "500/1,000 rows (50%), 50 rows/s, 10s left, 5,000 gradients, 4 failed: 3 × ValueError: NaN; 1 × OSError"
+    )
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(float("nan"), "?"), (5, "5s"), (65, "1m05s"), (7260, "2h01m")])
+def test_times_are_short(seconds, words):
+    assert module._time(seconds) == words
+
+
+def test_plain_lines_where_there_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    stream = io.StringIO()
+    with Progress(20, stream=stream).shown() as progress:
+        progress.add(Done(0, 10))
+        progress.add(Done(1, 10))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3 and "10/20 rows (50%)" in lines[0] and "20/20 rows (100%)" in lines[-1]
+    assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
+
+
+def test_one_live_display_on_a_terminal():
+    pytest.importorskip("rich")
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    with Progress(20, stream=stream).shown() as progress:
+        progress.add(Done(0, 20))
+    assert "20/20 rows (100%)" in stream.getvalue()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_the_first_ctrl_c_is_a_wish_and_the_second_an_order():
+    stream = io.StringIO()
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption(stream) as stop:
+        assert not stop()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop() and "finishing the shards" in stream.getvalue()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
