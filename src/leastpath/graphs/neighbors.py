@@ -12,7 +12,6 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import NearestNeighbors
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -126,6 +125,8 @@ def _brute_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats,
     closer than the last candidate minus the rounding error, and where that does not settle it the row is recomputed
     from plain differences.
     """
+    from sklearn.neighbors import NearestNeighbors  # as slow to import as torch, and only brute force needs it
+
     count = min(wanted + _SPARE, len(points))
     center = points.mean(axis=0)  # the rounding error grows with the distance from the origin
     centered, centered_queries = points - center, queries - center
