@@ -1,6 +1,9 @@
 """The adapter in Captum's own company. Behaviour that Captum's test-suite asks of IntegratedGradients is asked here of
 StraightLine; where the two differ on purpose, the test says so."""
 
+import runpy
+import sys
+
 import pytest
 import torch
 from captum.attr import IntegratedGradients, LayerIntegratedGradients, NoiseTunnel
@@ -198,7 +201,7 @@ def test_a_bent_path_is_complete_at_the_default_tolerance():
 
 
 def test_explain_gives_what_attribute_gives_with_the_certificates():
-    solver = lp.NeighborGraph(flat_points(80, 2, seed=4), n_neighbors=8)
+    solver = lp.NeighborGraph(flat_points(30, 2, seed=4), n_neighbors=5)
     result = GeodesicIntegratedGradients(moons_net(), solver=solver).explain(flat_points(3), target=[0, 1, 1])
     direct = lp.attribute(lp.Score(moons_net(), [0, 1, 1]), flat_points(3), solver=solver, n_steps=50)
     torch.testing.assert_close(result.values, direct.values)
@@ -309,3 +312,9 @@ def test_several_layers_and_devices_are_refused():
         LayerGeodesicIntegratedGradients(model, [model[0], model[2]])
     with pytest.raises(ValueError, match="pass the module that it wraps"):
         LayerGeodesicIntegratedGradients(model, model[0], device_ids=[0, 1])
+
+
+def test_without_captum_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "captum.attr._utils.attribution", None)
+    with pytest.raises(ImportError, match=r"leastpath\[captum\]"):
+        runpy.run_path(sys.modules["leastpath.captum"].__file__)

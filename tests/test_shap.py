@@ -1,9 +1,8 @@
 """SHAP's own plots draw the explanations, and base values are what the model says at the baseline."""
 
 import dataclasses
+import sys
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -12,7 +11,8 @@ import leastpath as lp
 from helpers import cnn, flat_points, mlp
 from leastpath.shap import explanation
 
-matplotlib.use("agg")
+pytest.importorskip("matplotlib").use("agg")
+plt = pytest.importorskip("matplotlib.pyplot")
 shap = pytest.importorskip("shap")
 
 NAMES = ["age", "height", "mass", "pulse"]
@@ -107,3 +107,9 @@ def test_tuples_and_strangers_are_refused(table):
         explanation(two)
     with pytest.raises(ValueError, match=r"expected the Attribution of lp\.attribute"):
         explanation(torch.zeros(3))
+
+
+def test_without_shap_the_extra_is_named(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shap", None)
+    with pytest.raises(ImportError, match=r"leastpath\[shap\]"):
+        explanation(table[2])

@@ -1,5 +1,7 @@
 """Tables against closed forms: additive models give what each column is worth, whatever the path and the encoding."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -249,3 +251,9 @@ def test_missing_values_and_mixing_steps():
     with pytest.raises(ValueError, match="a larger background"):
         cooks = BACKGROUND[BACKGROUND["job"] != "nurse"]
         explain(lambda x: x[:, 0], cooks[:2], background=cooks, preprocess=constant)
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"leastpath\[tabular\]"):
+        explain(additive, FRAME, background=BACKGROUND)
