@@ -65,9 +65,8 @@ for name, result in {"straight line": straight, "shortest route": route}.items()
 # status says so where that happens.
 
 # %%
-moved = (route.score_change.abs() > 1).nonzero()[
-    :, 0
-]  # where nothing changes there is nothing to explain
+# where the score hardly changes, there is little to explain
+moved = (route.score_change.abs() > 1).nonzero()[:, 0]
 order = moved[route.length_ratio[moved].argsort()]
 shown = [int(order[0]), int(order[len(order) // 2]), int(order[-1])]
 print(

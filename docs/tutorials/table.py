@@ -3,7 +3,8 @@
 #
 # Thirty measurements of a tumour, malignant or benign: scikit-learn's breast cancer
 # data and a small network. The score is the log-odds of "malignant", and the question
-# is put against the benign patients: why this one rather than those?
+# is put against the benign patients: why this one rather than those? With pandas,
+# [leastpath.tabular](../../tabular.md) does much of what follows in one call.
 
 # %%
 import torch
@@ -80,12 +81,10 @@ print(f"the values add up to {float(result.values.sum()):.2f}")
 # %%
 score = lp.Score(net.layers, target=1, output="logit_margin")
 standardised = (x[ill] - mean) / deviation
-start = ((benign - mean) / deviation).mean(
-    0, keepdim=True
-)  # the average benign patient
-straight = lp.attribute(score, standardised, start, solver=lp.StraightLine())
+average = ((benign - mean) / deviation).mean(0, keepdim=True)  # benign patient
+straight = lp.attribute(score, standardised, average, solver=lp.StraightLine())
 bent = lp.attribute(
-    score, standardised, start, solver=lp.Descent(), metric=lp.NoCancellation()
+    score, standardised, average, solver=lp.Descent(), metric=lp.NoCancellation()
 )
 for name, found in {"straight line": straight, "least cancellation": bent}.items():
     print(f"{name}: Σ|values| − |Δf| = {float(found.cancellation):.3f}")
@@ -93,7 +92,10 @@ for name, found in {"straight line": straight, "least cancellation": bent}.items
 path_profile(score, {"least cancellation": bent}).savefig("table-profile.png", dpi=110)
 
 # %% [markdown]
-# Where the two differ, the table shows by how much:
+# The bent path goes first to where the network is saturated and follows that plateau,
+# far from any patient, before it rises. No feature argues against another on the way;
+# whether that makes the answer better is another question, which
+# [measures](../../evaluation.md) answer and lengths do not. What it changes:
 
 # %%
 largest = straight.values[0].abs().topk(6).indices

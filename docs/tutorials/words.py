@@ -3,7 +3,8 @@
 #
 # Words have no gradient, their embeddings have: `layer=` explains the output of a layer
 # instead of the input. The model here is a small one, trained on sentences made of a
-# few words, so that the right answer is known: "not" turns the word after it round.
+# few words, so that the right answer is known: "not" turns the word after it round. For
+# Hugging Face models see [Text](../../text.md).
 
 # %%
 import torch

@@ -287,8 +287,10 @@ BASELINES: Mapping[str, Baseline] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Baseline("black", "The lowest value everywhere: what is dark in the input can get no attribution.", _black),
-            Baseline("white", "The highest value everywhere: what is bright can get no attribution.", _white),
+            Baseline(
+                "black", "The lowest value everywhere: on a straight line, what is black gets no attribution.", _black
+            ),
+            Baseline("white", "The highest value everywhere: on a straight line, what is white gets none.", _white),
             Baseline("mean", "The mean of the data, or of the image: no contrast, the usual brightness.", _mean),
             Baseline("blur", "The input, blurred until its details are gone; colours and layout stay.", _blur),
             Baseline("uniform", "Uniform noise, one or several draws: contrast everywhere, meaning nowhere.", _uniform),
