@@ -491,3 +491,18 @@ def test_incomplete_weightings_run_at_fixed_steps():
     """Σ of squared gradients: 4 for f = 2x₀, whatever the step."""
     result = integrate(Score(lambda x: 2 * x[:, 0]), LINE, tolerance=None, n_steps=3, weighting=Incomplete())
     torch.testing.assert_close(result.values, torch.tensor([[4.0, 0.0]], dtype=torch.float64))
+
+
+def test_status_says_when_rounding_and_not_the_tolerance_was_reached():
+    score = lp.Score(lambda x: (x**2).sum(1) + 1000)  # in float32 a change of 2 is known to 1e-4 at best
+    path = lp.Path.straight(torch.zeros(1, 2), torch.ones(1, 2))
+    (note,) = lp.integrate(score, path, tolerance=1e-6).notes
+    assert note.outcome is lp.Outcome.REACHED and "as exact as float32 rounds this score" in note.sentence
+    (note,) = lp.integrate(score, path, tolerance=0.1).notes
+    assert note.sentence.startswith("reached tolerance 0.1")
+
+
+def test_status_says_when_segments_took_more_than_the_fixed_steps():
+    path = lp.Path.polyline(torch.linspace(0, 1, 9)[None, :, None].expand(1, 9, 2))
+    (note,) = lp.integrate(lp.Score(lambda x: x.sum(1)), path, tolerance=None, n_steps=3).notes
+    assert "8 fixed steps where n_steps=3 were asked for" in note.sentence

@@ -601,19 +601,36 @@ class Block:
         flat = (sums.high <= sums.low) & ~flat_rows(sums.values).any(1)
         gaps, spent = self._gap(sums).abs().tolist(), self._gradients().tolist()
         if done is None or unresolved is None:
-            return [FLAT if z else _fixed_note(n, gap) for z, n, gap in zip(flat.tolist(), spent, gaps, strict=True)]
+            asked = self.plan.n_steps or 0
+            each = zip(flat.tolist(), spent, gaps, strict=True)
+            return [FLAT if z else _fixed_note(n, gap, asked) for z, n, gap in each]
+        assert self.plan.tolerance is not None
+        allowed = self._allowed(sums)[2]
+        floor = allowed / self.plan.tolerance > 2 * torch.maximum(self.change.abs(), 0.01 * (sums.high - sums.low))
         rows = zip(
-            flat.tolist(), done.tolist(), unresolved.tolist(), spent, gaps,
-            self._allowed(sums)[2].tolist(), sums.moved.tolist(), self.budget.tolist(), strict=True,
+            flat.tolist(), done.tolist(), unresolved.tolist(), spent, gaps, allowed.tolist(), floor.tolist(),
+            sums.moved.tolist(), self.budget.tolist(), strict=True,
         )  # fmt: skip
-        return [
-            FLAT if z else self._refined_note(ok, stuck, n, gap, allowed, moved, budget)
-            for z, ok, stuck, n, gap, allowed, moved, budget in rows
-        ]
+        return [FLAT if z else self._refined_note(*row) for z, *row in rows]
 
     def _refined_note(
-        self, done: bool, stuck: bool, spent: float, gap: float, allowed: float, moved: float, budget: float
+        self,
+        done: bool,
+        stuck: bool,
+        spent: float,
+        gap: float,
+        allowed: float,
+        floor: bool,  # whether rounding, more than the tolerance, is what allows a gap
+        moved: float,
+        budget: float,
     ) -> Note:
+        dtype = str(self.plan.score.dtype).removeprefix("torch.")
+        if done and floor:
+            return Note(
+                Outcome.REACHED,
+                f"as exact as {dtype} rounds this score, which is coarser than tolerance {self.plan.tolerance:g}: "
+                f"completeness gap {gap:.2g}, {allowed:.2g} allowed, with {spent:.0f} gradients for the integral",
+            )
         if done:
             return Note(
                 Outcome.REACHED,
@@ -626,7 +643,6 @@ class Block:
                 f"the integral was interrupted after {spent:.0f} gradients: {measured}; run it again",
             )
         if stuck:
-            dtype = str(self.plan.score.dtype).removeprefix("torch.")
             return Note(
                 Outcome.UNRESOLVED,
                 f"in {dtype} the score cannot be resolved any finer (it jumps, or moves less than it rounds): "
@@ -660,10 +676,11 @@ FLAT = Note(
 )
 
 
-def _fixed_note(steps: float, gap: float) -> Note:
+def _fixed_note(steps: float, gap: float, asked: int) -> Note:
+    more = f" where n_steps={asked} were asked for, since each segment takes one" if steps > asked + 0.5 else ""
     return Note(
         Outcome.FIXED_STEPS,
-        f"integrated with {steps:.0f} fixed steps, without error control: completeness gap {gap:.2g}",
+        f"integrated with {steps:.0f} fixed steps{more}, without error control: completeness gap {gap:.2g}",
     )
 
 
