@@ -1,9 +1,9 @@
-"""Is it true? Measurements on attributions, whatever method they come from.
-
-`compare`, which puts methods side by side, is in `leastpath.evaluation.compare`.
-"""
+"""Is it true? Measurements on attributions, whatever method they come from, and `compare`, which puts methods side by
+side."""
 
 from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness, Symmetry
+from leastpath.evaluation.compare import compare
+from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.ground_truth import (
     KnownAnswers,
     Localization,
@@ -33,6 +33,8 @@ from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSen
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
 
 __all__ = [
+    "compare",
+    "Comparison",
     "Measure",
     "Measured",
     "measure_all",

@@ -32,7 +32,7 @@ class Comparison:
 
     Example:
         >>> import leastpath as lp, torch
-        >>> from leastpath.evaluation.compare import compare
+        >>> from leastpath.evaluation import compare
         >>> score = lp.Score(lambda x: (x**2).prod(1))
         >>> found = compare({"line": lp.StraightLine(), "descent": lp.Descent()}, score, torch.ones(3, 2))
         >>> found.table()["inputs", "done"].to_dict()
