@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -23,6 +22,7 @@ from leastpath.evaluation.masking import Comprehensiveness, LogOdds, LogProbRati
 from leastpath.evaluation.measure import Measure
 from leastpath.experiments.backbones import BACKBONES, DEFAULT, Backbone, load_backbone
 from leastpath.experiments.folder import RunFolder, default_folder
+from leastpath.experiments.sampled import SAMPLED
 from leastpath.experiments.voc_data import VocData, download_voc, open_voc
 from leastpath.experiments.voc_model import Classifier, Training, average_precision, train_head
 from leastpath.fingerprint import digest
@@ -39,31 +39,17 @@ except ImportError:  # only the command needs it; `leastpath` says how to get it
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LINE = "integrated_gradients"
 OUTPUTS = ("log_softmax", "softmax", "sigmoid", "raw")
 COLORS = {"black": 0.0, "white": 1.0}
 CHUNK = 32  # images whose features are one unit of work
+BLOCK = 10  # images after which all methods have had their turn
 BATCH = 16  # rows in one model call: more gains nothing on a CPU, and memory stays small
 PAPER_METHODS: tuple[str, ...] = (
     "random", "input_x_gradient", "gradient_shap", "integrated_gradients", "kernel_shap", "occlusion", "guided_ig",
-    "idgi", "geodesic_descent", "geodesic_idgi", "geodesic_variational",
+    "idgi", "geodesic_descent", "geodesic_idgi", "geodesic_sampled", "geodesic_variational",
 )  # fmt: skip
 """The methods of the paper's Table 2, with IDGI and our own beside them."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A method under another name, with settings that were chosen on development images."""
-
-    method: str
-    title: str
-    settings: Mapping[str, Any]
-
-
-VARIANTS: Mapping[str, Variant] = MappingProxyType(
-    {
-        "geodesic_idgi_coarse": Variant("geodesic_idgi", "Geodesic IDGI (coarse)", {"resolution": 16}),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -109,8 +95,7 @@ class VocConfig:
             if number < least:
                 raise ValueError(f"{name}={number} must be at least {least}")
         for name in self.methods:
-            if name not in VARIANTS:
-                METHODS[name]  # names that do not exist are refused here, not after the training
+            known_method(name)  # names that do not exist are refused here, not after the training
 
 
 @dataclass(frozen=True)
@@ -169,32 +154,35 @@ def contenders(config: VocConfig) -> dict[str, Method]:
     return {name: _contender(name, config) for name in config.methods}
 
 
+def known_method(name: str) -> Method:
+    """Of the table of methods, or the one that was found in this experiment."""
+    return SAMPLED if name == SAMPLED.name else METHODS[name]
+
+
 def _contender(name: str, config: VocConfig) -> Method:
-    variant = VARIANTS.get(name)
-    method = METHODS[name if variant is None else variant.method]
-    settings = _settings(method, config, {} if variant is None else variant.settings)
-    known = {key: value for key, value in settings.items() if key in method.defaults}
-    chosen = method.with_settings(**known)
-    return chosen if variant is None else replace(chosen, name=name, title=variant.title)
+    method = known_method(name)
+    settings = _settings(name, config)
+    return method.with_settings(**{key: value for key, value in settings.items() if key in method.defaults})
 
 
-def _settings(method: Method, config: VocConfig, more: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(name: str, config: VocConfig) -> dict[str, Any]:
     """Fixed steps for what integrates once; half of the budget for the solver of what finds its path first."""
     fixed: dict[str, Any] = {"tolerance": None, "n_steps": config.steps}
     window = max(1, config.size // 8)
-    solver = Descent(max_gradients=max(1, config.budget // 2), **more)
+    solver = Descent(max_gradients=max(1, config.budget // 2))
     special: dict[str, dict[str, Any]] = {
         "occlusion": {"window": window, "stride": window},
         "kernel_shap": {"n_samples": 4 * config.steps},
         "gradient_shap": {"n_samples": config.steps},
         "guided_ig": {"n_steps": config.steps},
-        "geodesic_variational": {"n_points": 10, "n_samples": 0, "max_gradients": config.budget, **more},
+        "geodesic_variational": {"n_points": 10, "n_samples": 0, "max_gradients": config.budget},
         "geodesic_descent": {"solver": solver, "max_gradients": config.budget},
         "geodesic_idgi": {"solver": solver, **fixed},
         "as_printed": {"solver": solver, **fixed},
+        "geodesic_sampled": {"solver_gradients": solver.max_gradients},
     }
     straight = ("integrated_gradients", "idgi", "idg", "blur_ig")
-    return special.get(method.name, fixed if method.name in straight else {})
+    return special.get(name, fixed if name in straight else {})
 
 
 def cached_features(
@@ -279,7 +267,6 @@ def explained(
     with torch.no_grad():
         logits = torch.cat([model(chunk) for chunk in images.split(CHUNK)])
     targets = logits.argmax(1)
-    score = Score(model, targets, config.output, batch_size=BATCH)  # type: ignore[arg-type]
     grey = model.backbone.grey
     color = grey if config.baseline == "grey" else torch.full((3,), COLORS[config.baseline])
     baseline = color.view(1, 3, 1, 1).expand(1, 3, config.size, config.size).contiguous()
@@ -289,11 +276,16 @@ def explained(
         name: Keeping(name, method.defaults, method, run.store, known, until)
         for name, method in contenders(config).items()
     }
-    found = compare(
-        methods, score, images, baseline, masking_measures(grey.tolist()), store=run.path / "comparison",
-        names=names, reference=config.methods[0] if "integrated_gradients" not in methods else None,
-        seed=config.seed, progress=True,
-    )  # fmt: skip
+    reference = LINE if LINE in methods else config.methods[0]
+    # Some images at a time, so that whenever time is up most images have all methods. What is done costs nothing.
+    for n in [*range(BLOCK, config.images, BLOCK), config.images]:
+        found = compare(
+            methods, Score(model, targets[:n], config.output, batch_size=BATCH), images[:n], baseline,  # type: ignore[arg-type]
+            masking_measures(grey.tolist()), store=run.path / "comparison", names=names[:n], reference=reference,
+            seed=config.seed, progress=True,
+        )  # fmt: skip
+        if not found.finished:
+            break
     record = {"names": names, "targets": targets.tolist(), "probability": logits.softmax(1).amax(1).tolist()}
     run.store.write("explained", record)
     return found

@@ -13,7 +13,7 @@ from torch import Tensor
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.statistics import bootstrap_interval, paired_test
 from leastpath.experiments.folder import RunFolder
-from leastpath.experiments.voc import MEASURES, VARIANTS, VocConfig, contenders, map_key
+from leastpath.experiments.voc import LINE, MEASURES, VocConfig, contenders, known_method, map_key
 from leastpath.experiments.voc_data import CLASSES, VOID, VocData
 from leastpath.methods import METHODS
 from leastpath.report import Report, heatmaps
@@ -35,7 +35,7 @@ PAPER = {  # Table 2: AUC-comprehensiveness, AOC-log-odds, seconds an image on a
     "guided_ig": (0.20, 1.18, 5.0),
     "geodesic_variational": (0.27, 1.44, 840.0),
 }
-LINE, RIVAL = "integrated_gradients", "idgi"
+RIVAL = "idgi"
 FILLS = ("grey", "black")
 TITLES = {"comprehensiveness": "AUC comprehensiveness", "log_prob_ratio": "AOC log-odds"}
 KEY = (
@@ -55,6 +55,9 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
     titles = {name: method.title for name, method in contenders(config).items()}
     report = Report("Pascal VOC", _lead(config, found, backbone))
     report.section("The classifier").text(_classifier_sentence(run))
+    if not done:
+        run.write("report.html", report.text("No explanation is finished yet.").html())
+        return
     table = table2(found, done)
     report.section("Masking: Table 2 of the paper, and ours").text(KEY)
     for measure, title in TITLES.items():
@@ -210,7 +213,7 @@ def costs(found: Comparison, methods: Sequence[str], titles: Mapping[str, str]) 
 def _settings(config: VocConfig) -> list[dict[str, str]]:
     rows = []
     for name, method in contenders(config).items():
-        usual = METHODS[VARIANTS[name].method if name in VARIANTS else name].defaults
+        usual = known_method(name).defaults
         changed = {k: v for k, v in method.defaults.items() if repr(v) != repr(usual[k])}
         rows.append(
             {"method": method.title, "settings": ", ".join(f"{k}={v}" for k, v in changed.items()) or "defaults"}

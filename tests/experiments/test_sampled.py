@@ -1,0 +1,45 @@
+"""Sampled IDGI: the line when nothing is drawn, complete, and a batch gives what a loop gives."""
+
+import pytest
+import torch
+
+import leastpath as lp
+from leastpath.experiments.sampled import bowed, sampled_idgi
+from leastpath.path import Path
+
+SCORE = lp.Score(lambda x: torch.sigmoid(3 * x[:, :15].sum(1) / 15 - x[:, 15:].prod(1)))
+QUICK = {"resolution": None, "solver_gradients": 90, "n_steps": 20}
+
+
+def inputs():
+    return torch.rand(3, 30, generator=torch.Generator().manual_seed(0))
+
+
+def test_is_complete_up_to_the_integral():
+    result = sampled_idgi(SCORE, inputs(), spread=0.05, **QUICK)
+    assert (result.completeness_gap.abs() < 0.02 * result.score_change.abs() + 1e-3).all()
+
+
+def test_a_batch_gives_what_a_loop_gives():
+    together = sampled_idgi(SCORE, inputs(), **QUICK).values
+    alone = torch.cat([sampled_idgi(SCORE, x[None], **QUICK).values for x in inputs()])
+    torch.testing.assert_close(together, alone)
+
+
+def test_without_spread_and_a_linear_score_it_is_idgi_on_the_line():
+    weights = torch.linspace(-1, 1, 30)
+    score = lp.Score(lambda x: x @ weights)
+    line = lp.attribute(score, inputs(), solver=lp.StraightLine(), weighting=lp.IDGI()).values
+    torch.testing.assert_close(sampled_idgi(score, inputs(), spread=0.0, **QUICK).values, line)
+
+
+def test_bows_keep_their_ends_and_draw_by_seed():
+    path = Path.straight(torch.zeros(2, 5), torch.ones(2, 5)).subdivide(6)
+    first, same, other = (bowed(path, 0.3, lp.Run(seed), 1) for seed in (0, 0, 1))
+    assert torch.equal(first.start, path.start) and torch.equal(first.end, path.end)
+    assert torch.equal(first.points, same.points) and not torch.equal(first.points, other.points)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="n_paths=0"):
+        sampled_idgi(SCORE, inputs(), n_paths=0)
