@@ -11,10 +11,10 @@ from captum.metrics import infidelity, sensitivity_max
 from torch import nn
 
 import leastpath as lp
-from helpers import Polyline, TextNet, cnn, flat_points, mlp, moons_net, seeded
+from helpers import Polyline, TextNet, cnn, flat_points, mlp, seeded
 from leastpath.captum import GeodesicIntegratedGradients, LayerGeodesicIntegratedGradients
 
-NET, IMAGE_NET = mlp(), cnn()
+NET, IMAGE_NET, PLANE = mlp(), cnn(), mlp(2, 2)
 METHODS = ["gausslegendre", "riemann_middle", "riemann_trapezoid"]
 
 
@@ -202,8 +202,8 @@ def test_a_bent_path_is_complete_at_the_default_tolerance():
 
 def test_explain_gives_what_attribute_gives_with_the_certificates():
     solver = lp.NeighborGraph(flat_points(30, 2, seed=4), n_neighbors=5)
-    result = GeodesicIntegratedGradients(moons_net(), solver=solver).explain(flat_points(3), target=[0, 1, 1])
-    direct = lp.attribute(lp.Score(moons_net(), [0, 1, 1]), flat_points(3), solver=solver, n_steps=50)
+    result = GeodesicIntegratedGradients(PLANE, solver=solver).explain(flat_points(3), target=[0, 1, 1])
+    direct = lp.attribute(lp.Score(PLANE, [0, 1, 1]), flat_points(3), solver=solver, n_steps=50)
     torch.testing.assert_close(result.values, direct.values)
     assert (result.certificate >= 1).all()
 
