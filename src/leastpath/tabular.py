@@ -59,6 +59,8 @@ class Encoding:
             column = frame[name]
             if column.isna().any():
                 raise ValueError(f"column {name!r} has missing values: fill them first, frame.fillna(…)")
+            if column.dtype.kind in "mM":
+                raise ValueError(f"column {name!r} holds dates: turn them into numbers first, as in days since a date")
             if name in named:
                 known = column.cat.categories if hasattr(column, "cat") else sorted(column.unique())
                 categories[name] = tuple(known)
@@ -198,8 +200,7 @@ def explain(
     device, dtype = (torch.device("cpu"), torch.float32) if like is None else (like.device, like.dtype)
     inputs, points = (space.encode(table).to(device, dtype) for table in (frame, background))
     wrapped = _Scored(model, space, device, dtype)
-    with torch.no_grad():
-        answers = output_tensor(wrapped(inputs))
+    answers = _answers(wrapped, inputs, space.names)
     classes = _classes(target, answers)
     score = Score(wrapped, classes, output or ("raw" if classes is None else "log_softmax"), batch_size=batch_size)
     generator = np.random.default_rng(seed)
@@ -381,7 +382,10 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
     _pandas()
     for name, table in (("frame", frame), ("background", background)):
         if not hasattr(table, "columns") or not hasattr(table, "iloc"):
-            raise ValueError(f"{name} is a {type(table).__name__}, expected a pandas DataFrame: pd.DataFrame({name})")
+            raise ValueError(
+                f"{name} is a {type(table).__name__}, expected a pandas DataFrame: pd.DataFrame({name}), or for one row "
+                "of a frame df.iloc[[0]]"
+            )
         if not len(table):
             raise ValueError(f"{name} has no rows: pass at least one")
         if not table.columns.is_unique:
@@ -398,6 +402,18 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
             f"model is a {type(model).__name__}, which is no function of tensors: pass a torch module, or a callable "
             "that has a gradient"
         )
+
+
+def _answers(wrapped: _Scored, inputs: Tensor, names: Sequence[str]) -> Tensor:
+    """What the model says of each row: (rows,) or (rows, classes)."""
+    try:
+        with torch.no_grad():
+            return output_tensor(wrapped(inputs))
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(
+            f"the model does not take rows of {len(names)} numbers, {list(names[:8])}{' …' * (len(names) > 8)}: pass the "
+            f"preprocess that it was trained with. It said: {error}"
+        ) from error
 
 
 def _classes(target: Any, answers: Tensor) -> Tensor | None:
