@@ -383,8 +383,8 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
     for name, table in (("frame", frame), ("background", background)):
         if not hasattr(table, "columns") or not hasattr(table, "iloc"):
             raise ValueError(
-                f"{name} is a {type(table).__name__}, expected a pandas DataFrame: pd.DataFrame({name}), or for one row "
-                "of a frame df.iloc[[0]]"
+                f"{name} is a {type(table).__name__}, expected a pandas DataFrame: pd.DataFrame({name}), or for one "
+                "row of a frame df.iloc[[0]]"
             )
         if not len(table):
             raise ValueError(f"{name} has no rows: pass at least one")
@@ -411,8 +411,8 @@ def _answers(wrapped: _Scored, inputs: Tensor, names: Sequence[str]) -> Tensor:
             return output_tensor(wrapped(inputs))
     except (RuntimeError, IndexError) as error:
         raise ValueError(
-            f"the model does not take rows of {len(names)} numbers, {list(names[:8])}{' …' * (len(names) > 8)}: pass the "
-            f"preprocess that it was trained with. It said: {error}"
+            f"the model does not take rows of {len(names)} numbers, {list(names[:8])}{' …' * (len(names) > 8)}: pass "
+            f"the preprocess that it was trained with. It said: {error}"
         ) from error
 
 
