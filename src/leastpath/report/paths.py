@@ -13,7 +13,7 @@ from leastpath.attribution import Attribution
 from leastpath.path import Path
 from leastpath.report.canvas import DIVERGING, SERIES, array, limit, new_figure
 from leastpath.report.heat import displayed, limits_of
-from leastpath.score import BoundScore, Inputs, Score
+from leastpath.score import BoundScore, Inputs, Score, untouched
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +29,7 @@ def path_film(
     *,
     frames: int = 8,
     score: Score | None = None,
+    inputs: Inputs | None = None,
     difference: bool = True,
     limits: tuple[float, float] | None = None,
 ) -> Figure:
@@ -39,6 +40,7 @@ def path_film(
         example: which path; with m baselines an example, path b · m + j.
         frames: how many images, the ends among them.
         score: writes its value under each frame.
+        inputs: those of `attribute`, for the score; needed with per-example arguments and several baselines.
         difference: a second row shows how far the path is from the straight line: red above, blue below. Left out
             where the path is the line.
         limits: values shown as black and as white; 0 and 1 for images within these, else the extremes of the ends.
@@ -66,8 +68,9 @@ def path_film(
     bent = difference and float(np.abs(aside).max()) > 1e-6 * max(1e-12, float(np.abs(images).max()))
     labels = [f"{float(share):.0%}" for share in shares]
     if score is not None:
-        bound, examples = _bound(score, path, None), torch.full((frames,), example)
-        values = bound.values(along.to(bound.dtype), examples)
+        with untouched(score.model, along.device):
+            bound = _bound(score, path, inputs)
+            values = bound.values(along.to(bound.dtype), torch.full((frames,), example))
         labels = [f"{label}\nf = {float(value):.3g}" for label, value in zip(labels, values, strict=True)]
     height = FRAME * images.shape[2] / images.shape[3]
     figure = new_figure(FRAME * frames + (0.9 if bent else 0.2), (height + 0.5) * (2 if bent else 1))
@@ -139,7 +142,8 @@ def path_profile(
     figure = new_figure(7.2, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True)
     for colour, (name, (path, row)) in zip(_colours(curves), curves.items(), strict=True):
-        position, values, norms = _sampled(_bound(score, path, inputs), path, row, samples, axis)
+        with untouched(score.model, path.points.device):
+            position, values, norms = _sampled(_bound(score, path, inputs), path, row, samples, axis)
         label = f"{name}: length {lengths[name]:,.4g}" if name in lengths else name
         upper.plot(position, values, color=colour, lw=1.8, label=label)
         lower.plot(position, norms, color=colour, lw=1.8)
