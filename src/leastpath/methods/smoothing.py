@@ -24,7 +24,7 @@ def smooth(method: Method, *, name: str | None = None, title: str | None = None)
 
     Args:
         method: any method.
-        name: of the new method; "smooth_" and the old one's by default.
+        name: of the new method; `smooth_` and the old one's by default.
         title: likewise.
 
     Example:
