@@ -77,6 +77,7 @@ def application() -> "Typer":
             app.command(name)(importlib.import_module(module).command)
     app.command()(solvers)
     app.command()(methods)
+    app.command()(importlib.import_module("leastpath.jobs.command").run)
     return app
 
 

@@ -1,31 +1,24 @@
 """`leastpath run job.toml`: a job from a file."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Argument, Option
 
 
 def run(
-    job: Path,
-    executor: str | None = None,
-    workers: int | None = None,
-    address: str | None = None,
-    out: Path | None = None,
-    fail_fast: bool = False,
-    report: bool = True,
+    job: Annotated[Path, Argument(help="TOML file with the tables data, model, explain and run.", show_default=False)],
+    executor: Annotated[str | None, Option(help="inline, processes or ray, instead of the file's.")] = None,
+    workers: Annotated[int | None, Option(min=1, help="Local worker processes.")] = None,
+    address: Annotated[str | None, Option(help="Of a Ray cluster; auto finds the one of this machine.")] = None,
+    out: Annotated[Path | None, Option(help="Folder of the output, instead of the file's.")] = None,
+    fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first row that fails.")] = False,
+    report: Annotated[bool, Option(help="Write report.html beside the explanations.")] = True,
 ) -> None:
-    """Explain a data set as a job file says. Run it again to go on where it was stopped.
+    """Explain a data set of any size, as a job file says. Run it again to go on where it was stopped.
 
-    Args:
-        job: a TOML file with the tables [data], [model], [explain] and [run].
-        executor: inline, processes or ray, instead of the one in the file.
-        workers: number of local worker processes.
-        address: of a Ray cluster.
-        out: folder of the output, instead of the one in the file.
-        fail_fast: stop at the first row that fails.
-        report: write report.html beside the explanations when all is done.
+    Ctrl-C finishes the shards that have begun; the exit code is then 130, as for all jobs that are not finished.
     """
     from dataclasses import replace
 

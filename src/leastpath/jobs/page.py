@@ -133,28 +133,35 @@ def _add_rows(
     page.section(title)
     shown = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate"]
     page.table(rows[[*shown, "gradients", "seconds"]], why, index=False)
-    for index, name in zip(rows["index"], rows["name"], strict=True):
-        figure = _picture(found, source, int(index))
-        if figure is not None:
-            page.figure(figure, f"{name} (row {index})", dpi=80)
+    figure = _pictures(found, source, rows)
+    if figure is not None:
+        page.figure(figure, "Attributions of these rows, from the left.", dpi=90)
 
 
-def _picture(found: Explanations, source: Source | None, index: int) -> Figure | None:
-    """The values of a row, with its input where the data are at hand: a heat map for pictures, else bars."""
+def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) -> Figure | None:
+    """The values of some rows side by side, over their inputs where the data are at hand: heat maps of pictures, bars
+    of anything else. None where no values were kept."""
     from leastpath.report import bars, heatmap
+    from leastpath.report.canvas import new_figure
 
-    if found.config["keep"] == "nothing":
+    if found.config["keep"] == "nothing" or not len(rows):
         return None
-    values = found.values(index, index + 1)
-    if not isinstance(values, Tensor):
-        return None
-    given = None if source is None else source.read(index, index + 1).inputs
-    image = given[0] if isinstance(given, Tensor) else None
-    if values.ndim >= 3:
-        return heatmap(values[0].float(), image)
-    names = None if source is None else getattr(source, "_columns", None)
-    fits = names is not None and len(names) == values[0].numel()
-    return bars(values[0].float().flatten(), names if fits else None)
+    figure = new_figure(11, 2.8)
+    axes = figure.subplots(1, len(rows), squeeze=False)[0]
+    for ax, index, name in zip(axes, rows["index"], rows["name"], strict=True):
+        values = found.values(int(index), int(index) + 1)
+        if not isinstance(values, Tensor):
+            return None  # several inputs: no picture shows them together
+        read = None if source is None else source.read(int(index), int(index) + 1).inputs
+        if values.ndim >= 3:
+            heatmap(values[0].float(), read[0] if isinstance(read, Tensor) else None, colorbar=False, ax=ax)
+        else:
+            names = getattr(source, "_columns", None)
+            fits = names is not None and len(names) == values[0].numel()
+            bars(values[0].float().flatten(), names if fits else None, top=8, ax=ax)
+            ax.set_xlabel("")
+        ax.set_title(str(name)[-24:], fontsize=8)
+    return figure
 
 
 def _counted(failed: pd.DataFrame) -> pd.DataFrame:

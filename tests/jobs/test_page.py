@@ -1,0 +1,62 @@
+"""The report of a job: its numbers are the table's, its pictures the worst rows'."""
+
+import numpy as np
+import pytest
+import torch
+
+import toy_jobs
+from helpers import cnn
+from leastpath import jobs
+from leastpath.jobs import page as module
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib")
+pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    out = tmp_path_factory.mktemp("page")
+    data = toy_jobs.Numbered(20, bad=(3,), unreadable=(5, 6))
+    return jobs.explain(data, toy_jobs.model, out=out, target=0, shard_size=8, show=False)
+
+
+def test_quantiles_and_worst_rows_are_the_tables(found):
+    table = found.table(module.NEEDED)
+    known = table["cancellation"].dropna()
+    np.testing.assert_allclose(module._quantiles(table)["cancellation"], np.quantile(known, module.SHARES))
+    worst = module._top(table, table["completeness_gap"].abs(), 3)
+    assert worst["index"].tolist() == table["completeness_gap"].abs().sort_values(ascending=False).index[:3].tolist()
+
+
+def test_a_page_with_every_section(found, tmp_path):
+    page = jobs.report(found, tmp_path / "report.html", worst=1)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    for words in ("20 rows by integrated_gradients", "Failures", "this row is unreadable"):
+        assert words in page
+    for kind in ("Cost", "Distributions", "Worst by completeness", "Worst by certificate", "Slowest"):
+        assert f">{kind}</h2>" in page
+    assert "5, 6" in page and page.count("<img") == 1 + 4
+
+
+def test_pictures_are_heat_maps_over_their_inputs(tmp_path):
+    pictures = [torch.rand(2, 6, 6, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    found = jobs.explain(pictures, cnn, out=tmp_path, target=1, keep="pixels", show=False)
+    rows = found.table().iloc[[2, 0]]
+    assert [len(ax.images) for ax in module._pictures(found, None, rows).axes] == [1, 1]
+    with_inputs = module._pictures(found, jobs.source_of([p[:1] for p in pictures]), rows)
+    assert [len(ax.images) for ax in with_inputs.axes] == [2, 2]
+    nothing = jobs.explain(pictures, cnn, out=tmp_path / "n", target=1, keep="nothing", show=False)
+    assert module._pictures(nothing, None, rows) is None
+
+
+def test_an_unfinished_job_says_so(found, tmp_path):
+    class None_:
+        def run(self, work, shards, stop):
+            return jobs.InProcess().run(work, list(shards)[:1], stop)
+
+    half = jobs.explain(
+        toy_jobs.Numbered(20), toy_jobs.model, out=tmp_path, target=0, shard_size=8, executor=None_(), show=False
+    )
+    assert "2 of 3 shards are missing" in jobs.report(half, worst=0)

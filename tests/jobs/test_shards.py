@@ -1,0 +1,72 @@
+"""One unit of work, and how it travels. What it computes is tested in test_driver."""
+
+import pickle
+import sys
+import threading
+
+import pytest
+import torch
+
+import leastpath as lp
+import toy_jobs
+from leastpath.jobs import Job, source_of
+from leastpath.jobs.shards import Work, Worker, key_of, reason_of, run_shard
+from leastpath.store import StoreMismatch
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("safetensors")
+
+
+def a_job(out, **changes):
+    given = {"source": source_of(toy_jobs.Numbered(10)), "model_factory": toy_jobs.model, "method": lp.StraightLine()}
+    return Job(**({**given, "out": out, "shard_size": 4, "target": 0} | changes))
+
+
+def test_work_travels_as_bytes_and_a_shard_is_done_once(tmp_path):
+    job = a_job(tmp_path)
+    pickled = pickle.loads(pickle.dumps(Work(job, job.config()).pickled))
+    done = run_shard(pickled, 2)
+    assert (done.shard, done.rows, done.was_there) == (2, 2, False) and done.gradients > 0
+    again = run_shard(pickled, 2)
+    assert again.was_there and again.gradients == done.gradients and again.seconds == done.seconds
+
+
+def test_what_cannot_travel_is_said(tmp_path, monkeypatch):
+    job = a_job(tmp_path, method=lambda score, inputs, baselines, seed: threading.Lock())
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(ValueError, match="cannot be sent to a worker"):
+        _ = Work(job, {}).pickled
+
+
+def test_a_worker_that_sees_other_data_refuses(tmp_path):
+    config = a_job(tmp_path).config()
+    with pytest.raises(StoreMismatch, match="data are not what they were"):
+        Worker(a_job(tmp_path, source=source_of(toy_jobs.Numbered(11))), config)
+
+
+def test_baselines_for_single_rows_are_refused(tmp_path):
+    job = a_job(tmp_path, baselines=torch.zeros(10, 4), fail_fast=True)
+    with pytest.raises(ValueError, match="all inputs of a job share theirs"):
+        Worker(job, job.config()).do(0)
+
+
+def test_several_shared_baselines_are_averaged(tmp_path):
+    several = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0))
+    job = a_job(tmp_path, baselines=several)
+    worker = Worker(job, job.config())
+    worker.do(0)
+    inputs = torch.stack([toy_jobs.Numbered()[i][0] for i in range(4)])
+    expected = lp.attribute(lp.Score(toy_jobs.model().eval(), 0), inputs, several, solver=lp.StraightLine())
+    assert torch.equal(worker.store.read(key_of(0)).arrays["values"], expected.values)
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ("ValueError: example 17 is nan", "ValueError: example … is nan"),
+        ("E: -1.5e-3 and 2\nsecond line", "E: … and …"),
+        ("x" * 200, "x" * 90),
+    ],
+)
+def test_failures_of_one_kind_have_one_reason(failure, reason):
+    assert reason_of(failure) == reason
