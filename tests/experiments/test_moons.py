@@ -96,6 +96,12 @@ def test_folder_holds_report_table_and_figures(run):
     assert set(json.loads((run.path / "summary.json").read_text())["methods"]) == {*TINY.methods, "ideal"}
 
 
+def test_saved_for_documentation(run, tmp_path):
+    moons._save(run, tmp_path / "docs")
+    names = {p.name for p in (tmp_path / "docs").iterdir()}
+    assert {"moons_table.md", "moons_summary.json", "moons_maps.png"} <= names and len(names) == 8
+
+
 def test_interrupted_and_resumed_equals_uninterrupted(run, tmp_path, monkeypatch):
     done = []
     really = moons._explain_one

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -119,6 +120,9 @@ def command(
     costly_points: Annotated[
         int | None, Option(min=2, help="Test points a net for KernelSHAP and Variational. Default: 500.")
     ] = None,
+    save: Annotated[
+        Path | None, Option(help="Write the table and the figures to this folder too, as the documentation shows them.")
+    ] = None,
 ) -> None:
     """The paper's half-moons experiment: Table 1 beside the printed one, and its figures.
 
@@ -136,6 +140,8 @@ def command(
     config = MoonsConfig(**{**asdict(config), **changed})
     folder = out or default_folder("moons-quick" if quick else "moons", resume)
     run = run_moons(folder, config, resume=resume, jobs=jobs, progress=True)
+    if save is not None:
+        _save(run, save)
     _print_results(run, config)
 
 
@@ -315,6 +321,18 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
         raise ValueError(f"--seeds {text}: expected whole numbers separated by commas, as in --seeds 12,24") from None
+
+
+def _save(run: RunFolder, folder: Path) -> None:
+    """Table, numbers and figures as moons_*, the pictures in few colours: they are kept under version control."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (run.path / "table.md", run.path / "summary.json"):
+        shutil.copyfile(file, folder / f"moons_{file.name}")
+    for file in run.figures.glob("*.png"):
+        with Image.open(file) as picture:
+            picture.convert("RGB").quantize(128).save(folder / f"moons_{file.name}", optimize=True)
 
 
 def _print_results(run: RunFolder, config: MoonsConfig) -> None:

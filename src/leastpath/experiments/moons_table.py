@@ -171,9 +171,28 @@ def summary(store: Store, config: MoonsConfig) -> dict[str, Any]:
             "seconds_a_net": result.seconds,
             "against_ig": None if test is None else vars(test),
             "purity_mean_by_noise": result.purity.mean(0).tolist(),
+            "gap_below_median": None if result.method == "ideal" else gap_below_median(store, config, result.method),
         }
     accuracy = [store.glance(f"net {net.key}").record["accuracy"] for net in config.nets]
     return {"noises": list(config.noises), "seeds": list(config.seeds), "accuracy": accuracy, "methods": methods}
+
+
+def gap_below_median(store: Store, config: MoonsConfig, method: str, noise: float = 0.3) -> dict[str, float]:
+    """The mean NCC gap of points whose |Δf| lies in the second quartile, from this noise on: by side of the border.
+
+    These are the points that some cancellation lifts into the upper half, which purity looks at.
+    """
+    gaps: dict[str, list[Tensor]] = {"other_class": [], "baseline_class": []}
+    for net in config.nets:
+        if net.noise >= noise:
+            kept, gap = store.read(f"net {net.key}").arrays, store.read(Unit(method, net).key).arrays["cancellation"]
+            n = len(gap)
+            change, other = kept["change"][:n].abs(), kept["other_class"][:n]
+            low, high = torch.quantile(change, torch.tensor([0.25, 0.5]))
+            below = (change > low) & (change <= high)
+            gaps["other_class"].append(gap[below & other])
+            gaps["baseline_class"].append(gap[below & ~other])
+    return {side: float(torch.cat(values).double().mean()) for side, values in gaps.items() if values}
 
 
 def _number(value: float | None, digits: int) -> str:
