@@ -105,11 +105,14 @@ def table_question(
 ) -> Question:
     """A row of a table of numbers and a model of such rows, (batch, columns).
 
+    Columns are counted in their standard deviations over the table: the length of a path adds them up, so they need a
+    common unit. Integrated Gradients does not depend on it.
+
     Example:
         >>> import pandas
-        >>> table = pandas.DataFrame({"a": [0.0, 1.0], "b": [2.0, 3.0]})
+        >>> table = pandas.DataFrame({"a": [0.0, 200.0, 400.0], "b": [0.0, 0.2, 0.4]})
         >>> table_question(table, 1, nn.Linear(2, 3).eval(), target=0).baselines
-        tensor([[0.5000, 2.5000]])
+        tensor([[1., 1.]])
     """
     if not 0 <= row < len(table):
         raise ValueError(f"--row {row} is not in the table, which has rows 0 to {len(table) - 1}")
@@ -120,10 +123,26 @@ def table_question(
         empty = [name for name, is_known in zip(table.columns, known.tolist(), strict=True) if not is_known]
         raise ValueError(f"row {row} has no finite number in {', '.join(map(str, empty))}: fill it first")
     logits = _probed(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
+    complete = points[torch.isfinite(points).all(1)]
+    unit = complete.std(0) if len(complete) > 1 else torch.ones_like(chosen[0])
+    unit = torch.where(unit > 0, unit, 1)  # a column that never changes has no unit of its own
     made = _question(
-        model, chosen, logits, target, output, labels, lambda score: _row_baseline(baseline, chosen, points, score)
-    )
+        Rescaled(model, unit), chosen / unit, logits, target, output, labels,
+        lambda score: _row_baseline(baseline, chosen, complete, unit, score),
+    )  # fmt: skip
     return Question(made.score, made.inputs, made.baselines, made.explained, made.top, [str(c) for c in table.columns])
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """A model of columns in other units: (batch, columns) in `unit` (columns,) -> what the model says."""
+
+    model: Callable[[Tensor], Any]
+    unit: Tensor
+
+    def __call__(self, rows: Tensor) -> Any:
+        """(batch, columns) -> the model's output."""
+        return self.model(rows * self.unit)
 
 
 def _question(
@@ -196,13 +215,13 @@ def _image_baseline(name: str, image: Tensor, score: Score) -> Tensor:
     return torch.full_like(image, _number(name, IMAGE_BASELINES))
 
 
-def _row_baseline(name: str, row: Tensor, points: Tensor, score: Score) -> Tensor:
-    known = points[torch.isfinite(points).all(1)]
+def _row_baseline(name: str, row: Tensor, points: Tensor, unit: Tensor, score: Score) -> Tensor:
+    """In units: (1, columns), or (1, m, columns)."""
     if name in ("mean", "samples"):
-        return made_baseline(name, row, points=known)
+        return made_baseline(name, row / unit, points=points / unit)
     if name == "max_entropy":
-        return made_baseline(name, row, score)
-    return torch.full_like(row, 0.0 if name == "zero" else _number(name, TABLE_BASELINES))
+        return made_baseline(name, row / unit, score)
+    return torch.full_like(row, 0.0 if name == "zero" else _number(name, TABLE_BASELINES)) / unit
 
 
 def _number(text: str, known: Sequence[str]) -> float:
@@ -297,7 +316,9 @@ _EVIDENCE_WORDS = (
 
 def _scale_words(question: Question) -> str:
     if question.features is None:
-        return "Channels summed, one scale for all: red raises the score, blue lowers it. Below, over the picture."
+        return (
+            "Channels summed: red raises the score, blue lowers it. Above, both on one scale; below, each on its own."
+        )
     return "The largest attributions, one scale for both."
 
 
@@ -310,6 +331,10 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
         axes = figure.subplots(1, len(found), sharex=True, squeeze=False)
         for ax, answer in zip(axes[0], found, strict=True):
             bars(answer.values[0], question.features, title=answer.title, ax=ax)
+        everything = torch.cat([a.values.flatten() for a in found])
+        low, high = min(0.0, float(everything.min())), max(0.0, float(everything.max()))
+        room = 0.2 * (high - low)  # for the numbers beside the bars
+        axes[0, 0].set_xlim(low - room, high + room)
         return figure
     end = limit(array(torch.cat([a.values for a in found]).sum(1)), 99)
     figure = new_figure(4.2 * len(found) + 3.4, 8)
@@ -323,9 +348,8 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
         ax.set_xticks([])
         ax.set_yticks([])
     for j, answer in enumerate(found, 1):
-        last = j == len(found)
-        heatmap(answer.values, scale=end, title=answer.title, colorbar=last, ax=axes[0, j])
-        heatmap(answer.values, question.inputs, scale=end, colorbar=last, ax=axes[1, j])
+        heatmap(answer.values, scale=end, title=answer.title, colorbar=j == len(found), ax=axes[0, j])
+        heatmap(answer.values, question.inputs, ax=axes[1, j])
     return figure
 
 
