@@ -54,7 +54,7 @@ def sampled_idgi(
 
     Example:
         >>> import leastpath as lp
-        >>> score = lp.Score(lambda x: torch.sigmoid(x.sum(1)))
+        >>> score = lp.Score(lambda x: torch.sigmoid(x.mean(1)))
         >>> result = sampled_idgi(score, torch.ones(1, 30), spread=0.02, resolution=None, n_steps=40)
         >>> bool(result.completeness_gap.abs() < 0.02)
         True
