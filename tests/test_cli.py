@@ -19,7 +19,7 @@ def output_of(*words: str) -> str:
 
 def test_help_names_every_command():
     page = output_of("--help")
-    for word in ("moons", "solvers", "methods", "--resume", "report.html"):
+    for word in ("moons", "voc", "explain", "solvers", "methods", "--resume", "report.html"):
         assert word in page
 
 
@@ -43,6 +43,7 @@ def test_solvers_lists_all_that_are_exported():
 def test_methods_lists_the_table():
     page = output_of("methods")
     assert all(name in page for name in METHODS)
+    assert "METHODS[name]" in page  # brackets are no markup here
 
 
 def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):

@@ -5,7 +5,6 @@ imports late, so that `leastpath --help` answers quickly.
 """
 
 import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ HELP = (
     "Explain predictions along the path of least resistance.\n\n"
     "Each experiment writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
     "needs nothing beside it. An interrupted run loses nothing that was finished: run it again with --resume.\n\n"
-    "Try first:  [bold]leastpath moons --quick[/]"
+    "Try first: `leastpath moons --quick`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
 EXPERIMENTS = ("moons", "voc", "explain")  # in the order of --help; module and command have the same name
@@ -54,7 +53,11 @@ def application() -> "Typer":
     import typer
 
     app = typer.Typer(
-        help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
     )
 
     def print_version(wanted: bool) -> None:
@@ -72,9 +75,7 @@ def application() -> "Typer":
         """Options of every command; `main` reads them."""
 
     for name in EXPERIMENTS:
-        module = f"leastpath.experiments.{name}"
-        if importlib.util.find_spec(module):
-            app.command(name)(importlib.import_module(module).command)
+        app.command(name)(importlib.import_module(f"leastpath.experiments.{name}").command)
     app.command()(solvers)
     app.command()(methods)
     app.command()(importlib.import_module("leastpath.jobs.command").run)
@@ -118,12 +119,13 @@ def _first_sentence(documented: Any) -> str:
 def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # unlike strings, leaves [brackets] as they are
 
-    table = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", show_lines=False, pad_edge=False)
     for head in heads:
         table.add_column(head, overflow="fold", no_wrap=head in ("name", "solver", "kind", "extra"))
     for row in rows:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+        table.add_row(*map(Text, row))
     console = Console()
     if not console.is_terminal:  # piped into a file or a pager: room for whole sentences
         console = Console(width=160)
