@@ -23,6 +23,8 @@ from typing import Any
 
 from torch import Tensor
 
+from leastpath.files import flush_to_disk, temporary_beside, write_whole
+
 SCHEMA = 1
 SUFFIX = ".safetensors"
 ABANDONED = 3600.0  # seconds after which a temporary file is one that its writer did not live to rename
@@ -106,8 +108,8 @@ class Store:
         header = {"schema": SCHEMA, "fingerprint": self.fingerprint, "key": key, "record": record, "files": sums}
         content = _sealed(header, arrays or {})
         for suffix, attached in (files or {}).items():
-            _replace(self._attachment(path, suffix, sums[suffix]), attached)
-        _replace(path, content)
+            write_whole(self._attachment(path, suffix, sums[suffix]), attached)
+        write_whole(path, content)
         self._seen.pop(key, None)
 
     def read(self, key: str) -> Unit:
@@ -223,8 +225,8 @@ class Store:
         from leastpath import __version__
 
         manifest = {"schema": SCHEMA, "leastpath": __version__, "fingerprint": _fingerprint(config), "config": config}
-        temporary = _temporary(self._manifest)
-        _flushed(temporary, json.dumps(manifest, indent=1).encode())
+        temporary = temporary_beside(self._manifest)
+        flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())
         try:
             os.link(temporary, self._manifest)  # unlike a rename, fails where another process was faster
         except FileExistsError:
@@ -353,39 +355,6 @@ def _parsed(text: bytes, total: int) -> dict[str, Any]:
     if not is_ours or 8 + len(text) + end != total:
         raise _Broken("it is truncated, or of another format")
     return dict(header)
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{uuid.uuid4().hex}.tmp")
-
-
-def _flushed(path: Path, content: bytes) -> None:
-    """Write and flush to the disk; on failure, a full disk for one, nothing is left behind."""
-    try:
-        with path.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """The file holds either what it held or all of `content`, whatever happens meanwhile."""
-    temporary = _temporary(path)
-    _flushed(temporary, content)
-    try:
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):  # the rename itself survives a power cut; not every system can flush a folder
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:

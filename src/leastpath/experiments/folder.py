@@ -16,12 +16,12 @@ import os
 import platform
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leastpath.files import write_whole
 from leastpath.store import Store
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class RunFolder:
             _check_same(path, kept, given, resume)
         path.mkdir(parents=True, exist_ok=True)
         if kept is None:
-            _replace(path / "config.json", json.dumps(given, indent=2, ensure_ascii=False).encode() + b"\n")
+            write_whole(path / "config.json", json.dumps(given, indent=2, ensure_ascii=False).encode() + b"\n")
         run = cls(path, Store(path / "results", given))
         run._note_environment()
         return run
@@ -80,11 +80,11 @@ class RunFolder:
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=dpi, metadata={"Software": None})
         self.figures.mkdir(exist_ok=True)
-        return _replace(self.figures / f"{name}.png", picture.getvalue())
+        return write_whole(self.figures / f"{name}.png", picture.getvalue())
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file, e.g. report.html or table.md. A kill meanwhile leaves the old file or none."""
-        return _replace(self.path / name, text.encode())
+        return write_whole(self.path / name, text.encode())
 
     def _note_environment(self) -> None:
         file = self.path / "environment.json"
@@ -92,7 +92,7 @@ class RunFolder:
             sessions = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             sessions = []
-        _replace(file, json.dumps([*sessions, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
+        write_whole(file, json.dumps([*sessions, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def environment() -> dict[str, Any]:
@@ -165,14 +165,3 @@ def _check_same(path: Path, kept: dict[str, Any], given: dict[str, Any], resume:
             f"{path} holds a run with these settings: go on with it by --resume, or give a new folder, "
             "--out another/folder"
         )
-
-
-def _replace(file: Path, content: bytes) -> Path:
-    """The file holds what it held or all of `content`, whatever happens meanwhile."""
-    temporary = file.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return file

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import html
 import io
-import os
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from leastpath.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,18 +136,7 @@ class Report:
         """Write the page; a reader sees the old file or the new one, never half of it. Returns the path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.html())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(0o644)  # temporary files are private, a report is to be read
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        return path
+        return write_whole(path, self.html().encode())
 
     def _anchor(self, title: str) -> str:
         """A name for links, made of the title; numbered where another section has it."""

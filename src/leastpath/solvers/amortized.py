@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from leastpath.files import write_whole
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
@@ -108,13 +109,11 @@ class Amortized:
 
     def save(self, file: str | File) -> None:
         """Write the network with safetensors (`leastpath[io]`); the solver's settings are code, and stay there."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         p = self.predictor
         settings = {"shape": json.dumps(list(p.shape)), "n_knots": str(p.n_knots), "width": str(p.width)}
-        temporary = File(f"{file}.partial")  # a crash while writing leaves no half of a network under the real name
-        save_file({name: t.contiguous() for name, t in p.state_dict().items()}, temporary, settings)
-        temporary.replace(file)
+        write_whole(file, save({name: t.contiguous() for name, t in p.state_dict().items()}, settings))
 
     @classmethod
     def load(cls, file: str | File, solver: Descent | None = None) -> Amortized:

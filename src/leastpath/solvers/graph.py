@@ -8,6 +8,7 @@ another input of the call, so a batch gives what a loop gives.
 from __future__ import annotations
 
 import copy
+import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath.files import write_whole
 from leastpath.graphs import neighbors
 from leastpath.graphs.edges import EdgeTable, Topology, Tree
 from leastpath.graphs.routes import Router, row_keys
@@ -345,10 +347,9 @@ class Graph:
             arrays[f"tree/{i}/of"] = np.array([target, tree.root])
             arrays[f"tree/{i}/key"] = np.frombuffer(key, dtype=np.uint8)
             arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
-        temporary = File(f"{file}.partial")  # a crash while writing leaves no half of a graph under the real name
-        with temporary.open("wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, **arrays)
-        temporary.replace(file)
+        stream = io.BytesIO()
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        write_whole(file, stream.getvalue())
 
     @classmethod
     def load(cls, file: str | File) -> Graph:

@@ -9,6 +9,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from leastpath.files import write_whole
 from leastpath.metric import flat_rows
 from leastpath.run import Run
 
@@ -109,10 +110,8 @@ class VAE(nn.Module):
     def save(self, file: str | File) -> None:
         """Write the network with safetensors (`leastpath[io]`)."""
         settings = {"shape": json.dumps(list(self.shape)), "n_latent": str(self.n_latent), "width": str(self.width)}
-        temporary = File(f"{file}.partial")  # a crash while writing leaves no half of a network under the real name
         tensors = {name: t.contiguous() for name, t in self.state_dict().items()}
-        _safetensors().torch.save_file(tensors, temporary, settings)
-        temporary.replace(file)
+        write_whole(file, _safetensors().torch.save(tensors, settings))
 
     @classmethod
     def load(cls, file: str | File) -> VAE:
