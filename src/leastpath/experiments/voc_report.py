@@ -91,6 +91,7 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
         report.section("Failures").table(found.failures)
     run.write("results.csv", found.per_example.to_csv(index=False))
     run.write("table2.csv", table.to_csv(index=False))
+    run.write("table.md", markdown(table, titles, _lead(config, found, backbone)))
     run.write("report.html", report.html())
 
 
@@ -194,6 +195,23 @@ def verdicts(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
                 text = f"{row[f'difference_{other}']:+.3f} (p = {row[f'p_{other}']:.2g}){star}"
                 cells[f"{TITLES[row['measure']]}, {row['fill']}"] = text
     return pd.DataFrame.from_dict(found, orient="index")
+
+
+def markdown(table: pd.DataFrame, titles: Mapping[str, str], lead: str) -> str:
+    """The four tables and the verdicts as a page that documentation can include."""
+    parts = [lead]
+    for measure, title in TITLES.items():
+        for fill in FILLS:
+            rows = table[(table["fill"] == fill) & (table["measure"] == measure)]
+            parts += [f"**{title}, masked values become {fill}**", _piped(_readable(rows, titles))]
+    parts += ["**Geodesic methods minus IG and IDGI, on the same images**", _piped(verdicts(table, titles))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _piped(frame: pd.DataFrame) -> str:
+    rows = [["", *map(str, frame.columns)], ["---"] * (len(frame.columns) + 1)]
+    rows += [[str(index), *map(str, row)] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def costs(found: Comparison, methods: Sequence[str], titles: Mapping[str, str]) -> pd.DataFrame:
