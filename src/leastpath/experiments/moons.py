@@ -190,7 +190,12 @@ def run_moons(
 
 @dataclass(frozen=True)
 class Unit:
-    """One method on one net: on its test points, or, for the maps, on all its samples."""
+    """One method on one net: on its test points, or, for the maps, on all its samples.
+
+    Example:
+        >>> Unit("geodesic_graph", Moons(0.15, 12)).key
+        'geodesic_graph noise=0.15 seed=12'
+    """
 
     method: str
     net: Moons
@@ -203,7 +208,12 @@ class Unit:
 
 
 def explained(store: Store, unit: Unit) -> Mapping[str, Tensor]:
-    """What a finished unit holds: inputs' `values` (n, 2), `cancellation`, `completeness_gap` and `gradients` (n,)."""
+    """What a finished unit holds: `values` (n, 2); `cancellation`, `completeness_gap`, `change`, `gradients` (n,).
+
+    Example:
+        >>> explained(run.store, Unit("geodesic_graph", Moons(0.15, 12)))["values"].shape  # doctest: +SKIP
+        torch.Size([2000, 2])
+    """
     return store.read(unit.key).arrays
 
 
@@ -302,7 +312,12 @@ def _explain_one(store: Store, config: MoonsConfig, unit: Unit) -> None:
 
 
 def net_of(store: Store, net: Moons) -> torch.nn.Sequential:
-    """A trained net out of a run's store."""
+    """A trained net out of a run's store.
+
+    Example:
+        >>> net_of(run.store, Moons(0.15, 12))(torch.zeros(1, 2)).argmax()  # doctest: +SKIP
+        tensor(1)
+    """
     kept = store.read(f"net {net.key}").arrays
     return loaded_net({name: values for name, values in kept.items() if name not in ("change", "other_class")})
 

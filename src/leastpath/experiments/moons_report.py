@@ -32,7 +32,11 @@ scores. A method above that row owes the difference to something else than fewer
 
 
 def write_report(run: RunFolder, config: MoonsConfig) -> None:
-    """Write table.md, summary.json, the figures and report.html."""
+    """Write table.md, summary.json, the figures and report.html.
+
+    Example:
+        >>> write_report(run, MoonsConfig())  # doctest: +SKIP
+    """
     table = table_1(run.store, config)
     run.write("table.md", _markdown(table))
     run.write("summary.json", json.dumps(summary(run.store, config), indent=2))
