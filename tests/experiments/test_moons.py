@@ -56,6 +56,13 @@ def test_the_paper_s_experiment_by_default():
     assert len(train) == 8000 and len(test) == 2000
 
 
+def test_costly_methods_get_balanced_points():
+    other = torch.arange(100) % 5 == 0
+    rows = replace(TINY, points=100, costly_points=20).rows_of("kernel_shap", other)
+    assert len(rows.unique()) == 20 and int(other[rows].sum()) == 4  # a fifth, as of all
+    assert torch.equal(TINY.rows_of("occlusion", other), torch.arange(60))
+
+
 def test_units_hold_what_the_method_gives(run):
     unit = Unit("integrated_gradients", Moons(0.35, 24))
     model, inputs = net_of(run.store, unit.net), unit.net.test[0][:60]
@@ -75,7 +82,11 @@ def test_table_equals_purity_computed_from_the_model(run):
         result = lp.attribute(score, inputs, baseline, solver=lp.StraightLine(), seed=24)
         expected = purity_of(score, inputs, baseline, result)
         assert float(results["integrated_gradients"].purity[1, j]) == expected
-        assert float(results["geodesic_variational"].reference.numel()) == 4
+        rows = TINY.rows_of("geodesic_variational", run.store.read(f"net {net.key}").arrays["other_class"])
+        fewer = lp.Score(model, model(inputs[rows]).argmax(1), "log_softmax")
+        line = lp.attribute(fewer, inputs[rows], baseline, solver=lp.StraightLine(), seed=24)
+        expected = purity_of(fewer, inputs[rows], baseline, line)
+        assert float(results["geodesic_variational"].reference[1, j]) == expected  # the same points
     areas = results["random"].purity.mean(1) * (TINY.noises[1] - TINY.noises[0])  # a trapezoid of two points
     area, error = results["random"].area(TINY.noises)
     assert area == pytest.approx(float(areas.mean())) and error == pytest.approx(float(areas.std() / 2**0.5))

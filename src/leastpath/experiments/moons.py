@@ -42,7 +42,7 @@ PAPER: Mapping[str, float] = {
     "geodesic_graph": 0.531,
     "geodesic_variational": 0.504,
 }
-COSTLY = ("kernel_shap", "geodesic_variational")  # explain the first `costly_points` test points only
+COSTLY = ("kernel_shap", "geodesic_variational")  # explain `costly_points` test points only
 MAPPED = ("integrated_gradients", "geodesic_graph", "enhanced_ig")  # drawn over all samples of one net
 BASELINE = (-0.5, -0.5)
 N_NEIGHBORS = 15
@@ -92,6 +92,18 @@ class MoonsConfig:
     def points_of(self, method: str) -> int:
         """How many test points a method explains on each net."""
         return min(self.points, self.costly_points) if method in COSTLY else self.points
+
+    def rows_of(self, method: str, other_class: Tensor) -> Tensor:
+        """Which test points a method explains, given their side of the border (test points,): indices (n,).
+
+        The first ones; costly methods get fewer, as many from each side as all have in proportion. Purity cannot
+        exceed twice the share of the other side, so that an unbalanced choice would be a handicap.
+        """
+        n, other = self.points_of(method), other_class[: self.points]
+        if n == self.points:
+            return torch.arange(n)
+        n_other = round(n * float(other.double().mean()))
+        return torch.cat([other.nonzero()[:n_other, 0], (~other).nonzero()[: n - n_other, 0]]).sort().values
 
     def settings_of(self, method: str, inputs: Tensor) -> dict[str, Any]:
         """Settings of a method that differ from its defaults."""
@@ -204,7 +216,8 @@ class Unit:
     @property
     def key(self) -> str:
         """Names the unit in the store."""
-        return f"{'map ' if self.mapped else ''}{self.method} {self.net.key}"
+        which = "map " if self.mapped else "balanced " if self.method in COSTLY else ""
+        return f"{which}{self.method} {self.net.key}"
 
 
 def explained(store: Store, unit: Unit) -> Mapping[str, Tensor]:
@@ -293,7 +306,11 @@ def _explain_one(store: Store, config: MoonsConfig, unit: Unit) -> None:
     from leastpath.methods import METHODS
 
     model = net_of(store, unit.net)
-    inputs = config.mapped_inputs if unit.mapped else unit.net.test[0][: config.points_of(unit.method)]
+    if unit.mapped:
+        inputs = config.mapped_inputs
+    else:
+        other = store.read(f"net {unit.net.key}").arrays["other_class"]
+        inputs = unit.net.test[0][config.rows_of(unit.method, other)]
     score = lp.Score(model, model(inputs).argmax(1), "log_softmax")
     begun = time.process_time()
     settings = config.settings_of(unit.method, inputs)

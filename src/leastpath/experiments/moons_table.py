@@ -82,9 +82,7 @@ def method_results(store: Store, config: MoonsConfig) -> list[MethodResult]:
         (0.334, 0.008)
     """
     nets = _Nets(store, config)
-    results = [nets.result(method) for method in config.methods]
-    ideal = nets.ideal(config.points)
-    return [*results, MethodResult("ideal", ideal, ideal, ideal, 0.0, 0.0, config.points)]
+    return [*(nets.result(method) for method in config.methods), nets.ideal()]
 
 
 class _Nets:
@@ -98,32 +96,41 @@ class _Nets:
             self.reference = [unit.arrays["values"] for unit in self._units(REFERENCE)]
 
     def result(self, method: str) -> MethodResult:
-        units, n = self._units(method), self.config.points_of(method)
+        units = self._units(method)
+        rows = [self.config.rows_of(method, kept["other_class"]) for kept in self.kept]
 
         def mean(name: str, statistic: Callable[[Tensor], Tensor] = torch.mean) -> float:
             return sum(float(statistic(unit.arrays[name].double())) for unit in units) / len(units)
 
+        ideal = self._purities([kept["change"][r, None] for kept, r in zip(self.kept, rows, strict=True)], rows)
+        reference = torch.full_like(ideal, math.nan)
+        if self.reference is not None:
+            reference = self._purities([values[r] for values, r in zip(self.reference, rows, strict=True)], rows)
         return MethodResult(
             method,
-            self._purities([unit.arrays["values"] for unit in units], n),
-            self.ideal(n),
-            torch.full_like(self.ideal(n), math.nan) if self.reference is None else self._purities(self.reference, n),
+            self._purities([unit.arrays["values"] for unit in units], rows),
+            ideal,
+            reference,
             mean("cancellation"),
             mean("cancellation", torch.median),
-            n,
+            self.config.points_of(method),
             mean("gradients"),
             mean("forwards"),
             sum(unit.record["seconds"] for unit in units) / len(units),
         )
 
-    def ideal(self, n: int) -> Tensor:
-        """Purity of |f(x) − f(x̄)| on the first n points: (seeds, noises)."""
-        return self._purities([kept["change"][:, None] for kept in self.kept], n)
+    def ideal(self) -> MethodResult:
+        """|f(x) − f(x̄)| itself, on all points."""
+        n = self.config.points
+        purities = self._purities([kept["change"][:n, None] for kept in self.kept], [torch.arange(n)] * len(self.kept))
+        return MethodResult("ideal", purities, purities, purities, 0.0, 0.0, n)
 
-    def _purities(self, values: list[Tensor], n: int) -> Tensor:
-        """Purity of attributions (points, features) of each net on its first n points: (seeds, noises)."""
-        pairs = zip(values, self.kept, strict=True)
-        each = [purity(v[:n], kept["other_class"][:n].long(), baseline_class=0) for v, kept in pairs]
+    def _purities(self, values: list[Tensor], rows: list[Tensor]) -> Tensor:
+        """Purity of attributions (n, features) of test points `rows` (n,), net by net: (seeds, noises)."""
+        each = [
+            purity(v, kept["other_class"][r].long(), baseline_class=0)
+            for v, kept, r in zip(values, self.kept, rows, strict=True)
+        ]
         return torch.tensor(each, dtype=torch.float64).reshape(len(self.config.seeds), -1)
 
     def _units(self, method: str) -> list[StoredUnit]:
@@ -208,8 +215,8 @@ def gap_below_median(store: Store, config: MoonsConfig, method: str, noise: floa
     for net in config.nets:
         if net.noise >= noise:
             kept, gap = store.read(f"net {net.key}").arrays, store.read(Unit(method, net).key).arrays["cancellation"]
-            n = len(gap)
-            change, other = kept["change"][:n].abs(), kept["other_class"][:n]
+            rows = config.rows_of(method, kept["other_class"])
+            change, other = kept["change"][rows].abs(), kept["other_class"][rows]
             low, high = torch.quantile(change, torch.tensor([0.25, 0.5]))
             below = (change > low) & (change <= high)
             gaps["other_class"].append(gap[below & other])
