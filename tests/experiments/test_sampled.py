@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.experiments.sampled import bowed, sampled_idgi
+from leastpath.experiments.sampled import bowed, line_sampled_idgi, sampled_idgi
 from leastpath.path import Path
 
 SCORE = lp.Score(lambda x: torch.sigmoid(3 * x[:, :15].sum(1) / 15 - x[:, 15:].prod(1)))
@@ -33,6 +33,13 @@ def test_without_spread_and_a_linear_score_it_is_idgi_on_the_line():
     torch.testing.assert_close(sampled_idgi(score, inputs(), spread=0.0, **QUICK).values, line)
 
 
+def test_lines_alone_are_idgi_where_nothing_is_drawn():
+    line = lp.attribute(
+        SCORE, inputs(), solver=lp.StraightLine(), weighting=lp.IDGI(), tolerance=None, n_steps=16, rule="midpoint"
+    ).values
+    torch.testing.assert_close(line_sampled_idgi(SCORE, inputs(), spread=0.0).values, line)
+
+
 def test_bows_keep_their_ends_and_draw_by_seed():
     path = Path.straight(torch.zeros(2, 5), torch.ones(2, 5)).subdivide(6)
     first, same, other = (bowed(path, 0.3, lp.Run(seed), 1) for seed in (0, 0, 1))
@@ -43,3 +50,5 @@ def test_bows_keep_their_ends_and_draw_by_seed():
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="n_paths=0"):
         sampled_idgi(SCORE, inputs(), n_paths=0)
+    with pytest.raises(ValueError, match="spread=-1"):
+        line_sampled_idgi(SCORE, inputs(), spread=-1)

@@ -10,7 +10,7 @@ import torch
 
 from leastpath.attribution import Attribution
 from leastpath.integrate import integrate
-from leastpath.methods import Method
+from leastpath.methods import Method, Methods
 from leastpath.methods.method import settings_of
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.metric import Conformal
@@ -63,23 +63,68 @@ def sampled_idgi(
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
     def explain(problem: Problem) -> Explained:
-        run, metric = Run(seed), Conformal()
+        run = Run(seed)
         solver = Descent(max_gradients=solver_gradients, resolution=resolution)
-        geodesic = solver.solve(problem.bound, metric, problem.start, problem.end, run).path
-        line = Path.straight(problem.start, problem.end).subdivide(n_steps)
-        total = torch.zeros_like(problem.end, dtype=problem.bound.work_dtype)
-        for number, base in enumerate([geodesic] * n_paths + [line] * n_paths):
-            bow = bowed(base, spread, run, DRAWS + number)
-            # One gradient a segment, or more on segments that are long.
-            steps = int(bow.n_knots.max()) - 1
-            total += integrate(
-                problem.bound, bow, metric, weighting=IDGI(), tolerance=None, n_steps=steps, run=run
-            ).values
-            problem.bar.advance(len(problem) / (2 * n_paths))
-        return Explained(total / (2 * n_paths))
+        geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run).path
+        return _averaged(problem, [geodesic] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
 
     described = f"SampledIDGI(n_paths={n_paths}, spread={spread:g}, resolution={resolution})"
     return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+
+
+def line_sampled_idgi(
+    score: Score,
+    inputs: Inputs,
+    baselines: Baselines = None,
+    *,
+    n_paths: int = 3,
+    spread: float = 0.1,
+    n_steps: int = 16,
+    seed: int = 0,
+    progress: bool = False,
+) -> Attribution:
+    """The same around the straight line alone: what averaging does without any geodesic.
+
+    Args:
+        score: what is explained.
+        inputs: (batch, *features).
+        baselines: as for `attribute`.
+        n_paths: bows around the line.
+        spread: deviation of a bow in its middle, in the units of the inputs.
+        n_steps: segments of a bow, one gradient each.
+        seed: of the noise.
+        progress: show a progress bar.
+
+    Example:
+        >>> import leastpath as lp
+        >>> line_sampled_idgi(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)).values.shape
+        torch.Size([1, 2])
+    """
+    if n_paths < 1 or spread < 0 or n_steps < 1:
+        raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
+
+    def explain(problem: Problem) -> Explained:
+        return _averaged(problem, [_line(problem, n_steps)] * n_paths, spread, Run(seed))
+
+    described = f"LineSampledIDGI(n_paths={n_paths}, spread={spread:g})"
+    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+
+
+def _line(problem: Problem, n_steps: int) -> Path:
+    return Path.straight(problem.start, problem.end).subdivide(n_steps)
+
+
+def _averaged(problem: Problem, bases: list[Path], spread: float, run: Run) -> Explained:
+    """IDGI's integral along a bow around each of the paths, averaged."""
+    total = torch.zeros_like(problem.end, dtype=problem.bound.work_dtype)
+    for number, base in enumerate(bases):
+        bow = bowed(base, spread, run, DRAWS + number)
+        steps = int(bow.n_knots.max()) - 1  # one gradient a segment, or more on segments that are long
+        total += integrate(
+            problem.bound, bow, Conformal(), weighting=IDGI(), tolerance=None, n_steps=steps, run=run
+        ).values
+        problem.bar.advance(len(problem) / len(bases))
+    return Explained(total / len(bases))
 
 
 def bowed(path: Path, spread: float, run: Run, draw: int) -> Path:
@@ -104,12 +149,18 @@ def bowed(path: Path, spread: float, run: Run, draw: int) -> Path:
     return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))
 
 
-SAMPLED = Method(
-    "geodesic_sampled",
-    "Geodesic IDGI (sampled)",
-    "weighting",
-    "IDGI averaged over paths drawn around a coarse geodesic and around the straight line.",
-    True,
-    sampled_idgi,
-    settings_of(sampled_idgi),
-)
+SAMPLED = Methods(
+    (
+        Method(
+            "geodesic_sampled", "Geodesic IDGI (sampled)", "weighting",
+            "IDGI averaged over paths drawn around a coarse geodesic and around the straight line.", True,
+            sampled_idgi, settings_of(sampled_idgi),
+        ),
+        Method(
+            "idgi_sampled", "IDGI (sampled lines)", "weighting",
+            "IDGI averaged over paths drawn around the straight line.", True,
+            line_sampled_idgi, settings_of(line_sampled_idgi),
+        ),
+    )
+)  # fmt: skip
+"""Methods that this experiment adds to the table."""

@@ -47,7 +47,7 @@ BLOCK = 10  # images after which all methods have had their turn
 BATCH = 16  # rows in one model call: more gains nothing on a CPU, and memory stays small
 PAPER_METHODS: tuple[str, ...] = (
     "random", "input_x_gradient", "gradient_shap", "integrated_gradients", "kernel_shap", "occlusion", "guided_ig",
-    "idgi", "geodesic_descent", "geodesic_idgi", "geodesic_sampled", "geodesic_variational",
+    "idgi", "idgi_sampled", "geodesic_descent", "geodesic_idgi", "geodesic_sampled", "geodesic_variational",
 )  # fmt: skip
 """The methods of the paper's Table 2, with IDGI and our own beside them."""
 
@@ -155,8 +155,8 @@ def contenders(config: VocConfig) -> dict[str, Method]:
 
 
 def known_method(name: str) -> Method:
-    """Of the table of methods, or the one that was found in this experiment."""
-    return SAMPLED if name == SAMPLED.name else METHODS[name]
+    """Of the table of methods, or one that was found in this experiment."""
+    return SAMPLED[name] if name in SAMPLED else METHODS[name]
 
 
 def _contender(name: str, config: VocConfig) -> Method:
@@ -174,7 +174,7 @@ def _settings(name: str, config: VocConfig) -> dict[str, Any]:
         "occlusion": {"window": window, "stride": window},
         "kernel_shap": {"n_samples": 4 * config.steps},
         "gradient_shap": {"n_samples": config.steps},
-        "guided_ig": {"n_steps": config.steps},
+        "guided_ig": fixed,
         "geodesic_variational": {"n_points": 10, "n_samples": 0, "max_gradients": config.budget},
         "geodesic_descent": {"solver": solver, "max_gradients": config.budget},
         "geodesic_idgi": {"solver": solver, **fixed},
