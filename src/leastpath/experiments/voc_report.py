@@ -46,6 +46,9 @@ KEY = (
 )
 DARK = 0.2  # luminance below which a pixel of an object counts as dark
 PICTURES = 5  # images shown, of each kind
+DRAWN = (  # methods whose heat maps are drawn, if there are more than fit on a page
+    LINE, RIVAL, "geodesic_descent", "geodesic_idgi", "geodesic_sampled", "geodesic_variational", "guided_ig",
+)  # fmt: skip
 
 
 def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Comparison, backbone: Backbone) -> None:
@@ -96,9 +99,10 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
 
 
 def _lead(config: VocConfig, found: Comparison, backbone: Backbone) -> str:
-    n = found.per_example["name"].nunique()
+    counts = found.per_example.groupby("method")["name"].nunique()
+    n = f"{counts.min()} to {counts.max()}" if len(counts) and counts.min() < counts.max() else f"{counts.max()}"
     after = f", after {config.skip} that were left out" if config.skip else ""
-    short = "" if found.finished else " Unfinished: go on with --resume."
+    short = "" if found.finished else f" Unfinished, of {config.images}: go on with --resume."
     return (
         f"{n} validation images{after}, {config.size} × {config.size}, {backbone.name} with a trained head; explained: "
         f"the {config.output} of the predicted class, from a {config.baseline} baseline.{short}"
@@ -310,6 +314,8 @@ def draw_maps(
     run: RunFolder, data: VocData, config: VocConfig, methods: Sequence[str], places: Sequence[Place]
 ) -> Figure | None:
     """One row an image, one column a method; None where no image has all its maps."""
+    if len(methods) > len(DRAWN):
+        methods = [name for name in DRAWN if name in methods]
     places = [p for p in places if all(map_key(m, p.name) in run.store for m in methods)]
     if not places:
         return None
