@@ -3,8 +3,10 @@
 import io
 import json
 import pickle
+import sys
 import warnings
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -50,18 +52,17 @@ def saved(model, program, kind, folder):
             torch.jit.script(model).save(str(folder / "model.pt"))
         return folder / "model.pt", {}
     save_file(model.state_dict(), folder / "model.safetensors")
-    return folder / "model.safetensors", {"model_class": f"{__name__}:Small", "arguments": '{"width": 8}'}
+    return folder / "model.safetensors", {"model_class": "small_net_of_a_test:Small", "arguments": '{"width": 8}'}
 
 
 @pytest.mark.parametrize("kind", ["export", "script", "safetensors"])
 def test_a_saved_model_explains_like_the_model_itself(model, program, tmp_path, monkeypatch, kind):
-    import sys
-
-    monkeypatch.setitem(
-        sys.modules, __name__, sys.modules.get(__name__) or __import__("types").SimpleNamespace(Small=Small)
-    )
+    (tmp_path / "small_net_of_a_test.py").write_text(Path(__file__).read_text())
+    monkeypatch.chdir(tmp_path)  # a class is found in the folder that the command runs in
+    path = list(sys.path)
     file, more = saved(model, program, kind, tmp_path)
     loaded, inputs = load_model(file, **more), torch.rand(5, 4)
+    assert sys.path == path
     torch.testing.assert_close(loaded(inputs), model(inputs))
     expected, found = (lp.attribute(lp.Score(m, 1), inputs, solver=lp.StraightLine()).values for m in (model, loaded))
     torch.testing.assert_close(found, expected)
