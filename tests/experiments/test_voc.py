@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from leastpath.experiments import voc
+from leastpath.experiments import voc, voc_report
 from leastpath.experiments.voc import VocConfig, chosen_images, contenders, masking_measures, run_voc
 from leastpath.experiments.voc_data import open_voc
 from leastpath.experiments.voc_model import Training
@@ -38,8 +38,16 @@ def devkit(tmp_path_factory):
     return tiny_voc(tmp_path_factory.mktemp("voc"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_picture():
+    """Drawing is what takes the time here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(voc_report, "PICTURES", 1)
+        yield
+
+
 @pytest.fixture(scope="module")
-def whole(devkit, tmp_path_factory):
+def whole(devkit, tmp_path_factory, one_picture):
     """An uninterrupted run."""
     return run_voc(open_voc(devkit), CONFIG, tmp_path_factory.mktemp("whole") / "out", backbone=tiny_backbone())
 

@@ -20,6 +20,7 @@ from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.experiments.folder import RunFolder, default_folder
 from leastpath.experiments.imagenet import read_image
 from leastpath.experiments.models_io import load_model
+from leastpath.experiments.pictures import show
 from leastpath.fingerprint import digest
 from leastpath.score import Score
 from leastpath.solution import Solver
@@ -293,18 +294,18 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
 
     report = Report(title, f"Explained: {question.explained}.")
     report.section("What the model says").table(question.top)
-    figures = {"attributions": _attributions(question, found), "masking": _masking(found)}
-    report.section("Attributions").figure(figures["attributions"], _scale_words(question))
+    report.section("Attributions")
+    show(report, run, _attributions(question, found), "attributions", _scale_words(question))
     report.section("Evidence").table(_evidence(found), _EVIDENCE_WORDS)
     for answer in found:
         report.text(f"{answer.title}: {answer.record['status']}")
     what = "pixels" if question.features is None else "columns"
-    report.section("Masking").figure(
-        figures["masking"], f"Left: the {what} of highest |attribution| are replaced by the baseline; lower is better. "
-        "Right: only these are left; higher is better.",
-    )  # fmt: skip
-    for name, figure in figures.items():
-        run.save_figure(figure, name)
+    words = (
+        f"Left: the {what} of highest |attribution| are replaced by the baseline; lower is better. Right: only these "
+        "are left; higher is better."
+    )
+    report.section("Masking")
+    show(report, run, _masking(found), "masking", words)
     run.write("report.html", report.html())
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.statistics import bootstrap_interval, paired_test
 from leastpath.experiments.folder import RunFolder
+from leastpath.experiments.pictures import show
 from leastpath.experiments.voc import LINE, MEASURES, VocConfig, contenders, known_method, map_key
 from leastpath.experiments.voc_data import CLASSES, VOID, VocData
 from leastpath.methods import METHODS
@@ -68,9 +69,8 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
             rows = table[(table["fill"] == fill) & (table["measure"] == measure)]
             report.table(_readable(rows, titles), f"{title}, masked values become {fill}.")
     report.table(verdicts(table, titles), "Geodesic methods minus IG and IDGI on the same images, with the p-value.")
-    curves = draw_curves(found, done, titles)
-    run.save_figure(curves, "curves")
-    report.figure(curves, "Mean curves over the images, as the share of masked values grows.")
+    words = "Mean curves over the images, as the share of masked values grows."
+    show(report, run, draw_curves(found, done, titles), "curves", words)
     report.section("Heat maps").text(
         "Attributions summed over channels, each map on its own scale (its 99th percentile): red raises the score, "
         "blue lowers it. The baseline is " + config.baseline + "."
@@ -80,8 +80,7 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
     ]
     for title, chosen in (("first", places[:PICTURES]), ("dark objects", darkest(places))):
         if figure := draw_maps(run, data, config, done, chosen):
-            run.save_figure(figure, f"heatmaps {title}".replace(" ", "_"), dpi=110)
-            report.figure(figure, _caption(title), dpi=90)
+            show(report, run, figure, f"heatmaps {title}".replace(" ", "_"), _caption(title), dpi=110)
     located = localisation(run, done, places)
     if len(located):
         report.section("Where attributions fall").table(*_located_table(located, titles))
