@@ -23,6 +23,15 @@ def test_a_line_says_done_rate_time_left_gradients_and_failures(monkeypatch):
     )
 
 
+def test_the_rate_leaves_out_the_start_of_the_workers(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    progress = Progress(10_000, stream=None)
+    for now[0], rows in ((20.0, 100), (21.0, 1000), (22.0, 1000)):
+        progress.add(Done(0, rows))
+    assert progress.rate == 1000 and "1,000 rows/s, 8s left" in progress.line()
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(float("nan"), "?"), (5, "5s"), (65, "1m05s"), (7260, "2h01m")])
 def test_times_are_short(seconds, words):
     assert module._time(seconds) == words

@@ -32,6 +32,7 @@ class Progress:
         self.done = self.gradients = 0
         self.failures: Counter[str] = Counter()
         self.start = self._last = time.monotonic()
+        self._first: tuple[float, int] | None = None  # when the first shard was done, and its rows
         self._live: Any = None
 
     def add(self, done: Done) -> None:
@@ -39,12 +40,14 @@ class Progress:
         self.done += done.rows
         self.gradients += done.gradients
         self.failures += done.failures
+        self._first = self._first or (time.monotonic(), done.rows)
         self._show()
 
     @property
     def rate(self) -> float:
-        """Rows a second, of this run."""
-        return self.done / max(time.monotonic() - self.start, 1e-9)
+        """Rows a second, of this run; from the second shard on without the time that workers took to start."""
+        begin, before = self._first if self._first and self._first[1] < self.done else (self.start, 0)
+        return (self.done - before) / max(time.monotonic() - begin, 1e-9)
 
     def line(self) -> str:
         """All there is to say, in one line."""
@@ -52,7 +55,7 @@ class Progress:
         left = (self.rows - total) / self.rate if self.done else float("nan")
         parts = [
             f"{total:,}/{self.rows:,} rows ({total / max(self.rows, 1):.0%})",
-            f"{self.rate:.3g} rows/s",
+            f"{self.rate:,.0f} rows/s" if self.rate >= 100 else f"{self.rate:.3g} rows/s",
             f"{_time(left)} left",
             f"{self.gradients:,} gradients",
         ]
