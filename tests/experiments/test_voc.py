@@ -56,7 +56,8 @@ def readable(run_path):
     """All that a reader sees, but for what a clock says."""
     page = (run_path / "report.html").read_text()
     cut = page.index('<h2 id="cost">'), page.index('<h2 id="settings">')
-    tables = [(run_path / name).read_text() for name in ("table2.csv", "table.md", "localisation.csv")]
+    tables = [(run_path / name).read_text() for name in ("table2.csv", "localisation.csv")]
+    tables.append((run_path / "table.md").read_text().partition("Cost of an image")[0])
     pictures = [file.read_bytes() for file in sorted((run_path / "figures").iterdir())]
     return page[: cut[0]] + page[cut[1] :], tables, pictures
 

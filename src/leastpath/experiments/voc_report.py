@@ -93,7 +93,11 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
         report.section("Failures").table(found.failures)
     run.write("results.csv", found.per_example.to_csv(index=False))
     run.write("table2.csv", table.to_csv(index=False))
-    run.write("table.md", markdown(table, titles, _lead(config, found, backbone)))
+    more = {"Cost of an image": costs(found, done, titles).round(1)}
+    if len(located):
+        frame, words = _located_table(located, titles)
+        more = {f"Where attributions fall. {words}": frame, **more}
+    run.write("table.md", markdown(table, titles, _lead(config, found, backbone), more))
     run.write("report.html", report.html())
 
 
@@ -200,20 +204,23 @@ def verdicts(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(found, orient="index")
 
 
-def markdown(table: pd.DataFrame, titles: Mapping[str, str], lead: str) -> str:
-    """The four tables and the verdicts as a page that documentation can include."""
+def markdown(table: pd.DataFrame, titles: Mapping[str, str], lead: str, more: Mapping[str, pd.DataFrame]) -> str:
+    """The four tables, the verdicts and more tables as a page that documentation can include."""
     parts = [lead]
     for measure, title in TITLES.items():
         for fill in FILLS:
             rows = table[(table["fill"] == fill) & (table["measure"] == measure)]
             parts += [f"**{title}, masked values become {fill}**", _piped(_readable(rows, titles))]
     parts += ["**Geodesic methods minus IG and IDGI, on the same images**", _piped(verdicts(table, titles))]
+    for title, frame in more.items():
+        parts += [title.replace("|", "\\|"), _piped(frame)]
     return "\n\n".join(parts) + "\n"
 
 
 def _piped(frame: pd.DataFrame) -> str:
     rows = [["", *map(str, frame.columns)], ["---"] * (len(frame.columns) + 1)]
-    rows += [[str(index), *map(str, row)] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
+    known = frame.astype(object).where(frame.notna(), "–")
+    rows += [[str(index), *map(str, row)] for index, row in zip(known.index, known.to_numpy(), strict=True)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
