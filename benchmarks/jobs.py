@@ -84,7 +84,7 @@ def steady(executor: Executor, workers: int, n: int) -> tuple[float, float]:
     return (job.n_shards - workers) * job.shard_size / (times[-1] - warm), n / (times[-1] - begin)
 
 
-def throughput(n: int = 2048, repeats: int = 3) -> None:
+def throughput(n: int = 768, repeats: int = 3) -> None:
     """One and two workers in turn, so that a change of the machine's load meets both."""
     rates: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
     for _ in range(repeats):
@@ -97,7 +97,7 @@ def throughput(n: int = 2048, repeats: int = 3) -> None:
     print(f"  ratio     {two[0] / one[0]:.2f} steady, {two[1] / one[1]:.2f} with starts (wanted: at least 1.7)")
 
 
-def overhead(n: int = 256, repeats: int = 7) -> None:
+def overhead(n: int = 128, repeats: int = 5) -> None:
     """A plain loop that keeps values in memory, and the same batches through the job layer, in turn."""
     torch.set_num_threads(1)
     net, data = cnn(), Noise(n)

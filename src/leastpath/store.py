@@ -176,7 +176,10 @@ class Store:
 
     def tidy(self) -> None:
         """Remove files beside units that no unit refers to: left by a writer that was killed, or came second."""
-        wanted = {file for key in self.keys() for file in self.glance(key).files.values()}
+        wanted: set[Path] = set()
+        for unit in self._units.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(KeyError):
+                wanted.update(self.glance(_key_of(unit.name)).files.values())
         for path in self._units.iterdir():
             if path.suffix != SUFFIX and not path.name.startswith(".") and path not in wanted:
                 path.unlink(missing_ok=True)

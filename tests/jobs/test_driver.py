@@ -258,6 +258,26 @@ def test_sigkill_of_a_local_worker(tmp_path):
 
 
 @posix
+def test_a_worker_that_dies_while_it_has_nothing_to_do_is_replaced(tmp_path):
+    log = str(tmp_path / "log")
+
+    class Killing(jobs.Processes):
+        def run(self, work, shards, stop):
+            for done in super().run(work, shards, stop):
+                for pid in toy_jobs.pids_of(log) - gone:  # the worker is idle until the next shard is asked for
+                    gone.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+                    time.sleep(0.2)
+                yield done
+
+    gone = set()
+    executor = Killing(workers=1, start_method="fork")
+    found = explain(toy_jobs.Numbered(24), method=toy_jobs.Logged(log), out=tmp_path / "out", executor=executor)
+    assert_whole(found, 24)
+    assert sorted(toy_jobs.line_of(log)) == list(range(24)) and len(gone) == 3
+
+
+@posix
 def test_a_shard_that_kills_every_worker_is_given_up_and_the_others_are_done(tmp_path):
     log = str(tmp_path / "log")
     method = toy_jobs.Logged(log, deadly=21, always=True)

@@ -31,8 +31,6 @@ def run(
     kind, settings = _chosen(settings, executor, workers, address)
     if out is not None:
         read = replace(read, out=out)
-    if read.threads is None and kind == "processes":
-        read = replace(read, threads=1)
     read = replace(read, fail_fast=fail_fast or read.fail_fast)
     found = run_job(read, executor_of(kind, **settings))
     if not found.finished:

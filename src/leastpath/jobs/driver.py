@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from leastpath.jobs.executors import Executor, executor_of
+from leastpath.jobs.executors import Executor, Processes, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Interruption, Progress
@@ -101,7 +102,7 @@ def explain(
         keep=keep,
         dtype=dtype,
         device=device,
-        threads=1 if threads is None and executor == "processes" else threads,
+        threads=threads,
         fail_fast=fail_fast,
     )
     return run_job(job, executor_of(executor, **executor_settings), show=show)
@@ -109,6 +110,8 @@ def explain(
 
 def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
     """Do what is left of a job."""
+    if job.threads is None and isinstance(executor, Processes):
+        job = replace(job, threads=1)  # thread teams of several workers would fight over the same cores
     config = job.config()
     if not len(job.source):
         raise ValueError("the data set is empty")

@@ -71,16 +71,17 @@ class Processes:
             while running or (todo and not stop()):
                 while free and todo and not stop():
                     pool, shard = free.pop(), todo.popleft()
-                    running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
+                    try:
+                        running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
+                    except BrokenProcessPool:  # it died while it had nothing to do
+                        free.append(self._replaced(pool, pools))
+                        todo.appendleft(shard)
                 for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
                     pool, shard = running.pop(future)
                     try:
                         done = future.result()
                     except BrokenProcessPool:
-                        pool.shutdown(wait=False)
-                        pools.remove(pool)
-                        pool = self._pool()
-                        pools.append(pool)
+                        pool = self._replaced(pool, pools)
                         self._again(shard, deaths, todo)
                     else:
                         yield done
@@ -91,6 +92,11 @@ class Processes:
 
     def _pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, get_context(self.start_method), initializer=_begin)
+
+    def _replaced(self, dead: ProcessPoolExecutor, pools: list[ProcessPoolExecutor]) -> ProcessPoolExecutor:
+        dead.shutdown(wait=False)
+        pools[pools.index(dead)] = pool = self._pool()
+        return pool
 
     def _again(self, shard: int, deaths: dict[int, int], todo: deque[int]) -> None:
         deaths[shard] = deaths.get(shard, 0) + 1
