@@ -37,7 +37,7 @@ def test_ratios_and_paired_tests_are_those_of_the_same_images():
     assert row["difference_idgi"] == pytest.approx(0.5125) and row["p_idgi"] == pytest.approx(
         2 / 64
     )  # all 2⁶ sign flips
-    words = verdicts(table, {"geodesic_variational": "G"})
+    words = verdicts(table, {"geodesic_variational": "G", "integrated_gradients": "IG", "idgi": "IDGI"})
     assert words.loc["G − IDGI", "AOC log-odds, black"] == "+0.513 (p = 0.031) *"
 
 

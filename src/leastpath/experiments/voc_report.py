@@ -16,7 +16,6 @@ from leastpath.experiments.folder import RunFolder
 from leastpath.experiments.pictures import show
 from leastpath.experiments.voc import LINE, MEASURES, VocConfig, contenders, known_method, map_key
 from leastpath.experiments.voc_data import CLASSES, VOID, VocData
-from leastpath.methods import METHODS
 from leastpath.report import Report, heatmaps
 from leastpath.report.canvas import SERIES, new_figure
 
@@ -36,7 +35,8 @@ PAPER = {  # Table 2: AUC-comprehensiveness, AOC-log-odds, seconds an image on a
     "guided_ig": (0.20, 1.18, 5.0),
     "geodesic_variational": (0.27, 1.44, 840.0),
 }
-RIVAL = "idgi"
+RIVAL, CONTROL = "idgi", "idgi_sampled"
+OTHERS = (LINE, RIVAL, CONTROL)  # what methods are tested against
 FILLS = ("grey", "black")
 TITLES = {"comprehensiveness": "AUC comprehensiveness", "log_prob_ratio": "AOC log-odds"}
 KEY = (
@@ -68,7 +68,9 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
         for fill in FILLS:
             rows = table[(table["fill"] == fill) & (table["measure"] == measure)]
             report.table(_readable(rows, titles), f"{title}, masked values become {fill}.")
-    report.table(verdicts(table, titles), "Geodesic methods minus IG and IDGI on the same images, with the p-value.")
+    report.table(
+        verdicts(table, titles), "Differences on the same images, with the p-value of a paired test; * below 0.05."
+    )
     words = "Mean curves over the images, as the share of masked values grows."
     show(report, run, draw_curves(found, done, titles), "curves", words)
     report.section("Heat maps").text(
@@ -78,7 +80,8 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
     places = [
         place(run, data, config, name, target) for name, target in zip(record["names"], record["targets"], strict=True)
     ]
-    for title, chosen in (("first", places[:PICTURES]), ("dark objects", darkest(places))):
+    shown = [p for p in places if all(map_key(m, p.name) in run.store for m in done)]
+    for title, chosen in (("first", shown[:PICTURES]), ("dark objects", darkest(shown))):
         if figure := draw_maps(run, data, config, done, chosen):
             show(report, run, figure, f"heatmaps {title}".replace(" ", "_"), _caption(title), dpi=110)
     located = localisation(run, done, places)
@@ -155,7 +158,7 @@ def _row(each: pd.DataFrame, method: str, measure: str, fill: str) -> dict[str, 
     if method in PAPER and measure in TITLES:
         place = list(TITLES).index(measure)
         row["paper_ratio"] = float(PAPER[method][place] or np.nan) / float(PAPER[LINE][place] or np.nan)
-    for other in (LINE, RIVAL):
+    for other in OTHERS:
         row |= {f"difference_{other}": np.nan, f"p_{other}": np.nan}
         if other in each and other != method:
             both = each[[method, other]].dropna()
@@ -188,16 +191,17 @@ def _short(value: float, spec: str) -> str:
 
 
 def verdicts(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
-    """Each geodesic method minus IG and minus IDGI: a row each, a column a measure and fill."""
+    """Our methods minus IG, IDGI and the control without geodesics: a row each, a column a measure and fill."""
     import pandas as pd
 
     found: dict[str, dict[str, str]] = {}
     for row in table.to_dict("records"):
-        if not row["method"].startswith("geodesic") or row["measure"] not in TITLES:
+        ours = row["method"].startswith("geodesic") or row["method"] == CONTROL
+        if not ours or row["measure"] not in TITLES:
             continue
-        for other in (LINE, RIVAL):
+        for other in OTHERS:
             if not np.isnan(row[f"p_{other}"]):
-                cells = found.setdefault(f"{titles[row['method']]} − {METHODS[other].title}", {})
+                cells = found.setdefault(f"{titles[row['method']]} − {titles[other]}", {})
                 star = " *" if row[f"p_{other}"] < 0.05 else ""
                 text = f"{row[f'difference_{other}']:+.3f} (p = {row[f'p_{other}']:.2g}){star}"
                 cells[f"{TITLES[row['measure']]}, {row['fill']}"] = text
@@ -211,7 +215,10 @@ def markdown(table: pd.DataFrame, titles: Mapping[str, str], lead: str, more: Ma
         for fill in FILLS:
             rows = table[(table["fill"] == fill) & (table["measure"] == measure)]
             parts += [f"**{title}, masked values become {fill}**", _piped(_readable(rows, titles))]
-    parts += ["**Geodesic methods minus IG and IDGI, on the same images**", _piped(verdicts(table, titles))]
+    parts += [
+        "**Differences on the same images, with the p-value of a paired test; \\* below 0.05**",
+        _piped(verdicts(table, titles)),
+    ]
     for title, frame in more.items():
         parts += [title.replace("|", "\\|"), _piped(frame)]
     return "\n\n".join(parts) + "\n"
@@ -319,10 +326,9 @@ def _caption(title: str) -> str:
 def draw_maps(
     run: RunFolder, data: VocData, config: VocConfig, methods: Sequence[str], places: Sequence[Place]
 ) -> Figure | None:
-    """One row an image, one column a method; None where no image has all its maps."""
+    """One row an image, one column a method; None where there is no image."""
     if len(methods) > len(DRAWN):
         methods = [name for name in DRAWN if name in methods]
-    places = [p for p in places if all(map_key(m, p.name) in run.store for m in methods)]
     if not places:
         return None
     images = data.images([p.name for p in places], config.size)
