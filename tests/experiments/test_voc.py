@@ -111,6 +111,15 @@ def test_methods_are_added_to_a_finished_run(devkit, whole, tmp_path):
     assert sum("input_x_gradient" in file.name for file in after) == 2 * CONFIG.images
 
 
+@pytest.mark.filterwarnings("ignore:interrupted with")
+def test_a_session_without_time_still_reports_all_that_is_there(devkit, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(voc, "BLOCK", 2)
+    out = Path(shutil.copytree(whole.path, tmp_path / "out"))
+    more = replace(CONFIG, methods=("integrated_gradients", "occlusion"))
+    run = run_voc(open_voc(devkit), more, out, backbone=tiny_backbone(), resume=True, minutes=0.0)
+    assert f"| Integrated Gradients | {CONFIG.images} |" in (run.path / "table.md").read_text()
+
+
 def test_another_configuration_is_refused(devkit, whole):
     with pytest.raises(ValueError, match="steps is 6 there and 7 here"):
         run_voc(open_voc(devkit), replace(CONFIG, steps=7), whole.path, backbone=tiny_backbone(), resume=True)

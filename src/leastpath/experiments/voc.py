@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -277,14 +277,19 @@ def explained(
         for name, method in contenders(config).items()
     }
     reference = LINE if LINE in methods else config.methods[0]
+
+    def compared(n: int, methods: Mapping[str, Keeping]) -> Comparison:
+        score = Score(model, targets[:n], config.output, batch_size=BATCH)  # type: ignore[arg-type]
+        return compare(
+            methods, score, images[:n], baseline, masking_measures(grey.tolist()), store=run.path / "comparison",
+            names=names[:n], reference=reference, seed=config.seed, progress=True,
+        )  # fmt: skip
+
     # Some images at a time, so that whenever time is up most images have all methods. What is done costs nothing.
     for n in [*range(BLOCK, config.images, BLOCK), config.images]:
-        found = compare(
-            methods, Score(model, targets[:n], config.output, batch_size=BATCH), images[:n], baseline,  # type: ignore[arg-type]
-            masking_measures(grey.tolist()), store=run.path / "comparison", names=names[:n], reference=reference,
-            seed=config.seed, progress=True,
-        )  # fmt: skip
-        if not found.finished:
+        found = compared(n, methods)
+        if not found.finished:  # later images may have some methods from an earlier session: all that is there counts
+            found = compared(config.images, {name: replace(m, _until=0.0) for name, m in methods.items()})
             break
     record = {"names": names, "targets": targets.tolist(), "probability": logits.softmax(1).amax(1).tolist()}
     run.store.write("explained", record)
