@@ -30,8 +30,7 @@ def tiny_voc(folder: Path, train: int = 40, val: int = 8, size: int = 24) -> Pat
             mask[here] = CLASSES.index(USED[i % 2]) + 1
             Image.fromarray(pixels.astype(np.uint8)).save(root / "JPEGImages" / f"{name}.jpg", quality=95)
             (root / "Annotations" / f"{name}.xml").write_text(ANNOTATION.format(USED[i % 2]))
-            palette = Image.fromarray(mask, "P") if False else Image.fromarray(mask)
-            palette = palette.convert("P") if palette.mode != "P" else palette
+            palette = Image.fromarray(mask).convert("P")
             palette.putpalette([value for i in range(256) for value in (i, i, i)])
             palette.save(root / "SegmentationClass" / f"{name}.png")
     return root.parent
