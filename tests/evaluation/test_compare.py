@@ -15,6 +15,7 @@ import torch
 
 import leastpath as lp
 from helpers import TextNet, flat_points, mlp, seeded
+from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.measure import Measured
 from leastpath.store import StoreMismatch
@@ -196,6 +197,7 @@ def test_a_method_that_always_fails_has_no_mean_and_never_wins():
         ({"measures": [Magnitude]}, "is a class"),
         ({"measures": [3]}, "is no measure"),
         ({"measures": [Magnitude(), Magnitude()]}, "two measures are called"),
+        ({"measures": [replace(Magnitude(), name="seconds")]}, "called 'seconds', a column of every comparison"),
         ({"batch_size": 0}, "at least 1"),
         ({"names": ["a"]}, "1 names for 6 inputs"),
         ({"reference": "no"}, "is not compared"),
@@ -207,6 +209,17 @@ def test_mistakes_are_said_before_any_work(change, match):
     call = {"methods": {"line": line}, "score": SCORE, "inputs": INPUTS, "measures": [Magnitude()]} | change
     with pytest.raises(ValueError, match=match):
         compare(call.pop("methods"), call.pop("score"), call.pop("inputs"), **call)
+
+
+def test_axioms_as_measures_equal_the_evidence():
+    axioms = [Completeness(), Cancellation(), Certificate()]
+    found = compare({"line": line, "noisy": noisy}, SCORE, INPUTS, measures=axioms)
+    plain = compare({"line": line, "noisy": noisy}, SCORE, INPUTS).per_example
+    assert not found.per_example.columns.duplicated().any()
+    assert found.per_example["completeness_gap"].equals(plain["completeness_gap"].abs())
+    assert found.per_example[["cancellation", "certificate"]].equals(plain[["cancellation", "certificate"]])
+    assert found.winners().index.tolist() == [axiom.name for axiom in axioms]
+    assert "certificate" in str(found)
 
 
 @pytest.mark.parametrize("result", [None, "short"])

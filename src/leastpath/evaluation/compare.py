@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.evaluation.comparison import Comparison
+from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
 from leastpath.explainer import Explainer, explainer_of
 from leastpath.fingerprint import described, digest
@@ -306,6 +306,9 @@ def _check(
     twice = sorted({name for name in titles if titles.count(name) > 1})
     if twice:
         raise ValueError(f"two measures are called {twice[0]!r}: give one of them another name")
+    taken = [name for name in titles if name in RESERVED]
+    if taken:
+        raise ValueError(f"a measure is called {taken[0]!r}, a column of every comparison: give it another name")
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1")
     score.bind(inputs)  # says what is wrong with inputs or targets, once and for all methods

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EVIDENCE = ("completeness_gap", "cancellation", "length_ratio", "certificate")
 COSTS = ("gradients", "forwards", "seconds")
 MEASURING = ("measuring_gradients", "measuring_forwards", "measuring_seconds")
+RESERVED = ("method", "input", "name", "length_ratio", *COSTS, *MEASURING, "ok", "status", "failure")
+"""Columns that no measure may be called like. Not those of evidence that a measure reports under the same name."""
 FIRST_REFERENCES = ("integrated_gradients", "StraightLine")
 
 
@@ -78,9 +80,10 @@ class Comparison:
                 elif (method, b) in failures:
                     rows.append({**start, "ok": False, "failure": failures[method, b]})
         titles = [m.name for m in measures]
-        columns = ["method", "input", "name", *titles, *EVIDENCE, *COSTS, *MEASURING, "ok", "status", "failure"]
-        table = pd.DataFrame(rows, columns=columns)
-        table = table.astype({column: float for column in (*titles, *EVIDENCE, *COSTS, *MEASURING)})
+        # An axiom asked for as a measure has the name of the evidence that it reports: one column serves both.
+        numbers = [*titles, *(name for name in EVIDENCE if name not in titles), *COSTS, *MEASURING]
+        table = pd.DataFrame(rows, columns=["method", "input", "name", *numbers, "ok", "status", "failure"])
+        table = table.astype({column: float for column in numbers})
         curves = pd.DataFrame(points, columns=["method", "input", "name", "measure", "curve", "x", "value"])
         chosen = reference or next((r for r in FIRST_REFERENCES if r in methods), methods[0])
         directions = {m.name: m.higher_is_better for m in measures}
@@ -341,8 +344,8 @@ class Comparison:
 def _row(unit: Unit, measures: Sequence[Measure]) -> dict[str, Any]:
     record = unit.record
     return {
-        **{m.name: record["measures"][m.name] for m in measures},
         **{name: record[name] for name in (*EVIDENCE, *COSTS, *MEASURING, "ok", "status")},
+        **{m.name: record["measures"][m.name] for m in measures},
     }
 
 
