@@ -339,6 +339,14 @@ def test_errors_say_what_to_do(call, words):
         call()
 
 
+def test_segments_of_a_flat_vector_are_one_a_feature():
+    inputs = flat_points(4, 5)
+    for shape in ((4,), (4, 1), (1,)):  # the first two would hide everything at once
+        with pytest.raises(ValueError, match="segments have shape"):
+            measure = Deletion(Masking(features=torch.zeros(shape).long()))
+            measure(lp.Score(mlp(5), 0), inputs, None, given_attribution(inputs))
+
+
 def test_pixels_and_tokens_need_dimensions():
     for features in ("pixels", "tokens"):
         with pytest.raises(ValueError, match=f'features="{features}" needs'):

@@ -296,7 +296,8 @@ def _segments(segments: Tensor, batch: int, shape: torch.Size) -> tuple[Tensor, 
     if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
         raise ValueError(f"segments have dtype {segments.dtype}, expected integers: segments.long()")
     given = segments.detach().cpu().long()
-    for like in (shape, shape[1:], (*shape[:-1], 1)):  # whole, without channels, without width
+    # Whole, without channels, without width. A flat vector has neither: (batch,) would be one segment of everything.
+    for like in (shape, shape[1:], (*shape[:-1], 1)) if len(shape) > 1 else (shape,):
         for rows in ((), (batch,)):
             if given.shape == (*rows, *like):
                 each = given.reshape(len(given) if rows else 1, *([1] * (len(shape) - len(like))), *like)
