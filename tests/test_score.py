@@ -338,6 +338,7 @@ CONSTRUCTION = {
         "layer is not a part of model: .*layer=model.embedding",
     ),
     "layer of a callable": (lambda: lp.Score(lambda x: x, layer=nn.ReLU()), "layer is not a part of model"),
+    "name as target": (lambda: lp.Score(mlp(), "cat"), "target='cat' must be a class index"),
     "float target": (lambda: lp.Score(mlp(), 1.0), "target=1.0 must be a class index"),
     "float targets": (lambda: lp.Score(mlp(), torch.ones(5)), "target has dtype torch.float32 .* expected integers"),
     "square targets": (lambda: lp.Score(mlp(), [[1, 2]]), r"shape \(1, 2\), expected integers of shape \(batch,\)"),

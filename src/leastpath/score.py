@@ -525,7 +525,7 @@ def _checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...
 def _checked_target(target: Target) -> int | Tensor | Callable[[Tensor], Tensor] | None:
     if target is None or callable(target):
         return target
-    if isinstance(target, (bool, float)):
+    if isinstance(target, (bool, float, str)):
         raise ValueError(f"target={target!r} must be a class index: an int, a (batch,) integer tensor or a callable")
     if isinstance(target, (int, np.integer)):
         return int(target)
