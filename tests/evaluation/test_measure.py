@@ -69,6 +69,14 @@ def test_given_attributions_have_what_follows_from_them():
     assert found.path is None and found.status[0].ok
 
 
+def test_attributions_that_are_no_tensor_or_no_result_are_named():
+    with pytest.raises(ValueError, match=r"values is a ndarray, expected a tensor: use torch.as_tensor"):
+        given_attribution(torch.ones(1, 2).numpy())
+    score, inputs = lp.Score(lambda x: x.sum(1)), torch.ones(2, 3)
+    with pytest.raises(ValueError, match=r"result is a Tensor, expected an Attribution: given_attribution\(values\)"):
+        checked_attributions(score.bind(inputs), inputs)
+
+
 def test_joint_vector_of_tuple_inputs():
     score = lp.Score(lambda a, b: a.sum(1) + b.flatten(1).sum(1))
     a, b = flat_points(2, 3), flat_points(2, 4).view(2, 2, 2)

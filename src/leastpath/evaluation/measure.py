@@ -173,6 +173,9 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
         tensor([2.])
     """
     parts = values if isinstance(values, tuple) else (values,)
+    for part in parts:
+        if not isinstance(part, Tensor):
+            raise ValueError(f"values is a {type(part).__name__}, expected a tensor: use torch.as_tensor(values)")
     flat = torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
     unknown = torch.full((len(flat),), torch.nan, dtype=flat.dtype, device=flat.device)
     change = unknown if score_change is None else score_change.to(flat)
@@ -202,6 +205,11 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
 
 def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:
     """The attributions as points of the explained space: (batch, *shape), finite and on its device."""
+    if not isinstance(result, Attribution):
+        raise ValueError(
+            f"result is a {type(result).__name__}, expected an Attribution: given_attribution(values) makes one of a "
+            "tensor"
+        )
     parts = result.values if isinstance(result.values, tuple) else (result.values,)
     expected = bound.split(bound.explained())
     shapes = [tuple(part.shape) for part in (expected if isinstance(expected, tuple) else (expected,))]
