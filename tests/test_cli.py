@@ -83,3 +83,11 @@ def test_without_typer_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(SystemExit, match=r"pip install 'leastpath\[cli\]'"):
         cli.main()
+
+
+def test_a_file_that_is_not_there_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["leastpath", "run", "nowhere.toml"])
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    said = capsys.readouterr().err
+    assert "nowhere.toml" in said and "Traceback" not in said

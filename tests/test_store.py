@@ -304,3 +304,9 @@ def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_left(stor
         os.utime(units / name, (time.time() - age,) * 2)
     Store(store.folder, CONFIG)
     assert [p.name for p in units.iterdir()] == [".new.tmp"]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "results").write_text("")
+    with pytest.raises(ValueError, match="is a file, expected a folder"):
+        Store(tmp_path / "results", {})

@@ -219,7 +219,9 @@ def test_shap_draws_tables():
     [
         ({"background": BACKGROUND.to_numpy()}, "expected a pandas DataFrame"),
         ({"background": BACKGROUND[:0]}, "has no rows"),
-        ({"background": BACKGROUND[["age"]]}, r"background\[frame.columns\]"),
+        ({"background": BACKGROUND[["age"]]}, r"background lacks the columns .* background\[frame.columns\]"),
+        ({"background": BACKGROUND.assign(more=1.0)}, r"frame lacks the columns \['more'\]"),
+        ({"background": BACKGROUND[list(BACKGROUND.columns)[::-1]]}, "the same columns in another order"),
         ({"background": BACKGROUND.assign(age=np.nan)}, "'age' has missing values"),
         ({"background": BACKGROUND[BACKGROUND["member"] == "no"]}, "none of its 1 categories"),
         ({"frame": FRAME.iloc[0]}, r"df.iloc\[\[0\]\]"),

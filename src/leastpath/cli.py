@@ -35,7 +35,7 @@ def main() -> None:
         sys.exit(MISSING)
     try:
         application()()
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         if "--traceback" in sys.argv:
             raise
         Console(stderr=True, highlight=False).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)

@@ -79,6 +79,8 @@ class Store:
             if not self._manifest.is_file():
                 raise FileNotFoundError(f"{self.folder} holds no store: expected a manifest.json there")
         else:
+            if self.folder.exists() and not self.folder.is_dir():
+                raise ValueError(f"{self.folder} is a file, expected a folder for results: give another name")
             self._units.mkdir(parents=True, exist_ok=True)
             self._sweep()
         given = None if config is None else json.loads(_canonical(config, "config"))

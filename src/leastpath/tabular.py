@@ -393,10 +393,13 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
     if list(frame.columns) != list(background.columns):
         missing = [c for c in frame.columns if c not in background.columns]
         extra = [c for c in background.columns if c not in frame.columns]
-        raise ValueError(
-            f"background lacks the columns {missing} and has {extra} besides: expected those of frame, in their "
-            "order, as in background[frame.columns]"
-        )
+        if missing:
+            what = f"background lacks the columns {missing} of frame"
+        elif extra:
+            what = f"frame lacks the columns {extra} of background"
+        else:
+            what = "frame and background have the same columns in another order"
+        raise ValueError(f"{what}: pass both with the same columns, as in background[frame.columns]")
     if not callable(model) or (hasattr(model, "predict") and not isinstance(model, nn.Module)):
         raise ValueError(
             f"model is a {type(model).__name__}, which is no function of tensors: pass a torch module, or a callable "

@@ -167,3 +167,11 @@ def test_symmetry_as_measure_against_the_function():
         axioms.Symmetry(pairs)(score, X, None, result)
     with pytest.raises(ValueError, match="one input tensor"):
         axioms.Symmetry(pairs)(score, (X, X), None, result, explain=anew)
+
+
+@pytest.mark.parametrize("measure", [axioms.Completeness(), axioms.Cancellation(), axioms.Certificate()])
+def test_measures_refuse_the_result_of_other_inputs(measure):
+    score = lp.Score(mlp(), 0)
+    result = lp.attribute(score, flat_points(3, 4), solver=lp.StraightLine())
+    with pytest.raises(ValueError, match="explains 3 examples, the inputs are 5"):
+        measure(score, flat_points(5, 4), None, result)

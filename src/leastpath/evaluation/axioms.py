@@ -206,6 +206,7 @@ class Completeness:
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,), as the result reports them; runs no model."""
+        _check_same_batch(result, inputs)
         gap = result.completeness_gap.abs()
         relative = torch.where(gap == 0, gap, gap / result.score_change.abs())
         return Measured.of(relative if self.relative else gap)
@@ -227,6 +228,7 @@ class Cancellation:
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,), as the result reports them; runs no model."""
+        _check_same_batch(result, inputs)
         gap = result.cancellation
         relative = torch.where(gap == 0, gap, gap / result.score_change.abs())
         return Measured.of(relative if self.relative else gap)
@@ -243,6 +245,7 @@ class Certificate:
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,), as the result reports them; runs no model."""
+        _check_same_batch(result, inputs)
         return Measured.of(result.certificate)
 
 
@@ -288,6 +291,17 @@ class Symmetry:
         forwards = sum((r.n_forwards for r in made), torch.zeros(len(inputs), dtype=torch.long))
         gradients = sum((r.n_gradients for r in made), torch.zeros(len(inputs), dtype=torch.long))
         return Measured.of(gaps.amax(0), None, forwards + 2 * len(made), gradients)  # the symmetry check runs two
+
+
+def _check_same_batch(result: Attribution, inputs: Inputs | None) -> None:
+    """Refuse the result of other inputs; without inputs there is nothing to compare it with."""
+    if inputs is not None:
+        n = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+        if len(result.status) != n:
+            raise ValueError(
+                f"the result explains {len(result.status)} examples, the inputs are {n}: "
+                "measure it with the inputs that it was made for"
+            )
 
 
 def _rows(values: object, score_change: Tensor) -> Tensor:
