@@ -14,8 +14,8 @@ import argparse
 from dataclasses import dataclass
 
 import torch
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from digits import N_TRAINED, digits, trained
+from torch import Tensor
 
 import leastpath as lp
 
@@ -32,18 +32,6 @@ class Given:
         return lp.Solution(self.path)
 
 
-def trained(images: Tensor, labels: Tensor) -> nn.Module:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
-    for _ in range(60):
-        for rows in torch.randperm(len(images)).split(64):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(net(images[rows]), labels[rows]).backward()
-            optimizer.step()
-    return net.eval()
-
-
 def off_data(path: lp.Path, data: Tensor) -> Tensor:
     """(batch,) mean distance to the nearest of the data along each path."""
     points = path.at(torch.linspace(0, 1, 64))  # (batch, 64, features)
@@ -57,14 +45,13 @@ def main() -> None:
     parser.add_argument("--gradients", type=int, default=2000)
     parser.add_argument("--bandwidth", type=float, default=0.5)
     arguments = parser.parse_args()
-    digits = load_digits()
-    images, labels = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
-    data, inputs = images[:1200], images[1200 : 1200 + arguments.inputs]
-    net = trained(data, labels[:1200])
+    images, labels = digits()
+    data, inputs = images[:N_TRAINED], images[N_TRAINED : N_TRAINED + arguments.inputs]
+    net = trained()
     vae = lp.VAE.fit(data, arguments.latent)
     target = net(inputs).argmax(1)
     score = lp.Score(net, target, "softmax")
-    others = [int((labels[:1200] == (t + 1) % 10).nonzero()[i]) for i, t in enumerate(target.tolist())]
+    others = [int((labels[:N_TRAINED] == (t + 1) % 10).nonzero()[i]) for i, t in enumerate(target.tolist())]
     baselines = data[others]
 
     rebuilt = (vae(inputs) - inputs).norm(dim=1).median()

@@ -17,30 +17,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
+from digits import N_TRAINED, digits, trained
 from torch import Tensor, nn
 
 import leastpath as lp
 
 
-def trained(images: Tensor, labels: Tensor) -> nn.Module:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
-    for _ in range(60):
-        for rows in torch.randperm(len(images)).split(64):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(net(images[rows]), labels[rows]).backward()
-            optimizer.step()
-    return net.eval()
-
-
-def digits(arguments: argparse.Namespace) -> None:
-    data = load_digits()
-    images, labels = torch.tensor(data.data / 16, dtype=torch.float32), torch.tensor(data.target)
-    net = trained(images[:1200], labels[:1200])
-    solved, held_out = images[: arguments.solved or 400], images[1200 : 1200 + (arguments.held_out or 100)]
-    beside(net, solved, {"held out": held_out}, arguments.output, (100, 200, 500))
+def small_images(arguments: argparse.Namespace) -> None:
+    images, _ = digits()
+    solved, held_out = images[: arguments.solved or 400], images[N_TRAINED : N_TRAINED + (arguments.held_out or 100)]
+    beside(trained(), solved, {"held out": held_out}, arguments.output, (100, 200, 500))
 
 
 def photographs(arguments: argparse.Namespace) -> None:
@@ -90,7 +76,7 @@ def main() -> None:
     parser.add_argument("--held-out", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    (photographs if arguments.images else digits)(arguments)
+    (photographs if arguments.images else small_images)(arguments)
 
 
 if __name__ == "__main__":
