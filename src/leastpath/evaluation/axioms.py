@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Explain as ExplainAnew
-from leastpath.evaluation.measure import Measured
+from leastpath.evaluation.measure import Measured, required_method
 from leastpath.integrate import integrate
 from leastpath.metric import Conformal, NoCancellation, RankOne
 from leastpath.path import Path
@@ -275,16 +275,13 @@ class Symmetry:
         explain: ExplainAnew | None = None,
     ) -> Measured:
         """Values (batch,)."""
-        if explain is None:
-            raise ValueError(
-                f"{self.name} explains anew: pass explain=, a function (score, inputs, baselines, seed) -> Attribution"
-            )
+        again = required_method(explain, self.name)
         if not isinstance(inputs, Tensor) or isinstance(baselines, tuple):
             raise ValueError("symmetry is measured on one input tensor, got a tuple: join the inputs first")
         made: list[Attribution] = []
 
         def counted(score: Score, points: Tensor, start: Tensor) -> Attribution:
-            made.append(explain(score, points, start, seed))
+            made.append(again(score, points, start, seed))
             return made[-1]
 
         gaps = symmetry(counted, score, inputs, self.pairs, baselines)

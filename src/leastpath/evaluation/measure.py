@@ -111,6 +111,15 @@ def needs_method(measure: Measure) -> bool:
     return bool(getattr(measure, "needs_method", False))
 
 
+def required_method(explain: Explain | None, name: str) -> Explain:
+    """How to explain anew, which the measure `name` cannot do without."""
+    if explain is None:
+        raise ValueError(
+            f"{name} explains anew: pass explain=, a function (score, inputs, baselines, seed) -> Attribution"
+        )
+    return explain
+
+
 def measure_all(
     measures: Sequence[Measure],
     score: Score,
@@ -151,12 +160,8 @@ def measure_all(
             staged[key] = measure.stage(score, inputs, baselines, result, seed)
             found.append(measure.read(staged[key]))
         elif needs_method(measure):
-            if explain is None:
-                raise ValueError(
-                    f"{measure.name} explains anew: pass explain=, a function (score, inputs, baselines, seed) -> "
-                    "Attribution"
-                )
-            found.append(measure(score, inputs, baselines, result, seed=seed, explain=explain))  # type: ignore[call-arg]
+            how = required_method(explain, measure.name)
+            found.append(measure(score, inputs, baselines, result, seed=seed, explain=how))  # type: ignore[call-arg]
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found

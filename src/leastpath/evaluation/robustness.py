@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start
+from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
 from leastpath.score import (
     Baselines,
     BoundScore,
@@ -320,10 +320,7 @@ class _Again:
     def __init__(
         self, score: Score, inputs: Inputs, baselines: Baselines, explain: Explain | None, seed: int, name: str
     ) -> None:
-        if explain is None:
-            raise ValueError(
-                f"{name} explains anew: pass explain=, a function (score, inputs, baselines, seed) -> Attribution"
-            )
+        explain = required_method(explain, name)
         if score.layer is not None:
             raise ValueError(f"{name} changes the inputs, which a layer's score need not allow: explain the inputs")
         self._score, self._baselines, self._explain, self._seed = score, baselines, explain, seed
