@@ -320,6 +320,43 @@ def _assembled(
     )
 
 
+def without_path(
+    values: Inputs,
+    completeness_gap: Tensor,
+    cancellation: Tensor,
+    score_change: Tensor,
+    status: tuple[Status, ...],
+    *,
+    n_gradients: Tensor,
+    n_forwards: Tensor,
+    solver: str,
+    baseline_spread: Inputs | None = None,
+    stats: Mapping[str, Any] | None = None,
+) -> Attribution:
+    """The result of something that integrates nothing: no path, and NaN for all that is measured along one."""
+    unknown = torch.full_like(completeness_gap, torch.nan)
+    return Attribution(
+        values=values,
+        completeness_gap=completeness_gap,
+        cancellation=cancellation,
+        length=unknown,
+        length_error=unknown,
+        length_ratio=unknown,
+        certificate=unknown,
+        path=None,
+        status=status,
+        n_gradients=n_gradients,
+        score_change=score_change,
+        n_forwards=n_forwards,
+        attribution_error=unknown,
+        baseline_spread=baseline_spread,
+        path_spread=None,
+        solver=solver,
+        metric="none",
+        stats=stats or {},
+    )
+
+
 def _longer(ratio: float) -> tuple[Note, ...]:
     if ratio <= 1 + LENGTH_MARGIN:
         return ()

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from leastpath.attribution import Attribution
+from leastpath.attribution import Attribution, without_path
 from leastpath.score import Baselines, BoundScore, Inputs, Score, baselines_per_example
 from leastpath.status import Note, Outcome, Status
 
@@ -186,25 +186,15 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
     change = unknown if score_change is None else score_change.to(flat)
     note = Note(Outcome.SOLVER_NOTE, "the values were given from outside, so nothing certifies them")
     none = torch.zeros(len(flat), dtype=torch.long)
-    return Attribution(
-        values=values,
-        completeness_gap=flat.sum(1) - change,
-        cancellation=flat.abs().sum(1) - change.abs(),
-        length=unknown,
-        length_error=unknown,
-        length_ratio=unknown,
-        certificate=unknown,
-        path=None,
-        status=(Status((note,)),) * len(flat),
+    return without_path(
+        values,
+        flat.sum(1) - change,
+        flat.abs().sum(1) - change.abs(),
+        change,
+        (Status((note,)),) * len(flat),
         n_gradients=none,
-        score_change=change,
         n_forwards=none,
-        attribution_error=unknown,
-        baseline_spread=None,
-        path_spread=None,
         solver="given",
-        metric="none",
-        stats={},
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.attribution import Attribution, bound_with_baselines
+from leastpath.attribution import Attribution, bound_with_baselines, without_path
 from leastpath.metric import flat_rows
 from leastpath.run import Bar, Run
 from leastpath.score import (
@@ -103,26 +103,17 @@ def _assembled(
     def total(counts: np.ndarray) -> Tensor:
         return torch.as_tensor(np.rint(counts).astype(np.int64).reshape(-1, m).sum(1))
 
-    unknown = torch.full((bound.batch // m,), torch.nan, dtype=bound.work_dtype, device=bound.device)
     spread = m > 1 and not explained.uses_all_baselines
-    return Attribution(
-        values=bound.split(mean(values)),
-        completeness_gap=mean(flat.sum(1) - change),
-        cancellation=mean(flat.abs().sum(1) - change.abs()),
-        length=unknown,
-        length_error=unknown,
-        length_ratio=unknown,
-        certificate=unknown,
-        path=None,
-        status=tuple(_status(flat[row : row + m], explained.remarks, row, described) for row in range(0, len(flat), m)),
+    return without_path(
+        bound.split(mean(values)),
+        mean(flat.sum(1) - change),
+        mean(flat.abs().sum(1) - change.abs()),
+        mean(change),
+        tuple(_status(flat[row : row + m], explained.remarks, row, described) for row in range(0, len(flat), m)),
         n_gradients=total(bound.gradients_spent),
-        score_change=mean(change),
         n_forwards=total(bound.forwards_spent),
-        attribution_error=unknown,
-        baseline_spread=bound.split(values.unflatten(0, (-1, m)).std(1)) if spread else None,
-        path_spread=None,
         solver=described,
-        metric="none",
+        baseline_spread=bound.split(values.unflatten(0, (-1, m)).std(1)) if spread else None,
         stats=explained.stats,
     )
 
