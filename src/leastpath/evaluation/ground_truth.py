@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from leastpath.attribution import Attribution
@@ -225,7 +224,7 @@ class RankCorrelation:
         """Values (batch,); runs no model."""
         truth, found = _paired(self.answer, inputs, checked_attributions(score.bind(inputs), result))
         pair = [side.double().cpu() if self.signed else side.double().cpu().abs() for side in (truth, found)]
-        a, b = (torch.as_tensor(rankdata(side.numpy(), axis=1)) for side in pair)
+        a, b = (torch.as_tensor(_ranks(side.numpy())) for side in pair)
         a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
         scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
         return Measured.of(torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan))
@@ -263,7 +262,7 @@ def _iou(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 def _roc_auc(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
     inside = masks.sum(1)
-    ranks = (rankdata(strengths, axis=1) * masks).sum(1)
+    ranks = (_ranks(strengths) * masks).sum(1)
     return (ranks - inside * (inside + 1) / 2) / (inside * (masks.shape[1] - inside))
 
 
@@ -273,3 +272,10 @@ _LOCALIZED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "iou": _iou,
     "roc_auc": _roc_auc,
 }
+
+
+def _ranks(rows: np.ndarray) -> np.ndarray:
+    """The rank of each number in its row, ties sharing theirs: (n, features) twice."""
+    from scipy.stats import rankdata  # half a second to import, which most who import this module do not need
+
+    return np.asarray(rankdata(rows, axis=1))
