@@ -88,7 +88,7 @@ class Attribution:
     metric: str
     """The metric that lengths are measured in."""
     stats: Mapping[str, Any]
-    """What else the solver told."""
+    """What else the solver told, and `solver_gradients`: the part of `n_gradients` that it spent itself (int64)."""
 
     def __repr__(self) -> str:
         ok = sum(s.ok for s in self.status)
@@ -169,9 +169,11 @@ def attribute(
         check_rows_are_independent(bound, start, end)
         run = Run(seed, max_gradients, progress)
         solver = solver or _default_solver(bound.n_features, max_gradients)
+        before = bound.gradients_spent.copy()
         solution = solver.solve(bound, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if chooses_start else start, end, solver)
         spent = bound.gradients_spent.copy()
+        solving = spent - before
         bent = ~solution.path.is_straight
         left = None if max_gradients is None else (max_gradients - torch.as_tensor(spent)).clamp_min(1)
         for_samples = torch.zeros(()) if left is None or not solution.samples else torch.floor(left / 2)
@@ -205,7 +207,7 @@ def attribute(
             other = integrate(bound, path, metric, weighting=weighting, max_gradients=share, **settings)
             spent += other.n_gradients.numpy()
             sampled.append(other.values)
-    return _assembled(bound, m, solver, metric, solution, integral, line, spent, sampled)
+    return _assembled(bound, m, solver, metric, solution, integral, line, spent, solving, sampled)
 
 
 def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
@@ -277,6 +279,7 @@ def _assembled(
     integral: Integral,
     line: Tensor,
     spent: np.ndarray,
+    solving: np.ndarray,
     sampled: list[Tensor],
 ) -> Attribution:
     change, values = integral.change, integral.values
@@ -316,7 +319,7 @@ def _assembled(
         path_spread=bound.split(torch.stack([mean(v) for v in sampled]).std(0)) if sampled else None,
         solver=repr(solver),
         metric=repr(metric),
-        stats=solution.stats,
+        stats={**solution.stats, "solver_gradients": total(solving)},
     )
 
 

@@ -153,6 +153,13 @@ def test_settings_follow_the_budget():
     assert found["occlusion"].defaults["window"] == 16
 
 
+def test_the_authors_settings_of_the_variational_solver_whatever_the_budget():
+    full = contenders(VocConfig(methods=("geodesic_variational_full",), budget=90))["geodesic_variational_full"]
+    settings = full.defaults
+    assert (settings["n_iterations"], settings["n_points"], settings["max_gradients"]) == (1000, 50, None)
+    assert full.name == "geodesic_variational_full"
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

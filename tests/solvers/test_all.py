@@ -7,7 +7,7 @@ import torch
 
 import leastpath as lp
 from helpers import ALL_SOLVERS, Counted, flat_points, mlp, moons_net, separable, separable_parts
-from leastpath import Outcome
+from leastpath import Outcome, Run
 
 pytestmark = pytest.mark.parametrize("solver", ALL_SOLVERS)
 METRICS = [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Euclidean()]
@@ -91,6 +91,14 @@ def test_longer_than_the_line_only_with_a_mark(solver, metric):
     result = explain(solver, lp.Score(moons_net(), 1, "softmax"), metric=metric)
     for ratio, status in zip(result.length_ratio.tolist(), result.status, strict=True):
         assert ratio <= 1.01 or Outcome.LONGER_THAN_LINE in status
+
+
+def test_solver_gradients_are_the_rows_differentiated_while_solving(solver):
+    model = Counted(moons_net())
+    bound = lp.Score(model, 1, "softmax").bind(X)
+    solver.solve(bound, lp.Conformal(), *bound.ends(BASE), Run(0, None, False))
+    spent = explain(solver, lp.Score(moons_net(), 1, "softmax")).stats["solver_gradients"]
+    assert spent.dtype == torch.int64 and int(spent.sum()) == model.gradient_rows
 
 
 def test_n_gradients_are_the_rows_that_the_model_differentiated(solver):

@@ -71,6 +71,14 @@ class _Pointwise(nn.Module):
         return nn.functional.linear(x.permute(0, 2, 3, 1), self.weight, self.bias).permute(0, 3, 1, 2)
 
 
+def _padded(convolution: nn.Conv2d) -> nn.Conv2d:
+    """A convolution that pads by itself where both sides get the same: no padded copy of its input is made."""
+    sides = getattr(getattr(convolution, "static_padding", None), "padding", (0, 1))
+    if len(set(sides)) == 1:
+        convolution.padding, convolution.static_padding = (sides[0], sides[0]), nn.Identity()
+    return convolution
+
+
 def _folded(net: nn.Module) -> nn.Module:
     """Every convolution with the batch normalisation after it as one layer; in place."""
     pairs = [(net, "_conv_stem", "_bn0"), (net, "_conv_head", "_bn1")]
@@ -81,7 +89,7 @@ def _folded(net: nn.Module) -> nn.Module:
     for owner, convolution, norm in pairs:
         fused = fuse_conv_bn_eval(getattr(owner, convolution), getattr(owner, norm))
         pointwise = fused.kernel_size == (1, 1) and fused.stride == (1, 1) and fused.groups == 1
-        setattr(owner, convolution, _Pointwise(fused) if pointwise else fused)
+        setattr(owner, convolution, _Pointwise(fused) if pointwise else _padded(fused))
         setattr(owner, norm, nn.Identity())
     return net
 

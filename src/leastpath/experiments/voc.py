@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LINE = "integrated_gradients"
+FULL = "geodesic_variational_full"  # the authors' iterations and points, whatever the budget of the others
 OUTPUTS = ("log_softmax", "softmax", "sigmoid", "raw")
 COLORS = {"black": 0.0, "white": 1.0}
 CHUNK = 32  # images whose features are one unit of work
@@ -155,7 +156,10 @@ def contenders(config: VocConfig) -> dict[str, Method]:
 
 
 def known_method(name: str) -> Method:
-    """Of the table of methods, or one that was found in this experiment."""
+    """Of the table of methods, or one that this experiment adds."""
+    if name == FULL:
+        usual = METHODS["geodesic_variational"].with_settings(n_samples=0)
+        return replace(usual, name=FULL, title="Geodesic IG (variational, full)")
     return SAMPLED[name] if name in SAMPLED else METHODS[name]
 
 

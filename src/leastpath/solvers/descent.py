@@ -110,7 +110,7 @@ class Descent:
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
         if isinstance(metric, Euclidean):
-            return Solution(Path.straight(start, end), stats=_stats(len(start)))
+            return Solution(Path.straight(start, end), stats={"sampled_ratio": torch.ones(len(start))})
         if self.resolution is not None and len(score.shape) < 2:
             raise ValueError(
                 f"resolution={self.resolution} needs inputs of shape (…, height, width), got features of shape "
@@ -134,10 +134,6 @@ class Descent:
                 interrupted = here.interrupted
         stats = {name: torch.cat([part.stats[name] for _, part in parts]) for name in parts[0][1].stats}
         return replace(joined(parts), stats=stats, never_longer=True)
-
-
-def _stats(batch: int) -> dict[str, Tensor]:
-    return {"solver_gradients": torch.zeros(batch, dtype=torch.long), "sampled_ratio": torch.ones(batch)}
 
 
 class _Solve:
@@ -166,8 +162,8 @@ class _Solve:
             path[0], path[-1] = self.field.start[b], self.field.end[b]
         counts = torch.tensor([0, *(len(path) for path in self.paths)])
         path = Path(torch.cat(self.paths), torch.arange(int(counts.sum())), counts.cumsum(0))
-        stats = {"solver_gradients": self.field.spent.long().cpu(), "sampled_ratio": ratio.float().cpu()}
-        return Solution(path, tuple(self._note(b) for b in range(len(path))), stats)
+        notes = tuple(self._note(b) for b in range(len(path)))
+        return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()})
 
     def _note(self, b: int) -> tuple[Note, ...]:
         straight = len(self.paths[b]) <= 2

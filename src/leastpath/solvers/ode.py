@@ -429,7 +429,6 @@ class _Search:
         """The best path found between start and end (1, *features), or the straight line, with what is to be said."""
         best, note = self.best, self._note()
         stats = {"damping": best.damping if best else np.nan, "nodes": best.nodes if best else 0}
-        stats["solver_gradients"] = self._spent()
         notes = ((note,) if note else (),)
         if best is None or not self.bent:
             return Solution(Path.straight(start, end), notes, stats)
