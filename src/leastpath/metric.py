@@ -24,6 +24,11 @@ class Metric(Protocol):
 
     Metrics of the model look at the gradient, metrics of the data at the point, `Mixed` at both. That a length is never
     below the change of score (`bounds_score`) is what makes length / |Δf| a certificate.
+
+    Example:
+        >>> point, gradient, step = torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
+        >>> Conformal().speed(point, gradient, step), RankOne().speed(point, gradient, step)
+        (tensor([5.]), tensor([3.]))
     """
 
     @property
@@ -371,10 +376,20 @@ def _name(function: object) -> str:
 
 
 def length(speeds: Tensor, weights: Tensor) -> Tensor:
-    """∫ speed dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,)."""
+    """∫ speed dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,).
+
+    Example:
+        >>> length(torch.tensor([[1.0, 3.0]]), torch.tensor([0.5, 0.5]))
+        tensor([2.])
+    """
     return speeds @ weights
 
 
 def energy(speeds: Tensor, weights: Tensor) -> Tensor:
-    """½ ∫ speed² dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,)."""
+    """½ ∫ speed² dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,).
+
+    Example:
+        >>> energy(torch.tensor([[1.0, 3.0]]), torch.tensor([0.5, 0.5]))
+        tensor([2.5000])
+    """
     return (speeds**2) @ weights / 2

@@ -65,7 +65,13 @@ def rule_nodes(rule: str, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Weighting(Protocol):
-    """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`."""
+    """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`.
+
+    Example:
+        >>> import leastpath as lp
+        >>> lp.PathIntegral().complete, lp.AsPrinted().complete
+        (True, False)
+    """
 
     @property
     def complete(self) -> bool:

@@ -39,7 +39,15 @@ MEASURED = ("values", "change", "length", "length_error", "attribution_error", "
 
 @dataclass(frozen=True)
 class Integral:
-    """What the integrator measured, for each example. All (batch,) but `values` (batch, *features) and `notes`."""
+    """What the integrator measured, for each example. All (batch,) but `values` (batch, *features) and `notes`.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
+        >>> found = lp.integrate(bound, lp.Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), lp.Conformal())
+        >>> found.values, found.change
+        (tensor([[0.5000, 0.5000]]), tensor([1.]))
+    """
 
     values: Tensor
     change: Tensor  # f(last knot) - f(first knot)

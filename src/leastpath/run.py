@@ -26,6 +26,12 @@ class Run:
     """Seed, budget and display of one call. Holds no state: two solvers given the same run draw the same numbers.
 
     `max_gradients` is per example, solver and integral together.
+
+    Example:
+        >>> run = Run(seed=3)
+        >>> like = torch.zeros(())
+        >>> torch.equal(run.noise((2,), like, draw=1), run.noise((2,), like, draw=1))
+        True
     """
 
     seed: int = 0

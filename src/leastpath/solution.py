@@ -29,6 +29,10 @@ class Solution:
         known: segments whose gradients the solver has summed already, so that the integrator only verifies them.
         samples: further paths between the same ends, all as plausible as `path`; their attributions give
             `result.path_spread`.
+
+    Example:
+        >>> Solution(Path.straight(torch.zeros(2, 3), torch.ones(2, 3))).path.is_straight
+        tensor([True, True])
     """
 
     path: Path
@@ -44,6 +48,11 @@ class Solver(Protocol):
     """Finds a path from each start to its end. A frozen dataclass of hyper-parameters: no state between calls.
 
     A solver with an attribute `chooses_start = True` begins its paths where it likes; baselines are refused then.
+
+    Example:
+        >>> import leastpath as lp
+        >>> isinstance(lp.StraightLine(), Solver), isinstance(lp.Conformal(), Solver)
+        (True, False)
     """
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 
 class Outcome(enum.Enum):
-    """The kinds of outcome. Those that a user should look at are not `ok`."""
+    """The kinds of outcome. Those that a user should look at are not `ok`.
+
+    Example:
+        >>> Outcome.REACHED.ok, Outcome.INTERRUPTED.ok
+        (True, False)
+    """
 
     REACHED = "reached the tolerance"
     FIXED_STEPS = "integrated at fixed steps, without error control"
@@ -29,7 +34,12 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Note:
-    """One thing to say about one example: what kind it is, and the sentence with its numbers and remedy."""
+    """One thing to say about one example: what kind it is, and the sentence with its numbers and remedy.
+
+    Example:
+        >>> Note(Outcome.FELL_BACK, "the network predicts no path here").outcome.ok
+        False
+    """
 
     outcome: Outcome
     sentence: str

@@ -34,16 +34,38 @@ _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 class StoreMismatch(ValueError):
-    """A folder holds results of another configuration, which must not be mixed with these."""
+    """A folder holds results of another configuration, which must not be mixed with these.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> store = Store(folder, {"seed": 0})
+        >>> try:
+        ...     Store(folder, {"seed": 1})
+        ... except StoreMismatch:
+        ...     print("refused")
+        refused
+    """
 
 
 class BrokenUnit(UserWarning):
-    """A file in a store was truncated, altered or foreign; it was moved aside and its unit counts as not done."""
+    """A file in a store was truncated, altered or foreign; it was moved aside and its unit counts as not done.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", BrokenUnit)  # an audit would rather stop than compute a unit anew
+        >>> warnings.simplefilter("default", BrokenUnit)
+    """
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One finished unit of work: its record, its arrays, and the files written beside them."""
+    """One finished unit of work: its record, its arrays, and the files written beside them.
+
+    Example:
+        >>> Unit({"score": 0.25}).record["score"]
+        0.25
+    """
 
     record: dict[str, Any]
     arrays: dict[str, Tensor] = field(default_factory=dict)

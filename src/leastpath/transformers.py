@@ -96,7 +96,12 @@ class TextExplanation:
 
 @dataclass(frozen=True)
 class Piece:
-    """A token or word of a text, the white space behind it, and the positions of its tokens."""
+    """A token or word of a text, the white space behind it, and the positions of its tokens.
+
+    Example:
+        >>> Piece("unbelievable", " ", (3, 4, 5)).positions
+        (3, 4, 5)
+    """
 
     text: str
     space: str

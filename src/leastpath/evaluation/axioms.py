@@ -218,6 +218,12 @@ class Cancellation:
 
     Args:
         relative: divide by |Δf|; inf where Δf is zero and the gap is not.
+
+    Example:
+        >>> from leastpath.evaluation.measure import given_attribution
+        >>> result = given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([1.0]))
+        >>> Cancellation()(None, None, None, result).values
+        tensor([2.])
     """
 
     relative: bool = False
@@ -236,7 +242,15 @@ class Cancellation:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Length of the path over |Δf|: 1 is provably shortest, lower is better; NaN for methods without a path."""
+    """Length of the path over |Δf|: 1 is provably shortest, lower is better; NaN for methods without a path.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(lambda x: x.sum(1)), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> Certificate()(score, inputs, None, result).values  # along the gradient of a linear score
+        tensor([1.])
+    """
 
     name: str = "certificate"
     higher_is_better: bool = False
@@ -257,6 +271,14 @@ class Symmetry:
 
     Args:
         pairs: flat indices (i, j) of features that the score treats alike.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
+        >>> from leastpath.methods import METHODS
+        >>> line = METHODS["integrated_gradients"]
+        >>> Symmetry(((0, 1),))(score, inputs, None, line(score, inputs), explain=line).values
+        tensor([0.])
     """
 
     pairs: tuple[tuple[int, int], ...]

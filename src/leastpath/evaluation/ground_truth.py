@@ -22,7 +22,13 @@ KINDS = ("mass", "pointing", "iou", "roc_auc")
 
 @dataclass(frozen=True)
 class Planted:
-    """A problem with its answer."""
+    """A problem with its answer.
+
+    Example:
+        >>> problem = planted_patch(n=2)
+        >>> problem.inputs.shape, problem.mask.shape
+        (torch.Size([2, 3, 16, 16]), torch.Size([3, 16, 16]))
+    """
 
     score: Score
     inputs: Tensor
@@ -211,6 +217,13 @@ class RankCorrelation:
     Args:
         answer: attributions shaped like an input; one for all examples, one each, or a function of the inputs.
         signed: rank by the values themselves, not by their magnitudes.
+
+    Example:
+        >>> problem = planted_patch(n=2)
+        >>> from leastpath.evaluation.measure import given_attribution
+        >>> truth = given_attribution(problem.attributions)
+        >>> RankCorrelation(problem.attributions)(problem.score, problem.inputs, None, truth).values
+        tensor([1., 1.], dtype=torch.float64)
     """
 
     answer: Answer

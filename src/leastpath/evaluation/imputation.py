@@ -94,6 +94,12 @@ class Blur:
 
     Args:
         sigma: in pixels. None: a twentieth of the shorter side, at least one pixel.
+
+    Example:
+        >>> flat = torch.ones(1, 3, 8, 8)
+        >>> filling = Blur(sigma=1.0).prepare(flat, torch.zeros_like(flat), [torch.Generator()])
+        >>> torch.allclose(filling.rows(torch.tensor([0]), flat > 0), flat)  # a flat image blurs to itself
+        True
     """
 
     sigma: float | None = None
@@ -107,7 +113,14 @@ class Blur:
 
 @dataclass(frozen=True, repr=False)
 class Samples:
-    """Another input, drawn at random for each example from `pool` (n, *shape); never the example itself."""
+    """Another input, drawn at random for each example from `pool` (n, *shape); never the example itself.
+
+    Example:
+        >>> pool, points = torch.ones(4, 2), torch.zeros(1, 2)
+        >>> filling = Samples(pool).prepare(points, points, [torch.Generator()])
+        >>> filling.rows(torch.tensor([0]), points > 0)
+        tensor([[1., 1.]])
+    """
 
     pool: Tensor
 

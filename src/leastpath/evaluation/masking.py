@@ -173,7 +173,13 @@ normalize=False, pool=None)
 
 @dataclass(frozen=True)
 class MaskedScores:
-    """What the engine found: log-odds of the target class, or raw scores where there is no probability."""
+    """What the engine found: log-odds of the target class, or raw scores where there is no probability.
+
+    Example:
+        >>> found = MaskedScores("log_odds", (0.1,), ("baseline",), torch.zeros(2), torch.zeros(2, 1, 1), torch.ones(2))
+        >>> found.probability()[0].flatten()
+        tensor([0.5000, 0.5000])
+    """
 
     kind: Literal["log_odds", "score"]
     areas: tuple[float, ...]
@@ -450,7 +456,16 @@ class Comprehensiveness(_MaskingMeasure):
 
 @dataclass(frozen=True)
 class Sufficiency(_MaskingMeasure):
-    """p(x) − p(x with its top features only): lower is better. The value is the area under the curve."""
+    """p(x) − p(x with its top features only): lower is better. The value is the area under the curve.
+
+    Example:
+        >>> import leastpath as lp
+        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> Sufficiency(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
+        tensor([[0.0865, 0.0000]], dtype=torch.float64)
+    """
 
     name: str = "sufficiency"
     higher_is_better: bool = False
@@ -465,7 +480,16 @@ class Sufficiency(_MaskingMeasure):
 @dataclass(frozen=True)
 class LogOdds(_MaskingMeasure):
     """log p/(1 − p) of the target without its top features. The value is minus the area under the curve, the paper's
-    "area over the curve": higher is better."""
+    "area over the curve": higher is better.
+
+    Example:
+        >>> import leastpath as lp
+        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> LogOdds(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
+        tensor([[0.5000, 0.0000]], dtype=torch.float64)
+    """
 
     name: str = "log_odds"
     higher_is_better: bool = True
@@ -478,7 +502,16 @@ class LogOdds(_MaskingMeasure):
 @dataclass(frozen=True)
 class LogProbRatio(_MaskingMeasure):
     """log p(x without its top features) − log p(x), which the paper's code calls log-odds. The value is minus the area
-    under the curve: higher is better."""
+    under the curve: higher is better.
+
+    Example:
+        >>> import leastpath as lp
+        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> LogProbRatio(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
+        tensor([[-0.2727, -0.4917]], dtype=torch.float64)
+    """
 
     name: str = "log_prob_ratio"
     higher_is_better: bool = True
@@ -491,7 +524,16 @@ class LogProbRatio(_MaskingMeasure):
 
 @dataclass(frozen=True)
 class Deletion(_MaskingMeasure):
-    """p(x without its top features), from all of the input to none of it: lower is better. The value is the area."""
+    """p(x without its top features), from all of the input to none of it: lower is better. The value is the area.
+
+    Example:
+        >>> import leastpath as lp
+        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> Deletion(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
+        tensor([[0.6225, 0.5000]], dtype=torch.float64)
+    """
 
     masking: Masking = FULL_MASKING
     name: str = "deletion"
@@ -504,7 +546,16 @@ class Deletion(_MaskingMeasure):
 
 @dataclass(frozen=True)
 class Insertion(_MaskingMeasure):
-    """p(x with its top features only), from none of the input to all of it: higher is better. The value is the area."""
+    """p(x with its top features only), from none of the input to all of it: higher is better. The value is the area.
+
+    Example:
+        >>> import leastpath as lp
+        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> Insertion(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
+        tensor([[0.7311, 0.8176]], dtype=torch.float64)
+    """
 
     masking: Masking = FULL_MASKING
     name: str = "insertion"

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution, without_path
+from leastpath.methods.method import Method
 from leastpath.score import Baselines, BoundScore, Inputs, Score, baselines_per_example
 from leastpath.status import Note, Outcome, Status
 
 INSTEAD = 'mask with another fill, Masking(fill="mean")'
 
-Explain = Callable[[Score, Inputs, Baselines, int], Attribution]
-"""How robustness measures explain anew: (score, inputs, baselines, seed) -> Attribution."""
+Seeded = Callable[[Score, Inputs, Baselines, int], Attribution]
+Explain = Seeded | Method
+"""How robustness measures explain anew: a method, or a function (score, inputs, baselines, seed) -> Attribution."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,16 @@ def needs_method(measure: Measure) -> bool:
     return bool(getattr(measure, "needs_method", False))
 
 
-def required_method(explain: Explain | None, name: str) -> Explain:
+def required_method(explain: Explain | None, name: str) -> Seeded:
     """How to explain anew, which the measure `name` cannot do without."""
     if explain is None:
         raise ValueError(
-            f"{name} explains anew: pass explain=, a function (score, inputs, baselines, seed) -> Attribution"
+            f'{name} explains anew: pass explain=METHODS["…"], or a function (score, inputs, baselines, seed) -> '
+            "Attribution"
         )
+    if isinstance(explain, Method):
+        method = explain
+        return lambda score, inputs, baselines, seed: method(score, inputs, baselines, seed=seed)
     return explain
 
 
@@ -135,8 +141,8 @@ def measure_all(
     What is shared is charged to the first measure that needed it; the others then cost nothing.
 
     Args:
-        explain: how the explanation was made, (score, inputs, baselines, seed) -> Attribution; for measures that
-            explain anew.
+        explain: how the explanation was made, a method of METHODS or (score, inputs, baselines, seed) -> Attribution;
+            for measures that explain anew.
 
     Example:
         >>> import leastpath as lp

@@ -100,6 +100,14 @@ class MaxSensitivity:
     Args:
         radius: half the side of the cube, in units of the input.
         n_samples: points in the cube; each is explained anew.
+
+    Example:
+        >>> import leastpath as lp
+        >>> from leastpath.methods import METHODS
+        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([1.0, 2.0])), torch.ones(1, 2)
+        >>> line = METHODS["integrated_gradients"]
+        >>> bool(MaxSensitivity(radius=0.02)(score, inputs, None, line(score, inputs), explain=line).values < 0.05)
+        True
     """
 
     radius: float = 0.02
@@ -152,6 +160,14 @@ class NoiseRobustness:
     Args:
         noise: standard deviation of the noise, in deviations of the image's own values.
         n_samples: noisy images, each explained anew; the value is the mean over them.
+
+    Example:
+        >>> import leastpath as lp
+        >>> from leastpath.methods import METHODS
+        >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
+        >>> line = METHODS["integrated_gradients"]
+        >>> bool(NoiseRobustness()(score, images, None, line(score, images), explain=line).values > 0.9)
+        True
     """
 
     noise: float = 0.05
@@ -197,6 +213,14 @@ class AttackRobustness:
         radius: largest change of a value, in units of the input.
         steps: of the ascent; two gradients each.
         keep: how much the score may change, relative to |f(x) − f(x̄)|.
+
+    Example:
+        >>> import leastpath as lp
+        >>> from leastpath.methods import METHODS
+        >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
+        >>> line = METHODS["integrated_gradients"]
+        >>> bool(AttackRobustness()(score, images, None, line(score, images), explain=line).values > 0.9)
+        True
     """
 
     radius: float = 8 / 255

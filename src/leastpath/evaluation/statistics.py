@@ -18,7 +18,12 @@ CHUNK = 4_000_000  # resampled numbers held at once
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and its confidence interval. `low` and `high` are NaN for a single example, which has no spread."""
+    """A mean and its confidence interval. `low` and `high` are NaN for a single example, which has no spread.
+
+    Example:
+        >>> bootstrap_interval([1.0, 2.0, 3.0]).mean
+        2.0
+    """
 
     mean: float
     low: float
@@ -29,7 +34,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The mean difference a − b, its bootstrap interval, and the p-value of no difference."""
+    """The mean difference a − b, its bootstrap interval, and the p-value of no difference.
+
+    Example:
+        >>> paired_test([3.0, 4.0, 5.0], [1.0, 2.0, 3.0]).difference
+        2.0
+    """
 
     difference: float
     low: float

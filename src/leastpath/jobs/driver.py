@@ -109,7 +109,16 @@ def explain(
 
 
 def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
-    """Do what is left of a job."""
+    """Do what is left of a job.
+
+    Example:
+        >>> import tempfile, torch
+        >>> from leastpath.jobs.executors import InProcess
+        >>> rows, out = source_of([torch.rand(2)]), tempfile.mkdtemp()
+        >>> job = Job(rows, lambda: lambda x: x.prod(1), "integrated_gradients", out)
+        >>> run_job(job, InProcess(), show=False)
+        Explanations(1 of 1 rows in 1 shards)
+    """
     if job.threads is None and isinstance(executor, Processes):
         job = replace(job, threads=1)  # thread teams of several workers would fight over the same cores
     config = job.config()

@@ -33,7 +33,15 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """One shard after the other, in this process: for small jobs, one GPU, and debugging."""
+    """One shard after the other, in this process: for small jobs, one GPU, and debugging.
+
+    Example:
+        >>> import tempfile, torch
+        >>> import leastpath.jobs as jobs
+        >>> rows, model = [torch.rand(3) for _ in range(4)], lambda: lambda x: x.prod(1)
+        >>> jobs.explain(rows, model, out=tempfile.mkdtemp(), executor=InProcess(), show=False)
+        Explanations(4 of 4 rows in 1 shards)
+    """
 
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards here."""
@@ -52,6 +60,11 @@ class Processes:
         workers: how many; the number of cores by default.
         max_retries: how often a shard may lose its worker before it is given up.
         start_method: "spawn" is safe everywhere; "fork" starts faster, but not beside CUDA or threads.
+
+    Example:
+        >>> import leastpath.jobs as jobs
+        >>> jobs.explain("rows.parquet", "mypackage:model", executor=Processes(workers=2))  # doctest: +SKIP
+        Explanations(100,000 of 100,000 rows in 98 shards)
     """
 
     workers: int | None = None
@@ -144,6 +157,11 @@ class Ray:
         max_retries: how often a task may lose its worker.
         in_flight: tasks handed to Ray at a time; by default a quarter more than can run.
         init: further arguments of `ray.init`.
+
+    Example:
+        >>> import leastpath.jobs as jobs
+        >>> jobs.explain("rows.parquet", "mypackage:model", executor=Ray(num_gpus=0.5))  # doctest: +SKIP
+        Explanations(100,000 of 100,000 rows in 98 shards)
     """
 
     address: str | None = None

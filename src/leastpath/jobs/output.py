@@ -35,6 +35,14 @@ class Explanations:
 
     `explanations[i]` is a dictionary of row i of the input: its values and what the table says. Rows of shards that
     are not done yet are a KeyError.
+
+    Example:
+        >>> import tempfile, torch
+        >>> import leastpath.jobs as jobs
+        >>> rows, out = [torch.ones(2) for _ in range(4)], tempfile.mkdtemp()
+        >>> _ = jobs.explain(rows, lambda: lambda x: x.prod(1), out=out, show=False)
+        >>> Explanations(out)[3]["values"]
+        tensor([0.5000, 0.5000])
     """
 
     def __init__(self, out: str | Path) -> None:

@@ -41,6 +41,14 @@ def report(
         settings: of the data, as in `source_of`.
 
     Only the numeric columns of the table are read, about 100 bytes a row.
+
+    Example:
+        >>> import tempfile, torch
+        >>> import leastpath.jobs as jobs
+        >>> rows = [torch.rand(2) for _ in range(4)]
+        >>> found = jobs.explain(rows, lambda: lambda x: x.prod(1), out=tempfile.mkdtemp(), show=False)
+        >>> report(found, dataset=rows)[:15]
+        '<!DOCTYPE html>'
     """
     from leastpath.report.html import Report
 

@@ -55,7 +55,15 @@ class Rows:
 
 @runtime_checkable
 class Source(Protocol):
-    """A data set that can be read in parts."""
+    """A data set that can be read in parts.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> file = tempfile.mkdtemp() + "/inputs.npy"
+        >>> np.save(file, np.zeros((5, 3), np.float32))
+        >>> isinstance(source_of(file), Source)
+        True
+    """
 
     @property
     def what(self) -> Any:
@@ -125,6 +133,15 @@ class Table(_Files):
         features: names of the columns; all but the target by default. One column of lists is an input each.
         target: name of the column of labels (integers), if any.
         transform: function of the inputs (rows, columns), or its "package.module:name".
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "rows.csv"
+        >>> _ = file.write_text("age,income,label\\n31,2.5,0\\n44,3.5,1\\n")
+        >>> rows = Table(file, target="label").read(0, 2)
+        >>> rows.inputs, rows.targets
+        (tensor([[31.0000,  2.5000],
+                [44.0000,  3.5000]]), tensor([0, 1]))
     """
 
     path: str | Path
@@ -230,6 +247,13 @@ class Arrays(_Files):
         transform: function of the inputs, or its "package.module:name": to floats in [0, 1], channels first, say.
 
     A .npz is read as a whole, so keep its parts small; the others are read row by row.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> file = tempfile.mkdtemp() + "/inputs.npy"
+        >>> np.save(file, np.zeros((5, 3), np.float32))
+        >>> Arrays(file).read(1, 3).inputs.shape
+        torch.Size([2, 3])
     """
 
     path: str | Path
@@ -276,6 +300,11 @@ class Pictures(_Files):
             of the usual resizing (short side to size / 0.875, centre crop).
 
     A picture that cannot be read becomes a row with the reason.
+
+    Example:
+        >>> source = Pictures("photographs", size=128, target="folder")  # doctest: +SKIP
+        >>> source.read(0, 2).inputs.shape  # doctest: +SKIP
+        torch.Size([2, 3, 128, 128])
     """
 
     path: str | Path
@@ -337,6 +366,11 @@ class Items:
         dataset: the dataset, or "package.module:name" of one or of a function that makes one. By name it is imported
             in each worker; an object is sent there.
         settings: arguments of the function.
+
+    Example:
+        >>> data = torch.utils.data.TensorDataset(torch.zeros(4, 3), torch.arange(4))
+        >>> Items(data).read(1, 3).targets
+        tensor([1, 2])
     """
 
     dataset: Any

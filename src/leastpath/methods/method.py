@@ -94,7 +94,13 @@ def settings_of(explain: Callable[..., Attribution]) -> dict[str, Any]:
 
 
 class UnknownMethod(KeyError, ValueError):
-    """Asked for a method that the table does not have. A KeyError, so that `in` and `.get` work as everywhere."""
+    """Asked for a method that the table does not have. A KeyError, so that `in` and `.get` work as everywhere.
+
+    Example:
+        >>> from leastpath.methods import METHODS
+        >>> METHODS.get("magic") is None
+        True
+    """
 
     def __str__(self) -> str:  # KeyError would show the repr of the sentence
         return str(self.args[0])
