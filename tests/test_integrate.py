@@ -463,6 +463,8 @@ class Incomplete:
 ERRORS = {
     "n_steps": ({"n_steps": 0}, "n_steps=0 must be at least 1"),
     "neither": ({"tolerance": None}, "tolerance=None means fixed steps, but n_steps is None: pass n_steps=50"),
+    "a tolerance in words": ({"tolerance": "0.1"}, "tolerance='0.1' must be a number between 0 and 1"),
+    "half a step": ({"n_steps": 10.5}, "n_steps=10.5 must be a whole number"),
     "tolerance 0": ({"tolerance": 0.0}, "tolerance=0.0 must lie between 0 and 1, or be None"),
     "tolerance 1": ({"tolerance": 1.0}, "tolerance=1.0 must lie between 0 and 1"),
     "tolerance nan": ({"tolerance": math.nan}, "tolerance=nan must lie between 0 and 1"),

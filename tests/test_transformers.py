@@ -220,6 +220,16 @@ def test_errors_of_texts_tokenizers_and_models():
         explain(hf.BertForMaskedLM(hf.BertConfig(**(SMALL | LAYERS))).eval(), tokenizer(), "good film")
 
 
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_text_is_no_longer_than_the_model_has_positions(name):
+    model, words = classifier(name), "good " * 30
+    with pytest.raises(ValueError, match="a text has 32 tokens, and the model has positions for") as error:
+        explain(model, tokenizer(), words, **STRAIGHT)
+    most = int(str(error.value).rpartition("=")[2])
+    explained = explain(model, tokenizer(), words, max_length=most, **STRAIGHT)  # what the sentence asks for works
+    assert len(explained.tokens[0]) == most
+
+
 # ---- images ------------------------------------------------------------------------------------------------------
 
 

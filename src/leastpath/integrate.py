@@ -8,6 +8,8 @@ cut in two *unequal* parts; what moves most is cut again, until every example ha
 
 from __future__ import annotations
 
+import numbers
+
 import torch
 from torch import Tensor
 
@@ -104,6 +106,13 @@ def check_settings(
     """Refuse what cannot be integrated, before anything is spent on it."""
     if rule not in RULES:
         raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
+    whole: dict[str, object] = {"n_steps": n_steps, "max_gradients": max_gradients}
+    for name, given in whole.items():
+        if not isinstance(given, numbers.Integral | Tensor | None):
+            raise ValueError(f"{name}={given!r} must be a whole number, or None")
+    asked: object = tolerance
+    if not isinstance(asked, numbers.Real | Tensor | None):
+        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
     if isinstance(max_gradients, int) and max_gradients < 1:
         raise ValueError(f"max_gradients={max_gradients} must be at least 1, or None")
     if n_steps is not None and n_steps < 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -313,10 +314,26 @@ def _tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: 
         *columns, padding=len(texts) > 1, truncation=True, max_length=max_length, return_tensors="pt",
         return_special_tokens_mask=True, return_attention_mask=True,
     )  # fmt: skip
+    length, most = encoded["input_ids"].shape[1], _positions(model)
+    if length > most:
+        raise ValueError(
+            f"a text has {length} tokens, and the model has positions for {most}: cut it with max_length={most}"
+        )
     accepted = inspect.signature(model.forward).parameters
     anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
     known = [name for name in ("attention_mask", "token_type_ids") if name in encoded]
     return encoded, [name for name in known if name in accepted or (anything and name == "attention_mask")]
+
+
+def _positions(model: nn.Module) -> float:
+    """How many tokens a model can tell apart by their place; endless where its configuration has no limit."""
+    most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if not isinstance(most, int) or most < 1:
+        return math.inf
+    places = [m for name, m in model.named_modules() if name.endswith("position_embeddings")]
+    # RoBERTa and its like count places from the one behind the padding's.
+    lost = [m.padding_idx + 1 for m in places if isinstance(m, nn.Embedding) and m.padding_idx is not None]
+    return most - max(lost, default=0)
 
 
 def _is_text(text: Any) -> bool:

@@ -195,6 +195,7 @@ def test_a_method_that_always_fails_has_no_mean_and_never_wins():
         ({"methods": [lp.StraightLine(), lp.StraightLine()]}, "two methods are called 'StraightLine'"),
         ({"score": mlp()}, "expected a Score"),
         ({"measures": [Magnitude]}, "is a class"),
+        ({"measures": Magnitude()}, "also for a single one"),
         ({"measures": [3]}, "is no measure"),
         ({"measures": [Magnitude(), Magnitude()]}, "two measures are called"),
         ({"measures": [replace(Magnitude(), name="seconds")]}, "called 'seconds', a column of every comparison"),

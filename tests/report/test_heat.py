@@ -58,6 +58,7 @@ def test_draws_into_given_axes_and_saves(tmp_path):
     "call, match",
     [
         (lambda: heatmap(A), r"expected one image"),
+        (lambda: heatmap(np.zeros((9, 9, 3))), r"looks like \(height, width, channels\)"),
         (lambda: heatmap(A[0], IMAGES[0, :, :4]), r"attributions have \(height, width\) = \(8, 10\)"),
         (lambda: heatmap(A[0], scale=0.0), "scale=0.0 must be a magnitude"),
         (lambda: heatmaps({}), "nothing to draw"),

@@ -297,6 +297,8 @@ def _check(
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: compare(methods, lp.Score(model, target), inputs)"
         )
+    if not isinstance(measures, Sequence):
+        raise ValueError(f"measures={measures!r} is no list: pass measures=[…], also for a single one")
     for measure in measures:
         if isinstance(measure, type):
             raise ValueError(f"the measure {measure.__name__} is a class: pass an instance, {measure.__name__}()")

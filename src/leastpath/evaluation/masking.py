@@ -6,7 +6,7 @@ One engine runs the model: all areas × fills of an example share one ranking. T
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -85,6 +85,8 @@ normalize=False, pool=None)
     pool: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.areas, Iterable):
+            raise ValueError(f"areas={self.areas!r} must be several shares, as in areas=(0.01, 0.1, 0.5)")
         areas = tuple(float(k) for k in self.areas)
         if not areas or any(not 0 <= k <= 1 for k in areas) or any(a >= b for a, b in pairwise(areas)):
             raise ValueError(f"areas={areas} must increase within [0, 1], as in areas=(0.01, 0.1, 0.5)")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Sharing = Literal["shared", "row", "each"]
 PANEL = 2.4  # inches
+MOST_CHANNELS = 4  # of a picture
 
 
 def heatmap(
@@ -220,6 +221,11 @@ def _plane(values: Values, signed: bool) -> np.ndarray:
         raise ValueError(
             f"values have shape {given.shape}, expected one image, (channels, height, width) or (height, width): "
             "pass values[0], or all of them to heatmaps({name: values})"
+        )
+    if given.shape[2] in (1, 3) and min(given.shape[:2]) > MOST_CHANNELS:
+        raise ValueError(
+            f"values have shape {given.shape}, which looks like (height, width, channels): pass "
+            "values.permute(2, 0, 1), or transpose(2, 0, 1) of an array"
         )
     return given.sum(0) if signed else np.abs(given).sum(0)
 
