@@ -21,7 +21,7 @@ HELP = (
     "Try first: `leastpath moons --quick`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
-EXPERIMENTS = ("moons", "voc", "explain")  # in the order of --help; module and command have the same name
+EXPERIMENTS = ("moons", "voc", "explain", "findings")  # in the order of --help; module and command have one name
 EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
 
 

@@ -116,3 +116,8 @@ def test_examples_without_value_are_left_out_when_asked():
     found = bootstrap_interval([1.0, np.nan, 3.0], omit_nan=True)
     assert (found.n, found.mean) == (2, 2)
     assert paired_test([1.0, np.nan, 3.0], [0.0, 0.0, 0.0], omit_nan=True).n == 2
+
+
+def test_values_that_differ_by_rounding_only():
+    found = bootstrap_interval([1.0, 1.0 + 2**-52, 1.0, 1.0 - 2**-53])
+    assert found.low == pytest.approx(1) and found.high == pytest.approx(1)

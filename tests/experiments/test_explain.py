@@ -107,6 +107,15 @@ def test_a_model_with_one_output_needs_no_target(folder):
         table_question(table, 0, nn.Linear(3, 1).eval(), target=2)
 
 
+@pytest.mark.parametrize("baseline", ["mean", "samples", "max_entropy"])
+def test_baselines_of_tables_stay_within_the_table(folder, baseline):
+    table = read_table(folder / "table.csv", ["name"])
+    question = table_question(table, 0, nn.Linear(3, 2).eval(), baseline=baseline)
+    points = torch.as_tensor(table.to_numpy(dtype="float32", copy=True))
+    known = (points / points.std(0))[torch.isfinite(points).all(1)]  # ranges of their own, which are not 0 and 1
+    assert (known.amin(0) - 1e-4 <= question.baselines).all() and (question.baselines <= known.amax(0) + 1e-4).all()
+
+
 @pytest.mark.parametrize("baseline", ["black", "white", "mean", "blur", "uniform", "0.25"])
 def test_baselines_of_pictures(folder, baseline):
     net = explain.load_model(folder / "picture.pt")

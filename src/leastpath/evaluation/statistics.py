@@ -175,7 +175,8 @@ def _bca_tails(x: np.ndarray, means: np.ndarray, tails: np.ndarray) -> np.ndarra
     bias = ndtri(np.clip(share, 0.5 / len(means), 1 - 0.5 / len(means)))
     jackknife = (x.sum() - x) / (len(x) - 1)
     u = jackknife.mean() - jackknife
-    acceleration = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
+    spread = (u**2).sum() ** 1.5  # underflows where values differ by rounding only
+    acceleration = (u**3).sum() / (6 * spread) if spread > 0 else 0.0
     z = bias + ndtri(tails)
     return ndtr(bias + z / (1 - acceleration * z))
 

@@ -221,7 +221,8 @@ def _row_baseline(name: str, row: Tensor, points: Tensor, unit: Tensor, score: S
     if name in ("mean", "samples"):
         return made_baseline(name, row / unit, points=points / unit)
     if name == "max_entropy":
-        return made_baseline(name, row / unit, score)
+        known = points / unit
+        return made_baseline(name, row / unit, score, limits=(known.amin(0), known.amax(0)))
     return torch.full_like(row, 0.0 if name == "zero" else _number(name, TABLE_BASELINES)) / unit
 
 

@@ -1,7 +1,7 @@
 """RunFolder: what a command leaves behind, and how it goes on after an interruption.
 
 config.json        the command and all that its results depend on
-environment.json   versions, machine and time of each session that worked on it
+environment.json   versions, machine and time of each start of the command
 results/           raw results, a `leastpath.store.Store`
 figures/           pictures
 report.html        everything to be read, in one file
@@ -50,7 +50,7 @@ class RunFolder:
     def open(
         cls, path: str | os.PathLike[str], command: str, config: Mapping[str, Any], *, resume: bool = False
     ) -> RunFolder:
-        """A new folder, or with `resume` the one of an earlier session with the same configuration.
+        """A new folder, or with `resume` the one of an earlier start with the same configuration.
 
         Args:
             path: the folder. One that holds anything else is refused, so that no run overwrites another.
@@ -89,10 +89,10 @@ class RunFolder:
     def _note_environment(self) -> None:
         file = self.path / "environment.json"
         try:
-            sessions = json.loads(file.read_text(encoding="utf-8"))
+            starts = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            sessions = []
-        write_whole(file, json.dumps([*sessions, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
+            starts = []
+        write_whole(file, json.dumps([*starts, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def environment() -> dict[str, Any]:

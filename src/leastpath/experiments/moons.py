@@ -277,7 +277,7 @@ def _explain_all(store: Store, config: MoonsConfig, units: list[Unit], jobs: int
                 done.result()
                 bar.advance(note=work[done].key)
         except BrokenProcessPool as error:
-            raise RuntimeError(
+            raise ChildProcessError(
                 "a worker process was killed, perhaps for want of memory: what is finished is kept, go on by --resume"
             ) from error
         except BaseException:

@@ -12,6 +12,7 @@ from torch import Tensor
 import leastpath as lp
 from leastpath.experiments import moons_figures as figures
 from leastpath.experiments.folder import RunFolder
+from leastpath.experiments.markdown import markdown_table
 from leastpath.experiments.moons import BASELINE, MAPPED, MoonsConfig, Unit, explained, net_of
 from leastpath.experiments.moons_table import IDEAL, method_results, summary, table_1
 from leastpath.methods import METHODS
@@ -38,7 +39,7 @@ def write_report(run: RunFolder, config: MoonsConfig) -> None:
         >>> write_report(run, MoonsConfig())  # doctest: +SKIP
     """
     table = table_1(run.store, config)
-    run.write("table.md", _markdown(table))
+    run.write("table.md", markdown_table(list(table.columns), table.astype(str).to_numpy().tolist()))
     run.write("summary.json", json.dumps(summary(run.store, config), indent=2))
     report = Report("Half-moons", LEAD).section("Table 1").table(table, index=False).text(READING)
     report.section("Figures")
@@ -48,13 +49,6 @@ def write_report(run: RunFolder, config: MoonsConfig) -> None:
     report.section("Settings").code((run.path / "config.json").read_text(encoding="utf-8"))
     report.section("Environment").code((run.path / "environment.json").read_text(encoding="utf-8"))
     report.write(run.path / "report.html")
-
-
-def _markdown(table: object) -> str:
-    frame = table.astype(str)  # type: ignore[attr-defined]
-    head = list(frame.columns)
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *frame.to_numpy().tolist()]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, str]]:

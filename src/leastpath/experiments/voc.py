@@ -209,7 +209,7 @@ def cached_features(
 def trained_classifier(
     data: VocData, config: VocConfig, backbone: Backbone, run: RunFolder, cache: Store
 ) -> Classifier:
-    """The head of an earlier session, or a new one, and how good it is on the validation images."""
+    """The head of an earlier start, or a new one, and how good it is on the validation images."""
     train, val = data.names("train"), data.names("val")
     if "head" not in run.store:
         features = cached_features(data, train, config.size, backbone, cache, "train")
@@ -292,7 +292,7 @@ def explained(
     # Some images at a time, so that whenever time is up most images have all methods. What is done costs nothing.
     for n in [*range(BLOCK, config.images, BLOCK), config.images]:
         found = compared(n, methods)
-        if not found.finished:  # later images may have some methods from an earlier session: all that is there counts
+        if not found.finished:  # later images may have some methods from an earlier start: all that is there counts
             found = compared(config.images, {name: replace(m, _until=0.0) for name, m in methods.items()})
             break
     record = {"names": names, "targets": targets.tolist(), "probability": logits.softmax(1).amax(1).tolist()}
@@ -351,7 +351,9 @@ def command(
     size: Annotated[int, typer.Option(help="Side of the images, in pixels.")] = 128,
     backbone: Annotated[str, typer.Option(help=f"Frozen network: {', '.join(BACKBONES)}.")] = DEFAULT,
     weights: Annotated[Path | None, typer.Option(help="Its weights, .safetensors or .pth; else downloaded.")] = None,
-    methods: Annotated[str, typer.Option(help="Names of `leastpath methods`, with commas.")] = ",".join(PAPER_METHODS),
+    methods: Annotated[
+        str, typer.Option(help=f"Names of `leastpath methods`, with commas; also {', '.join([*SAMPLED, FULL])}.")
+    ] = ",".join(PAPER_METHODS),
     output: Annotated[str, typer.Option(help=f"What is explained: {', '.join(OUTPUTS)}.")] = "log_softmax",
     baseline: Annotated[str, typer.Option(help="black, white or grey.")] = "black",
     steps: Annotated[int, typer.Option(help="Gradients of methods with a fixed number of them.")] = 50,

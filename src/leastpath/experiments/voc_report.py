@@ -13,6 +13,7 @@ from torch import Tensor
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.statistics import bootstrap_interval, paired_test
 from leastpath.experiments.folder import RunFolder
+from leastpath.experiments.markdown import markdown_table
 from leastpath.experiments.pictures import show
 from leastpath.experiments.voc import LINE, MEASURES, VocConfig, contenders, known_method, map_key
 from leastpath.experiments.voc_data import CLASSES, VOID, VocData
@@ -225,10 +226,9 @@ def markdown(table: pd.DataFrame, titles: Mapping[str, str], lead: str, more: Ma
 
 
 def _piped(frame: pd.DataFrame) -> str:
-    rows = [["", *map(str, frame.columns)], ["---"] * (len(frame.columns) + 1)]
     known = frame.astype(object).where(frame.notna(), "–")
-    rows += [[str(index), *map(str, row)] for index, row in zip(known.index, known.to_numpy(), strict=True)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rows = ([index, *row] for index, row in zip(known.index, known.to_numpy(), strict=True))
+    return markdown_table(["", *map(str, frame.columns)], rows).rstrip()
 
 
 def costs(found: Comparison, methods: Sequence[str], titles: Mapping[str, str]) -> pd.DataFrame:

@@ -1,0 +1,108 @@
+"""What the studies measure of an explanation, and how they write numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+from leastpath.evaluation.statistics import paired_test
+from leastpath.experiments.findings.study import Record
+
+
+def evidence(result: Attribution) -> Record:
+    """The numbers that every result carries, one an example.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(2, 3), solver=lp.StraightLine())
+        >>> evidence(result)["length_ratio"]
+        [1.0, 1.0]
+    """
+    return {
+        "change": listed(result.score_change),
+        "cancellation": listed(result.cancellation),
+        "length": listed(result.length),
+        "length_ratio": listed(result.length_ratio),
+        "gap": listed(result.completeness_gap),
+        "gradients": listed(result.n_gradients),
+        "ok": [status.ok for status in result.status],
+    }
+
+
+def listed(numbers: Tensor) -> list[float | None]:
+    """(n,) as JSON: what is not finite becomes None.
+
+    Example:
+        >>> import torch
+        >>> listed(torch.tensor([0.5, torch.nan]))
+        [0.5, None]
+    """
+    return [float(x) if math.isfinite(x) else None for x in numbers.detach().double().cpu().tolist()]
+
+
+def known(numbers: Sequence[float | None]) -> list[float]:
+    """Those that are numbers.
+
+    Example:
+        >>> known([0.5, None])
+        [0.5]
+    """
+    return [x for x in numbers if x is not None]
+
+
+def middle(numbers: Sequence[float | None]) -> float:
+    """The median of what is known; NaN of nothing.
+
+    Example:
+        >>> middle([1.0, None, 3.0])
+        2.0
+    """
+    some = known(numbers)
+    return median(some) if some else math.nan
+
+
+def mean(numbers: Sequence[float | None]) -> float:
+    """The mean of what is known; NaN of nothing.
+
+    Example:
+        >>> mean([1.0, None, 3.0])
+        2.0
+    """
+    some = known(numbers)
+    return sum(some) / len(some) if some else math.nan
+
+
+def written(number: float, digits: int = 2) -> str:
+    """Rounded to so many significant digits, a dash for no number.
+
+    Example:
+        >>> written(0.012345), written(1234.5), written(math.nan)
+        ('0.012', '1,234', '–')
+    """
+    if not math.isfinite(number):
+        return "–"
+    if abs(number) >= 10**digits:
+        return f"{number:,.0f}"
+    if number == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    return f"{number:.1e}" if places > 5 else f"{number:.{places}f}"
+
+
+def difference(a: Sequence[float | None], b: Sequence[float | None]) -> str:
+    """mean(a − b) over the same examples, with the p-value of a paired test.
+
+    Example:
+        >>> difference([3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        '+2.0 (p 0.03)'
+    """
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    if len(pairs) < 2:
+        return "–"
+    test = paired_test([x for x, _ in pairs], [y for _, y in pairs])
+    sign = "+" if test.difference >= 0 else "−"
+    return f"{sign}{written(abs(test.difference))} (p {written(test.p_value, 1)})"
