@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from leastpath.experiments.findings.measuring import difference, mean, middle, written
 from leastpath.experiments.findings.study import Record, Setting, Study, Unit
 from leastpath.experiments.markdown import markdown_table
@@ -219,6 +221,13 @@ def _object_words(by_method: Mapping[str, Mapping[str, Record]]) -> str:
 # ---- photographs -------------------------------------------------------------------------------------------------
 
 
+ORDER = (
+    "straight", "descent 2x", "descent 5x", "descent", "descent 50x", "descent 32 cells", "variational 50x",
+    "variational full",
+)  # fmt: skip
+"""Of solvers, by what they may spend: as benchmarks/solvers.py names them."""
+
+
 def _path_units(setting: Setting) -> Iterator[Unit]:
     if setting.solvers is not None:
         file = _needed(setting.solvers, "benchmarks/solvers.py")
@@ -231,14 +240,19 @@ def _path_section(records: Mapping[str, Record]) -> str:
     for row in records["solvers"]["rows"]:
         groups.setdefault((row["size"], row["output"], row["method"]), {})[row["image"]] = row
     heads = [
-        "pixels, score, solver", "images", "length ratio, median", "worst", "cancellation / IG's", "solver's gradients",
-        "measuring", "within tolerance",
+        "pixels, score, solver", "images", "length ratio, median", "90 %", "worst", "cancellation / IG's",
+        "solver's gradients", "measuring", "within tolerance",
     ]  # fmt: skip
     rows = [
         [f"{size}, {output}, {method}", *_path_row(images, groups.get((size, output, "straight"), {}))]
-        for (size, output, method), images in sorted(groups.items())
+        for (size, output, method), images in sorted(groups.items(), key=_place)
     ]
     return f"{_path_words(groups)}\n\n{markdown_table(heads, rows)}\nFrom `python benchmarks/solvers.py FOLDER`."
+
+
+def _place(item: tuple[tuple[int, str, str], Mapping[str, Record]]) -> tuple[int, bool, int, str]:
+    size, output, method = item[0]
+    return size, output != "softmax", ORDER.index(method) if method in ORDER else len(ORDER), method
 
 
 def _path_row(images: Mapping[str, Record], lines: Mapping[str, Record]) -> list[str]:
@@ -246,7 +260,8 @@ def _path_row(images: Mapping[str, Record], lines: Mapping[str, Record]) -> list
     ratios = [row["ratio"] for row in found]
     cancelled = [row["cancellation"] / lines[name]["cancellation"] for name, row in images.items() if name in lines]
     return [
-        str(len(found)), written(middle(ratios)), written(max(ratios)), written(middle(cancelled)),
+        str(len(found)), written(middle(ratios)), written(float(np.quantile(ratios, 0.9))), written(max(ratios)),
+        written(middle(cancelled)),
         written(middle([row["solver_gradients"] for row in found]), 3),
         written(middle([row["gradients"] - row["solver_gradients"] for row in found]), 3),
         f"{sum(bool(row['reached']) for row in found)} of {len(found)}",
