@@ -70,7 +70,7 @@ def run_findings(
             run.store.write(_key(study, unit.key), unit.compute())
             bar.advance(1, f"{study.name}: {unit.key}")
     found = finished(run)
-    run.write("findings.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    run.write("findings.json", _json_of(found))
     page = findings_page(chosen_studies(None), found)
     run.write("findings.md", page)
     Report("Findings").raw(MarkdownIt().enable("table").render(page.partition("\n")[2])).write(run.path / "report.html")
@@ -106,6 +106,17 @@ def finished(run: RunFolder) -> dict[str, dict[str, Record]]:
             if colon and study == name:
                 found.setdefault(name, {})[unit] = dict(run.store.read(key).record)
     return found
+
+
+def _json_of(found: Mapping[str, Mapping[str, Record]]) -> str:
+    """One line a record: to be kept under version control."""
+    studies = [
+        f"{json.dumps(name)}: {{\n"
+        + ",\n".join(f"{json.dumps(key)}: {json.dumps(record, ensure_ascii=False)}" for key, record in records.items())
+        + "\n}"
+        for name, records in found.items()
+    ]
+    return "{\n" + ",\n".join(studies) + "\n}\n"
 
 
 def _key(study: Study, unit: str) -> str:

@@ -228,11 +228,15 @@ ORDER = (
 """Of solvers, by what they may spend: as benchmarks/solvers.py names them."""
 
 
+KEPT = ("image", "size", "output", "method", "ratio", "cancellation", "gradients", "solver_gradients", "reached")
+
+
 def _path_units(setting: Setting) -> Iterator[Unit]:
     if setting.solvers is not None:
         file = _needed(setting.solvers, "benchmarks/solvers.py")
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-        yield Unit("solvers", lambda: {"rows": [json.loads(line) for line in lines]}, reads=True)
+        rows = [{key: value for key, value in json.loads(line).items() if key in KEPT} for line in lines]
+        yield Unit("solvers", lambda: {"rows": rows}, reads=True)
 
 
 def _path_section(records: Mapping[str, Record]) -> str:

