@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import leastpath as lp
-from helpers import flat_points, mlp
+from helpers import Interrupting, flat_points, mlp
 from leastpath.explainer import explainer_of
+from leastpath.interruption import whole
 from leastpath.methods import METHODS
 
 SCORE, INPUTS = lp.Score(mlp(), 0), flat_points(3, 4)
@@ -40,3 +41,20 @@ def test_baselines_are_kept_from_what_chooses_its_own_start(given):
     score, x = lp.Score(lambda x: (x**2).sum((1, 2))), torch.rand(1, 8, 8)
     result = explainer_of(given)(score, x, torch.zeros(1, 8, 8), 0)
     assert torch.equal(result.path.end, x) and result.path.start.any()
+
+
+@pytest.mark.parametrize("given", ["guided_ig", lp.GuidedIG(n_steps=8), mine], ids=["method", "solver", "callable"])
+def test_half_a_result_is_an_interruption(given):
+    score = lp.Score(Interrupting(lambda x: x.prod(1), at=6), None)
+    with pytest.raises(KeyboardInterrupt):
+        explainer_of(given, "name")(score, INPUTS, None, 0)
+
+
+def test_a_whole_result_passes_as_it_is():
+    result = mine(SCORE, INPUTS, None, 0)
+    assert whole(result) is result
+
+
+def test_what_is_no_attribution_is_named():
+    with pytest.raises(ValueError, match="tensors returned a Tensor, expected an Attribution"):
+        explainer_of(lambda score, inputs, baselines, seed: inputs, "tensors")(SCORE, INPUTS, None, 0)

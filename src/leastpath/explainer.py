@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from leastpath.attribution import Attribution, attribute
 from leastpath.fingerprint import described
+from leastpath.interruption import whole
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 
@@ -30,12 +32,20 @@ class Explainer:
 
     name: str
     explain: Callable[[Score, Inputs, Baselines, int], Attribution]
-    what: Any
-    """Its description, on which its results depend (`fingerprint.described`)."""
+    depends_on: Any
+    """All that its results depend on."""
+
+    @cached_property
+    def what(self) -> Any:
+        """Its description (`fingerprint.described`)."""
+        return described(self.depends_on)
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        """Explain inputs (batch, *features)."""
-        return self.explain(score, inputs, baselines, seed)
+        """Explain inputs (batch, *features). KeyboardInterrupt where Ctrl-C ended the work early."""
+        result = self.explain(score, inputs, baselines, seed)
+        if not isinstance(result, Attribution):
+            raise ValueError(f"{self.name} returned a {type(result).__name__}, expected an Attribution")
+        return whole(result)
 
 
 def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> Explainer:
@@ -53,13 +63,13 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
         given = METHODS[given]
     if isinstance(given, Method):
         method = given.with_settings(**settings)
-        return Explainer(name or method.name, _Calling(method), [method.name, described(method.defaults)])
+        return Explainer(name or method.name, _Calling(method), [method.name, method.defaults])
     if settings:
         raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
     if isinstance(given, type):
         raise ValueError(f"{given.__name__} is a class: pass an instance, {given.__name__}()")
     if isinstance(given, Solver):
-        return Explainer(name or type(given).__name__, _Solving(given), described(given))
+        return Explainer(name or type(given).__name__, _Solving(given), given)
     if not callable(given):
         raise ValueError(
             f"{given!r} is no method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
@@ -67,7 +77,7 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
         )
     if name is None:
         raise ValueError(f"the method {given!r} needs a name: pass a mapping, methods={{'mine': …}}")
-    return Explainer(name, given, described(given))
+    return Explainer(name, given, given)
 
 
 # Classes and not closures: they travel to other processes.

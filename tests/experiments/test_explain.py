@@ -12,8 +12,10 @@ from PIL import Image
 from torch import nn
 
 import leastpath as lp
+from helpers import Interrupting
 from leastpath.experiments import explain
 from leastpath.experiments.explain import image_question, read_labels, read_table, run_explain, table_question
+from leastpath.experiments.folder import RunFolder
 from leastpath.experiments.imagenet import read_image
 
 
@@ -90,6 +92,17 @@ def test_resuming_computes_nothing_again(folder, tmp_path, monkeypatch):
     assert (again.path / "report.html").read_text() == before
     with pytest.raises(ValueError, match="solver is 'descent' there and 'straight' here"):
         run_row(folder, tmp_path / "out", resume=True, solver="straight")
+
+
+@pytest.mark.parametrize(("at", "kept"), [(5, []), (25, ["straight"])])
+def test_half_a_result_is_not_kept(tmp_path, at, kept):
+    bent = Interrupting(lambda x: torch.sigmoid(8 * (x[:, :1] - x[:, 1:2] ** 2)), at)
+    names = [str(i) for i in range(30)]
+    question = explain.Question(lp.Score(bent), torch.ones(1, 30), torch.zeros(1, 30), "a score", [], names)
+    run = RunFolder.open(tmp_path / "out", "explain", {})
+    with pytest.raises(KeyboardInterrupt):  # the solver catches Ctrl-C and returns what it has
+        explain.answers(question, run, lp.Descent(), None, 0)
+    assert list(run.store) == kept
 
 
 def test_a_program_exported_for_one_row_is_run_row_by_row(folder, tmp_path):

@@ -1,18 +1,23 @@
 """The half-moons experiment on a few points: training against a plain loop, the table against its definition."""
 
 import json
+import multiprocessing
+import signal
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
 import torch
 
 import leastpath as lp
+from helpers import Interrupting
 from leastpath.evaluation.purity import purity_of
 from leastpath.experiments import moons
 from leastpath.experiments.moons import BASELINE, PAPER, MoonsConfig, Unit, explained, net_of, run_moons
 from leastpath.experiments.moons_table import method_results, summary, table_1
 from leastpath.experiments.moons_training import Moons, loaded_net, new_net, train_together
 from leastpath.methods import METHODS
+from leastpath.store import Store
 
 TINY = MoonsConfig(
     noises=(0.05, 0.35), seeds=(12, 24), methods=("integrated_gradients", "random", "geodesic_variational"), epochs=1,
@@ -134,6 +139,22 @@ def test_interrupted_and_resumed_equals_uninterrupted(run, tmp_path, monkeypatch
     again = run_moons(tmp_path / "run", TINY, resume=True, jobs=1)
     assert first + len(done) == 3 * 4 + 3  # methods × nets, and three maps: none computed twice
     assert _without_times(summary(again.store, TINY)) == _without_times(summary(run.store, TINY))
+
+
+@pytest.mark.parametrize("method", ["guided_ig", "geodesic_graph"])
+def test_half_a_result_is_not_kept(tmp_path, monkeypatch, method):
+    unit, store = Unit(method, Moons(0.15, 12)), Store(tmp_path, {})
+    arrays = {"change": torch.zeros(2000), "other_class": torch.arange(2000) % 2 == 0}
+    store.write(f"net {unit.net.key}", {}, {**new_net(12).state_dict(), **arrays})
+    monkeypatch.setattr(moons, "net_of", lambda *of: Interrupting(net_of(*of), at=7))
+    with pytest.raises(KeyboardInterrupt):  # the solver catches Ctrl-C and returns what it has
+        moons._explain_one(store, TINY, unit)
+    assert unit.key not in store
+
+
+def test_workers_leave_ctrl_c_to_their_parent():
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=moons._worker) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
 
 
 def test_methods_can_join_a_run(run, monkeypatch):

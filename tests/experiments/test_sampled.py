@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import leastpath as lp
+from helpers import Interrupting
 from leastpath.experiments.sampled import bowed, line_sampled_idgi, sampled_idgi
 from leastpath.path import Path
 
@@ -45,6 +46,13 @@ def test_bows_keep_their_ends_and_draw_by_seed():
     first, same, other = (bowed(path, 0.3, lp.Run(seed), 1) for seed in (0, 0, 1))
     assert torch.equal(first.start, path.start) and torch.equal(first.end, path.end)
     assert torch.equal(first.points, same.points) and not torch.equal(first.points, other.points)
+
+
+@pytest.mark.parametrize("at", [12, 30])
+def test_an_interruption_goes_on_its_way(at):
+    """In the search for the geodesic, or in an integral: both return what they have, which is not to be averaged."""
+    with pytest.raises(KeyboardInterrupt):
+        sampled_idgi(lp.Score(Interrupting(SCORE.model, at)), inputs(), **QUICK)
 
 
 def test_settings_are_checked():

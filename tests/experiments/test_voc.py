@@ -13,10 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
+import leastpath as lp
+from helpers import Interrupting
 from leastpath.experiments import voc, voc_report
 from leastpath.experiments.voc import VocConfig, chosen_images, contenders, masking_measures, run_voc
 from leastpath.experiments.voc_data import open_voc
 from leastpath.experiments.voc_model import Training
+from leastpath.fingerprint import digest
+from leastpath.methods import METHODS
+from leastpath.store import Store
 from tiny_voc import tiny_backbone, tiny_voc
 
 CONFIG = VocConfig(
@@ -109,6 +114,15 @@ def test_methods_are_added_to_a_finished_run(devkit, whole, tmp_path):
     after = units(run_voc(open_voc(devkit), more, out, backbone=tiny_backbone(), resume=True).path)
     assert [file.name for file in before if after[file] != before[file]] == ["explained.safetensors"]
     assert sum("input_x_gradient" in file.name for file in after) == 2 * CONFIG.images
+
+
+def test_half_a_heat_map_is_not_kept(tmp_path):
+    image, store = torch.rand(1, 3, 4, 4), Store(tmp_path, {})
+    method = METHODS["guided_ig"]
+    keeping = voc.Keeping("guided_ig", method.defaults, method, store, {digest(image[0]): "a picture"})
+    with pytest.raises(KeyboardInterrupt):
+        keeping(lp.Score(Interrupting(lambda x: x.flatten(1).prod(1), at=6)), image, None, 0)
+    assert not list(store)
 
 
 @pytest.mark.filterwarnings("ignore:interrupted with")

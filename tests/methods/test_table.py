@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import Counted, cnn, flat_points, mlp
+from helpers import Counted, Interrupting, cnn, flat_points, mlp
 from leastpath.methods import METHODS, Method, UnknownMethod, smooth
 
 FAST = {  # settings that keep the suite fast; what is tested does not depend on them
@@ -252,6 +252,11 @@ def test_smooth_wraps_any_method_and_averages_over_the_noise():
         method(scored_two(), x.long())
     with pytest.raises(ValueError, match="n_samples=0 must be at least 1"):
         method(scored_two(), x, n_samples=0)
+
+
+def test_smooth_averages_no_half_results():
+    with pytest.raises(KeyboardInterrupt):
+        smooth(METHODS["guided_ig"])(lp.Score(Interrupting(lambda x: x.prod(1), at=9)), torch.ones(1, 3), n_samples=3)
 
 
 def test_smooth_of_a_method_with_its_own_start_is_held_against_that_start():

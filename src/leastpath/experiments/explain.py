@@ -22,6 +22,7 @@ from leastpath.experiments.imagenet import read_image
 from leastpath.experiments.models_io import load_model
 from leastpath.experiments.pictures import show
 from leastpath.fingerprint import digest
+from leastpath.interruption import whole
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
@@ -263,7 +264,7 @@ def answers(
                 question.score, question.inputs, question.baselines, solver=used, max_gradients=max_gradients,
                 progress=True, seed=seed,
             )  # fmt: skip
-            _keep(run, key, question, result, seed)
+            _keep(run, key, question, whole(result), seed)
         unit = run.store.read(key)
         title = (
             "Integrated Gradients" if key == "straight" else f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -26,6 +25,8 @@ from typer import Option
 import leastpath as lp
 from leastpath.experiments.folder import RunFolder, default_folder
 from leastpath.experiments.moons_training import EPOCHS, N_SAMPLES, N_TRAIN, Moons, loaded_net, train_together
+from leastpath.interruption import whole
+from leastpath.jobs.executors import begin_worker, end_pool
 from leastpath.run import Bar, Run
 from leastpath.store import Store
 
@@ -281,21 +282,14 @@ def _explain_all(store: Store, config: MoonsConfig, units: list[Unit], jobs: int
                 "a worker process was killed, perhaps for want of memory: what is finished is kept, go on by --resume"
             ) from error
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            end_pool(pool)
             raise
 
 
 def _worker() -> None:
-    """One thread, so that processes do not fight over cores; and no life after the parent was killed."""
+    """One thread, so that processes do not fight over cores."""
     torch.set_num_threads(1)
-    parent = multiprocessing.parent_process()
-
-    def leave_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=leave_with_parent, daemon=True).start()
+    begin_worker()
 
 
 def _explain_in_process(folder: str, config: MoonsConfig, unit: Unit) -> None:
@@ -314,7 +308,7 @@ def _explain_one(store: Store, config: MoonsConfig, unit: Unit) -> None:
     score = lp.Score(model, model(inputs).argmax(1), "log_softmax")
     begun = time.process_time()
     settings = config.settings_of(unit.method, inputs)
-    result = METHODS[unit.method](score, inputs, torch.tensor([BASELINE]), seed=unit.net.seed, **settings)
+    result = whole(METHODS[unit.method](score, inputs, torch.tensor([BASELINE]), seed=unit.net.seed, **settings))
     assert isinstance(result.values, Tensor)
     record = {"seconds": time.process_time() - begun, "points": len(inputs), "solver": result.solver}
     arrays = {

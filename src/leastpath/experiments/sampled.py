@@ -10,6 +10,7 @@ import torch
 
 from leastpath.attribution import Attribution
 from leastpath.integrate import integrate
+from leastpath.interruption import check_finished
 from leastpath.methods import Method, Methods
 from leastpath.methods.method import settings_of
 from leastpath.methods.pathless import Explained, Problem, pathless
@@ -65,8 +66,9 @@ def sampled_idgi(
     def explain(problem: Problem) -> Explained:
         run = Run(seed)
         solver = Descent(max_gradients=solver_gradients, resolution=resolution)
-        geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run).path
-        return _averaged(problem, [geodesic] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
+        geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run)
+        check_finished(note.outcome for notes in geodesic.notes or () for note in notes)
+        return _averaged(problem, [geodesic.path] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
 
     described = f"SampledIDGI(n_paths={n_paths}, spread={spread:g}, resolution={resolution})"
     return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
@@ -120,9 +122,9 @@ def _averaged(problem: Problem, bases: list[Path], spread: float, run: Run) -> E
     for number, base in enumerate(bases):
         bow = bowed(base, spread, run, DRAWS + number)
         steps = int(bow.n_knots.max()) - 1  # one gradient a segment, or more on segments that are long
-        total += integrate(
-            problem.bound, bow, Conformal(), weighting=IDGI(), tolerance=None, n_steps=steps, run=run
-        ).values
+        part = integrate(problem.bound, bow, Conformal(), weighting=IDGI(), tolerance=None, n_steps=steps, run=run)
+        check_finished(note.outcome for note in part.notes)
+        total += part.values
         problem.bar.advance(len(problem) / len(bases))
     return Explained(total / len(bases))
 

@@ -26,6 +26,7 @@ from leastpath.experiments.sampled import SAMPLED
 from leastpath.experiments.voc_data import VocData, download_voc, open_voc
 from leastpath.experiments.voc_model import Classifier, Training, average_precision, train_head
 from leastpath.fingerprint import digest
+from leastpath.interruption import whole
 from leastpath.methods import METHODS, Method
 from leastpath.run import Run
 from leastpath.score import Baselines, Inputs, Score
@@ -128,7 +129,7 @@ class Keeping:
         """Explain and keep Σ A and Σ|A| over channels: (height, width) each."""
         if self._until is not None and time.monotonic() > self._until:
             raise KeyboardInterrupt  # what `compare` takes for: enough, return what is finished
-        result = self._method(score, inputs, baselines, seed=seed)
+        result = whole(self._method(score, inputs, baselines, seed=seed))
         assert isinstance(inputs, Tensor) and isinstance(result.values, Tensor)
         for image, values in zip(inputs, result.values, strict=True):
             planes = {"sum": values.sum(0), "magnitude": values.abs().sum(0)}

@@ -101,10 +101,10 @@ class Processes:
                     free.append(pool)
         finally:
             for pool in pools:
-                _end(pool)
+                end_pool(pool)
 
     def _pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, get_context(self.start_method), initializer=_begin)
+        return ProcessPoolExecutor(1, get_context(self.start_method), initializer=begin_worker)
 
     def _replaced(self, dead: ProcessPoolExecutor, pools: list[ProcessPoolExecutor]) -> ProcessPoolExecutor:
         dead.shutdown(wait=False)
@@ -124,7 +124,7 @@ class Processes:
             todo.appendleft(shard)
 
 
-def _begin() -> None:
+def begin_worker() -> None:
     """A worker leaves Ctrl-C to its parent, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
@@ -136,7 +136,7 @@ def _begin() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _end(pool: ProcessPoolExecutor) -> None:
+def end_pool(pool: ProcessPoolExecutor) -> None:
     """Let an idle worker go; one that is still busy, after an error or a second Ctrl-C, is ended."""
     processes = list((pool._processes or {}).values())
     busy = bool(pool._pending_work_items)

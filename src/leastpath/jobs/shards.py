@@ -20,7 +20,6 @@ from leastpath.fingerprint import described
 from leastpath.jobs.job import Job
 from leastpath.jobs.sources import Rows
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.status import Outcome
 from leastpath.store import Store, StoreMismatch
 
 NUMBERS = ("score", "score_change", "completeness_gap", "cancellation", "length_ratio", "certificate")
@@ -108,8 +107,6 @@ class Worker:
         baselines = _rows_of_baselines(self.baselines, rows)
         scores = score(inputs)
         result = self.explain(score, inputs, baselines, self.job.seed)
-        if any(Outcome.INTERRUPTED in status for status in result.status):
-            raise KeyboardInterrupt  # solvers return what they have; half a result must not be taken for a whole one
         return (target.cpu() if isinstance(target, Tensor) else target), scores.cpu(), result
 
     def _targets(self, rows: Rows, inputs: Inputs) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
+from leastpath.interruption import whole
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
@@ -120,13 +121,8 @@ class _Noisy:
         noisy = tuple(
             part.to(dtype) for part, dtype in zip(parts, self.dtypes, strict=True)
         )  # Captum's noise is float32
-        result = self.method(
-            self.score,
-            noisy if isinstance(copies, tuple) else noisy[0],
-            self.baselines,
-            seed=self.seed,
-            **self.settings,
-        )
+        asked = noisy if isinstance(copies, tuple) else noisy[0]
+        result = whole(self.method(self.score, asked, self.baselines, seed=self.seed, **self.settings))
         self.n_gradients += int(result.n_gradients.sum())
         self.n_forwards += int(result.n_forwards.sum())
         self.change = self.change.to(result.score_change) + result.score_change.sum()
