@@ -172,7 +172,7 @@ class Router:
         inner = np.flatnonzero(high < n)
         if self.table.estimate is not None and len(inner):
             where.append(inner)
-            found.append(_rows(self.table.estimate, self.topology.edge_rows(low[inner], high[inner])))
+            found.append(self._rows(self.table.estimate, self.topology.edge_rows(low[inner], high[inner])))
         for leaves, begin, stop in ((roots, n, first_input), (tips, first_input, n_pool)):
             outer = np.flatnonzero((high >= begin) & (high < stop) & (low < n))
             if leaves is None or leaves.estimate is None or not len(outer):
@@ -180,13 +180,18 @@ class Router:
             leaf = high[outer] - begin
             slot = (leaves.neighbor[leaf] == low[outer][:, None]).argmax(1)
             where.append(outer)
-            found.append(_rows(leaves.estimate, leaf * leaves.neighbor.shape[1] + slot))
+            found.append(self._rows(leaves.estimate, leaf * leaves.neighbor.shape[1] + slot))
         if not where:
             return None
         rows = np.concatenate(where)
         tail, head = (torch.as_tensor(np.searchsorted(used, ends[rows])) for ends in (low, high))
         group = torch.full_like(tail, int(self.score.groups[self.examples[0]]))
         return KnownSegments(tail, head, group, Estimate.join(found))
+
+    def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
+        """Some rows, where the score is: a table that was loaded from a file need not be there."""
+        index = torch.as_tensor(rows).to(estimate.length.device)
+        return Estimate(*(part[index].to(self.score.device) for part in estimate.parts))
 
 
 def row_keys(rows: Tensor) -> list[bytes]:
@@ -203,11 +208,6 @@ def _bridge_note(count: int) -> tuple[Note, ...]:
         "points to choose a way; raise n_neighbors or add points between"
     )
     return (Note(Outcome.BRIDGED, sentence),)
-
-
-def _rows(estimate: Estimate, rows: np.ndarray) -> Estimate:
-    index = torch.as_tensor(rows).to(estimate.length.device)
-    return Estimate(*(part[index] for part in estimate.parts))
 
 
 def _scattered(estimate: Estimate, rows: Tensor, n: int) -> Estimate:

@@ -81,7 +81,7 @@ class Amortized:
         deviation = knots[:, 1:-1] - _line(start, end, n_knots)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            predictor = PathPredictor(start.shape[1:], n_knots, width)
+            predictor = PathPredictor(start.shape[1:], n_knots, width).to(start.device)
         predictor.scale.fill_(float(deviation.square().mean().sqrt().clamp_min(1e-12)))
         optimizer = torch.optim.Adam(predictor.parameters(), learning_rate)
         with torch.enable_grad(), Run(seed, progress=progress).bar("learning paths", epochs) as bar:
@@ -100,10 +100,8 @@ class Amortized:
                 f"the network has learnt paths of features {tuple(self.predictor.shape)}, these have "
                 f"{tuple(start.shape[1:])}: fit one for these"
             )
-        with torch.no_grad():
-            predictor = self.predictor.to(start.device)
-            deviation = predictor(start.float(), end.float()).to(start.dtype)
-        inner = _line(start, end, predictor.n_knots) + deviation
+        ends = (x.to(self.predictor.scale.device, torch.float32) for x in (start, end))  # the network stays where it is
+        inner = _line(start, end, self.predictor.n_knots) + self.predictor(*ends).to(start)
         guess = Path.polyline(torch.cat([start[:, None], inner, end[:, None]], 1))
         return replace(self.solver, start_from=guess).solve(score, metric, start, end, run)
 

@@ -99,7 +99,7 @@ class _Shortener:
         move = move / like(norms(move, 2).amax(1).clamp_min(torch.finfo(move.dtype).tiny), move)
         self.first = torch.where(torch.isnan(self.first), self.first.index_put((rows,), now), self.first)
         self.last = self.last.index_put((rows,), now)
-        todo = torch.arange(len(rows))
+        todo = torch.arange(len(rows), device=rows.device)
         for _ in range(self.how.tries):
             trial = self.knots[rows[todo]].clone()
             trial[:, 1:-1] += like(self.step[rows[todo]], trial) * move[todo]
@@ -114,10 +114,10 @@ class _Shortener:
     def _affordable(self, rows: Tensor) -> Tensor:
         """(rows,) whether another round fits in the budget; the integral's part of it is left alone."""
         if self.run.max_gradients is None:
-            return torch.ones(len(rows), dtype=torch.bool)
+            return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         cost = self.how.round_cost * self.segments * self.how.samples
         spent = torch.as_tensor(self.score.gradients_spent)[self.examples[rows.cpu()]]
-        return spent + cost <= self.run.max_gradients / 2
+        return (spent + cost <= self.run.max_gradients / 2).to(rows.device)
 
     def _positions(self, number: int) -> Tensor:
         """Jittered positions along the polyline, in units of segments, stratified: (segments · samples,)."""
