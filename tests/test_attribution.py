@@ -270,6 +270,24 @@ def test_batch_equals_loop(several):
         assert together.status[b].outcomes == alone.status[0].outcomes
 
 
+@pytest.mark.parametrize(
+    "solver", [STRAIGHT, lp.NeighborGraph(flat_points(40, 4, 3).clamp(-2, 2), 6)], ids=["straight", "shared graph"]
+)
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_large_logits_of_one_example_leave_the_others_alone(solver, order):
+    """Batch equals loop: one example's logits are a million times as large, and so is what they round by."""
+
+    def model(x):
+        logits = torch.sin(4 * x[:, :3]) @ torch.tensor([[0.9, 0.2, -0.7], [0.4, -1.1, 0.3], [-0.5, 0.8, 0.6]])
+        return logits + 1e6 * torch.relu(x[:, 3:] - 3) @ torch.tensor([[1.0, 0.5, 0.0]])
+
+    x = torch.tensor([[1.0, 0.7, 1.3, 0.0], [1.0, 0.7, 1.3, 4.0]])[order]
+    score, small = lp.Score(model, 0, "log_softmax"), order.index(0)
+    together, alone = explain(score, x, solver=solver), explain(score, x[small : small + 1], solver=solver)
+    assert together.status[small].outcomes == alone.status[0].outcomes and Outcome.REACHED in alone.status[0]
+    torch.testing.assert_close(together.values[small], alone.values[0], rtol=1e-3, atol=1e-5)
+
+
 def test_several_baselines_equal_the_mean_and_spread_of_single_ones():
     x, base = flat_points(4), flat_points(12, 2, 1).view(4, 3, 2)
     score = lp.Score(moons_net(), torch.tensor([0, 1, 1, 0]), "softmax")
@@ -349,6 +367,31 @@ def test_autocast_is_respected():
 def test_autocast_within_inference_mode():
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         assert explain(lp.Score(mlp(), 1), flat_points(4, 4)).values.any()
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        STRAIGHT,
+        Polyline(),
+        lp.NeighborGraph(flat_points(30, 3), 5),
+        lp.NeighborGraph(flat_points(30, 3), 5, refine=True),
+    ],
+    ids=["straight", "polyline", "graph", "refined"],
+)
+def test_a_metric_over_a_trainable_module_leaves_no_graph(solver):
+    """Against the same metric over frozen modules."""
+    nets = seeded(lambda: nn.Linear(3, 2)).eval(), seeded(lambda: nn.Linear(2, 3)).eval()
+
+    def explained():
+        metric = lp.Mixed(lp.Conformal(), lp.Reconstruction(*nets, scale=0.5), 0.5)
+        return explain(lp.Score(mlp(3), 1), flat_points(2, 3, 7), solver=solver, metric=metric)
+
+    trainable = explained()
+    assert not any(getattr(trainable, name).requires_grad for name in ("values", "length", "length_ratio"))
+    for net in nets:
+        net.requires_grad_(False)
+    assert torch.equal(trainable.length, explained().length)
 
 
 def test_tuple_of_two_precisions_keeps_both():

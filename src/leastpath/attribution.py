@@ -21,10 +21,10 @@ from leastpath.score import (
     BoundScore,
     Inputs,
     Score,
+    at_work,
     baselines_per_example,
     check_rows_are_independent,
     device_of,
-    untouched,
     warn_of_training_mode,
 )
 from leastpath.solution import Solution, Solver, joined
@@ -163,7 +163,7 @@ def attribute(
         )
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
-    with untouched(score.model, device_of(inputs)):
+    with at_work(score.model, device_of(inputs)):
         bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)

@@ -18,7 +18,7 @@ from leastpath.path import Path
 from leastpath.quadrature import RULES, KnownSegments, PathIntegral, Weighting
 from leastpath.refinement import Block, Integral, Plan, joined_integrals
 from leastpath.run import Run
-from leastpath.score import BoundScore, Score, untouched
+from leastpath.score import BoundScore, Score, at_work
 
 DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
@@ -66,7 +66,7 @@ def integrate(
     """
     weighting = weighting or PathIntegral()
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    with untouched(score.model if isinstance(score, Score) else score.score.model, path.points.device):
+    with at_work(score.model if isinstance(score, Score) else score.score.model, path.points.device):
         bound = score if isinstance(score, BoundScore) else score.bind(path.end)
         if len(path) != bound.batch:
             raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")

@@ -488,21 +488,23 @@ class Block:
         attribution, length, _, residual = self._allowed(sums)
         open_leg = (~done)[self.segments.leg_example]
         leg_example, leg_segment = self.segments.leg_example[open_leg], self.segments.leg_segment[open_leg]
+
+        def least(of_leg: Tensor) -> Tensor:
+            """(pieces,) the least of what the open examples that walk a piece have: the most demanding one decides."""
+            nothing = torch.full((len(self.segments),), torch.inf, dtype=torch.float64)
+            return nothing.scatter_reduce_(0, leg_segment, of_leg, "amin")[live.segment]
+
         # Below this, pieces differ by rounding alone: cutting them would not help.
-        noise = (
-            2
-            * self.plan.score.eps
-            * torch.maximum(live.f0.abs(), live.f1.abs()).clamp_min(self.plan.score.largest_logit)
-        )
+        logit = torch.as_tensor(self.plan.score.largest_logit)[self.examples[leg_example]]
+        logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)  # zero: nothing was noted
+        ends = torch.maximum(live.f0.abs(), live.f1.abs())
+        noise = 2 * self.plan.score.eps * torch.maximum(ends, logit.to(ends.dtype).to(ends.device))
         errors = [(live.length_moved, length)]
         if not self.plan.only_length:
             errors += [(live.moved, attribution), (self._residual(live), residual)]
         too_much, curable = (torch.zeros(len(live.segment), dtype=torch.bool) for _ in range(2))
         for error, allowed in errors:
-            share = (allowed / sums.pieces).double().cpu()[leg_example]
-            limit = torch.full((len(self.segments),), torch.inf, dtype=torch.float64)
-            limit.scatter_reduce_(0, leg_segment, share, "amin")
-            above = error.double().cpu() > limit[live.segment]
+            above = error.double().cpu() > least((allowed / sums.pieces).double().cpu()[leg_example])
             too_much |= above
             curable |= above & (error > noise).cpu()
         can_cut = curable & ((live.t1 - live.t0) > 4 * torch.finfo(self.plan.score.work_dtype).eps)

@@ -137,7 +137,7 @@ class BoundScore:
         self.eps = _resolution(self.dtype, self.device)
         self.gradients_spent = np.zeros(self.batch)  # rows differentiated, for each example
         self.forwards_spent = np.zeros(self.batch)  # rows evaluated without gradient
-        self.largest_logit = 0.0  # in absolute value, where the score is a difference of logits
+        self.largest_logit = np.zeros(self.batch)  # met by each example, where its score is a difference of logits
         self._warned_of_memory = False
 
     # ---- the explained space -------------------------------------------------------------------------------------
@@ -161,9 +161,10 @@ class BoundScore:
         return dict(enumerate(torch.unique(self._targets.cpu()).tolist()))
 
     def split_cost(self, examples: Tensor) -> None:
-        """What has been spent on some examples (n,) was for all of them: divide it evenly."""
+        """What has been spent on some examples (n,) was for all of them: divide it evenly. They all saw its logits."""
         for spent in (self.gradients_spent, self.forwards_spent):
             spent[examples.numpy()] = spent[examples.numpy()].mean()
+        self.largest_logit[examples.numpy()] = self.largest_logit[examples.numpy()].max()
 
     def row(self, example: int) -> int:
         """The row of the inputs that an example is: with several baselines an example, rows come up several times."""
@@ -294,8 +295,7 @@ class BoundScore:
     def _gradients_chunk(self, points: Tensor, examples: Tensor, strict: bool = True) -> tuple[Tensor, Tensor]:
         # Ambient no_grad or inference mode must not reach the model: a leaf made here is differentiable again.
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = points.detach().to(self.dtype)
-            leaf = (leaf.clone() if leaf.is_inference() else leaf).requires_grad_()
+            leaf = ordinary(points.to(self.dtype)).requires_grad_()
             value = self._run(leaf, examples)
             if not value.requires_grad:
                 raise ValueError(
@@ -313,8 +313,7 @@ class BoundScore:
 
     def _hessian_chunk(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = points.detach().to(self.dtype)
-            leaf = (leaf.clone() if leaf.is_inference() else leaf).requires_grad_()
+            leaf = ordinary(points.to(self.dtype)).requires_grad_()
             value = self._run(leaf, examples)
             (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
             along = (gradient * vectors.detach().to(gradient)).sum()
@@ -335,8 +334,15 @@ class BoundScore:
             output = self._called(*parts, *args) if isinstance(parts, tuple) else self._called(parts, *args)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in ("log_softmax", "logit_margin"):  # differences of logits, and they round like these
-            self.largest_logit = max(self.largest_logit, float(output_tensor(output).detach().abs().amax()))
+            self._note_logits(output_tensor(output), examples)
         return scalar_output(output, targets, self.score.output, len(points))
+
+    def _note_logits(self, logits: Tensor, examples: Tensor) -> None:
+        if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused with a sentence of their own
+            largest = logits.detach().flatten(1).abs().amax(1).double().cpu().numpy()
+            np.fmax.at(
+                self.largest_logit, examples.numpy(), largest
+            )  # a trial point without a score counts for nothing
 
     def _called(self, *arguments: Any) -> Any:
         """What the model returns; where its error sounds like inputs that do not fit it, one that says so."""
@@ -386,11 +392,7 @@ class BoundScore:
         bound = []
         for arg in self.score.additional_forward_args:
             per_row = isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == n
-            if isinstance(arg, Tensor) and arg.is_inference():
-                with torch.inference_mode(False):
-                    bound.append((arg.clone(), per_row))  # the model cannot save an inference tensor for backward
-            else:
-                bound.append((arg, per_row))
+            bound.append((ordinary(arg) if isinstance(arg, Tensor) and arg.is_inference() else arg, per_row))
         bound = [(arg.to(self.device) if per_row else arg, per_row) for arg, per_row in bound]
         return bound, self.score.layer is not None or any(per_row for _, per_row in bound)
 
@@ -445,7 +447,7 @@ def flat_baseline(baseline: float | Tensor | None, like: Tensor, per_example: in
             )
         return torch.full((n * per_example, *features), number, dtype=like.dtype, device=like.device)
     given = tuple(baseline.shape)
-    baseline = baseline.detach().to(like.device, like.dtype)
+    baseline = ordinary(baseline).to(like.device, like.dtype)
     if baseline.ndim == like.ndim:
         baseline = baseline.unsqueeze(1)  # (1 or batch, 1, *features)
     if (
@@ -519,7 +521,7 @@ def _checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...
             raise ValueError(
                 f"{name} of example {bad} holds NaN or infinite values: drop or repair it, e.g. {name}.nan_to_num()"
             )
-    return tuple(part.detach() for part in parts)
+    return tuple(ordinary(part) for part in parts)
 
 
 def _checked_target(target: Target) -> int | Tensor | Callable[[Tensor], Tensor] | None:
@@ -630,6 +632,23 @@ def untouched(model: Any, device: torch.device) -> Iterator[None]:
                     getattr(module, name).copy_(buffer)
 
 
+@contextmanager
+def at_work(model: Any, device: torch.device) -> Iterator[None]:
+    """Where paths are found and measured: the model is left untouched, and the caller's gradient mode stays outside.
+
+    Nothing inside records a graph by itself, be it through a metric whose module can be trained; what needs
+    derivatives asks for them with `torch.enable_grad()`, which works although the caller may be in inference mode.
+    """
+    with untouched(model, device), torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def ordinary(tensor: Tensor) -> Tensor:
+    """The tensor without its graph; a copy, where it was made under inference mode and autograd could not use it."""
+    with torch.inference_mode(False):
+        return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
 def warn_of_training_mode(model: Any) -> None:
     if isinstance(model, nn.Module) and model.training:
         warnings.warn(
@@ -658,6 +677,7 @@ def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) ->
     allowed = max(1e-3, 64 * score.eps) * max(1e-6, float(together.abs()), float(alone.abs()))
     if float((alone - together).abs()) > allowed:
         raise ValueError(_DEPENDENT_ROWS.format(alone=f"{float(alone):.6g}", together=f"{float(together):.6g}"))
+    score.largest_logit[:] = 0  # which examples have been looked at here depends on the batch
 
 
 _DEPENDENT_ROWS = (

@@ -272,6 +272,21 @@ def test_progress_bar_is_shown(capsys):
     assert "edges" in shown.out + shown.err and "shortening" in shown.out + shown.err
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_refinement_under_any_gradient_mode(mode):
+    solver = lp.NeighborGraph(generate="adaptive", n_points=40, n_neighbors=6, refine=True)
+    expected = explain(solver, inputs=X[:2])
+    with mode():
+        result = explain(solver, inputs=X[:2].clone(), baselines=BASE.clone())  # special tensors under inference mode
+    assert torch.equal(result.values, expected.values) and torch.equal(result.path.points, expected.path.points)
+
+
+def test_building_over_a_trainable_metric_leaves_no_graph():
+    metric = lp.Reconstruction(torch.nn.Linear(2, 1).eval(), torch.nn.Linear(1, 2).eval(), scale=0.5)
+    graph = lp.NeighborGraph(POINTS, 10).build(SCORE, metric, BASE)
+    assert not explain(graph, metric=metric).length.requires_grad
+
+
 def test_images_and_double_precision():
     model = torch.nn.Sequential(torch.nn.Flatten(), mlp(12, 2, activation=torch.nn.ReLU)).double().eval()
     points = flat_points(30, 12, dtype=torch.float64).reshape(30, 3, 2, 2)

@@ -123,9 +123,8 @@ class Descent:
         limit = self.max_gradients if run.max_gradients is None else min(self.max_gradients, run.max_gradients // 2)
         per_block = max(1, BLOCK_ELEMENTS // (HELD * score.n_features))
         parts, interrupted = [], False
-        # The caller's mode must not reach the derivatives of the metric.
-        with torch.inference_mode(False), torch.no_grad(), run.bar("descent", len(start) * limit) as bar:
-            a, b = (x.detach().clone().to(score.work_dtype) for x in (start, end))
+        with run.bar("descent", len(start) * limit) as bar:
+            a, b = (x.to(score.work_dtype) for x in (start, end))
             for examples in torch.arange(len(start)).split(per_block):
                 rows = examples.to(start.device)
                 here = Field(score, metric, run, examples, a[rows], b[rows], limit, self.resolution, bar)

@@ -27,7 +27,7 @@ from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.quadrature import Estimate
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore, Score, untouched
+from leastpath.score import BoundScore, Score, at_work
 from leastpath.solution import Solution, joined, straight_with_note
 from leastpath.solvers.generated import Generate, generated_points
 from leastpath.solvers.shorten import Shortening, shortened, shortest_of
@@ -131,7 +131,7 @@ class NeighborGraph:
             )
         topology, tables = self._topology(self.points), {}
         with (
-            untouched(score.model, self.points.device),
+            at_work(score.model, self.points.device),
             Run(progress=progress).bar("edges", len(topology.edges)) as bar,
         ):
             for label, single in _single_targets(score).items():
@@ -319,9 +319,10 @@ class Graph:
         """The same graph with the shortest-path trees of some baselines (n, *features)."""
         trees = dict(self.trees)
         examples = torch.arange(len(baselines))
+        topology = replace(self.topology, points=_matching(self.topology.points, baselines))
         for label, single in _single_targets(score).items():
-            with untouched(score.model, baselines.device):
-                router = self.solver.router(single.bind(baselines), metric, self.topology, self.tables[label], examples)
+            with at_work(score.model, baselines.device):
+                router = self.solver.router(single.bind(baselines), metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
                 trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(row_keys(baselines))}
         return replace(self, trees=trees)

@@ -106,8 +106,7 @@ class Hamiltonian:
         budget, n_paths = solver_budget(run.max_gradients, self.n_points, self.n_paths)
         found: list[_Draws] = []
         total = len(start) * self.n_chains * (self.warmup + self.n_samples)
-        # The caller's mode must not reach the sampler, whose positions need gradients.
-        with torch.inference_mode(False), torch.enable_grad(), run.bar("hamiltonian", total) as bar:
+        with torch.enable_grad(), run.bar("hamiltonian", total) as bar:  # the sampler's positions need gradients
             for b in range(len(start)):
                 draws = _Draws(self, score, b, start[b : b + 1], end[b : b + 1], run, budget)
                 if found and found[-1].ended == "interrupted":

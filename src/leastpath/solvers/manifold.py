@@ -90,15 +90,12 @@ class Manifold:
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         size = max(1, BLOCK_ELEMENTS // (knots * score.n_features))
         curves: list[_Curves] = []
-        # The caller's mode must not reach the derivatives of the decoder.
         with (
-            torch.inference_mode(False),
-            torch.no_grad(),
             untouched(self.encoder, start.device),
             untouched(self.decoder, start.device),
             run.bar("manifold", len(start)) as bar,
         ):
-            a, b = (x.detach().clone().to(score.work_dtype) for x in (start, end))
+            a, b = (x.to(score.work_dtype) for x in (start, end))
             for first, last in zip(a.split(size), b.split(size), strict=True):
                 interrupted = bool(curves) and curves[-1].interrupted
                 curves.append(_Curves(self, knots, first, last, interrupted))

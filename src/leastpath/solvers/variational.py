@@ -109,8 +109,7 @@ class Variational:
         per_block = max(1, BLOCK_ELEMENTS // (self.n_points * score.n_features))
         blocks = torch.arange(len(start)).split(per_block)
         fits: list[_Fit] = []
-        # The caller's mode must not reach the guide, whose parameters need gradients.
-        with torch.inference_mode(False), torch.enable_grad(), run.bar("variational", len(start)) as bar:
+        with torch.enable_grad(), run.bar("variational", len(start)) as bar:  # the guide's parameters need gradients
             for examples in blocks:
                 rows = examples.to(start.device)
                 interrupted = bool(fits) and fits[-1].interrupted
