@@ -5,12 +5,15 @@ Two descriptions are equal when a stored result may be used again. It errs on th
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import hashlib
+import inspect
 import json
 import os
 import types
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -19,13 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+Above = ChainMap[int, str]
+"""What is being described already, and what to call it where it is met again."""
+
 
 def described(value: Any) -> Any:
     """A value as JSON that is the same in every process, and differs where the value would change a result.
 
     Numbers, strings and containers stand for themselves; dataclasses, modules, functions and other objects are
     described by their class or name and what they hold. Of a function, its compiled code and what it closes over count,
-    but not the globals that it uses. Memory addresses and random numbers never enter.
+    but not the globals that it uses; of a module, also the code of its classes, but no names that begin with an
+    underscore. Memory addresses and random numbers never enter.
 
     Example:
         >>> described({"seed": 0, "points": torch.zeros(2)})["points"]
@@ -33,7 +40,7 @@ def described(value: Any) -> Any:
         >>> described(torch.nn.ReLU()) == described(torch.nn.ReLU())
         True
     """
-    return _described(value, ())
+    return _described(value, ChainMap())
 
 
 def digest(value: Any) -> str:
@@ -46,12 +53,12 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(described(value), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _described(value: Any, above: tuple[int, ...]) -> Any:
+def _described(value: Any, above: Above) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if id(value) in above:
-        return "itself"  # an object that holds itself
-    above = (*above, id(value))
+        return above[id(value)]  # an object that holds itself
+    above = above.new_child({id(value): "itself"})
     if isinstance(value, Tensor):
         return f"tensor{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} sha256:{_tensor_digest(value)}"
     if isinstance(value, np.generic):
@@ -73,20 +80,17 @@ def _described(value: Any, above: tuple[int, ...]) -> Any:
     return _described_object(value, above)
 
 
-def _described_object(value: Any, above: tuple[int, ...]) -> Any:
+def _described_object(value: Any, above: Above) -> Any:
     if isinstance(value, type):
         return _name(value)
     if isinstance(value, functools.partial):
         return {"partial": [_described(part, above) for part in (value.func, value.args, value.keywords)]}
     if isinstance(value, types.MethodType):
-        return {"method": value.__func__.__qualname__, "of": _described(value.__self__, above)}
+        return {"method": _described(value.__func__, above), "of": _described(value.__self__, above)}
     if isinstance(value, types.FunctionType):
         return _described_function(value, above)
     if isinstance(value, nn.Module):
-        state = value.state_dict()
-        weights = _hash(part for name in sorted(state) for part in (name.encode(), _bytes(state[name])))
-        # The repr names what the weights do not: kernel sizes, dropout rates, activation functions.
-        return {"module": _name(type(value)), "layout": _hash([repr(value).encode()]), "weights": weights}
+        return _described_module(value, above)
     if is_dataclass(value):
         return {"type": _name(type(value))} | {
             f.name: _described(getattr(value, f.name), above) for f in fields(value) if not f.name.startswith("_")
@@ -97,7 +101,45 @@ def _described_object(value: Any, above: tuple[int, ...]) -> Any:
     return getattr(value, "__qualname__", _name(type(value)))
 
 
-def _described_function(value: types.FunctionType, above: tuple[int, ...]) -> Any:
+def _described_module(value: nn.Module, above: Above) -> Any:
+    """Weights, repr (kernel sizes, dropout rates), public attributes (a temperature) and code, of all its parts."""
+    parts = dict(value.named_modules())
+    state = dict(value.named_buffers()) | value.state_dict()  # buffers need not be part of the state
+    above = above.new_child({id(part): f"module {path}".rstrip() for path, part in parts.items()})
+    attributes = {
+        path: {name: _described(held, above) for name, held in vars(part).items() if not name.startswith("_")}
+        for path, part in parts.items()
+    }
+    return {
+        "module": _name(type(value)),
+        "layout": _hash([repr(value).encode()]),
+        "weights": _hash(part for name in sorted(state) for part in (name.encode(), _bytes(state[name]))),
+        "attributes": _hash([json.dumps(attributes, sort_keys=True).encode()]),
+        "code": _hash(code for part in parts.values() for code in _module_code(part)),
+    }
+
+
+def _module_code(module: nn.Module) -> Iterable[bytes]:
+    """Of torch's own classes the names are enough; the code of a traced module is its own."""
+    yield _name(type(module)).encode()
+    with contextlib.suppress(AttributeError, RuntimeError):  # a scripted container has no code
+        yield str(module.code).encode()
+    for kind in type(module).__mro__:
+        if kind.__module__.partition(".")[0] not in ("torch", "builtins"):
+            yield from _class_code(kind)
+
+
+def _class_code(kind: type) -> Iterable[bytes]:
+    """Its functions and plain attributes: forward calls the one and reads the other."""
+    for name, member in sorted(vars(kind).items()):
+        held = inspect.unwrap(getattr(member, "fget", None) or getattr(member, "__func__", member))
+        if isinstance(held, types.FunctionType):
+            yield from (name.encode(), *_code(held.__code__))
+        elif not name.startswith("_"):
+            yield from (name.encode(), json.dumps(described(held), sort_keys=True).encode())
+
+
+def _described_function(value: types.FunctionType, above: Above) -> Any:
     cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
     held = [_described(part, above) for part in (value.__defaults__, value.__kwdefaults__, cells) if part]
     name = f"{value.__module__}.{value.__qualname__} code:{_hash(_code(value.__code__))}"
@@ -119,7 +161,8 @@ def _code(code: types.CodeType) -> Iterable[bytes]:
         if isinstance(constant, types.CodeType):
             yield from _code(constant)
         else:
-            yield repr(constant).encode()
+            # The order of a set differs between starts of Python.
+            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant).encode()
 
 
 def _name(kind: type) -> str:

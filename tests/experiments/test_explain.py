@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torch import nn
 
 import leastpath as lp
@@ -92,6 +93,16 @@ def test_resuming_computes_nothing_again(folder, tmp_path, monkeypatch):
     assert (again.path / "report.html").read_text() == before
     with pytest.raises(ValueError, match="solver is 'descent' there and 'straight' here"):
         run_row(folder, tmp_path / "out", resume=True, solver="straight")
+
+
+def test_the_same_weights_in_another_class_are_another_run(folder, tmp_path):
+    file = tmp_path / "weights.safetensors"
+    save_file(nn.Linear(3, 2).state_dict(), file)
+    of = {"model": file, "model_class": "torch.nn:Linear", "model_args": '{"in_features": 3, "out_features": 2}'}
+    run_row(folder, tmp_path / "out", **of)
+    other = {**of, "model_class": "torch.nn.modules.linear:Linear"}
+    with pytest.raises(ValueError, match=r"model_class is 'torch\.nn:Linear' there and 'torch\.nn\.modules\.linear"):
+        run_row(folder, tmp_path / "out", resume=True, **other)
 
 
 @pytest.mark.parametrize(("at", "kept"), [(5, []), (25, ["straight"])])

@@ -468,7 +468,8 @@ def run_explain(
     else:
         question = image_question(source, used, size=size, baseline=baseline or "black", **settings)
     config = {
-        "source": source.name, "model": None if model is None else digest(model.read_bytes()), "solver": solver,
+        "source": source.name, "model": None if model is None else digest(model.read_bytes()),
+        "model_class": model_class, "model_args": model_args, "solver": solver,
         "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
         "max_gradients": max_gradients, "seed": seed,
     }  # fmt: skip
