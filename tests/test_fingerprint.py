@@ -59,7 +59,7 @@ class Tempered(nn.Module):
 
 def tempered(**members):
     """Another class of the same name, as after an edit of the file."""
-    return type("Tempered", (Tempered,), {"__module__": Tempered.__module__, **members})(1.0)
+    return type("Tempered", (Tempered,), {"__module__": Tempered.__module__} | members)(1.0)
 
 
 def attention(heads):
@@ -126,6 +126,12 @@ def test_what_is_made_twice_is_described_alike():
     others = (lp.Descent, lambda: closure(mlp()), lambda: Holder(torch.ones(2)), lambda: {"x": {3, 1, 2}})
     for make in (*models, *others):
         assert described(make()) == described(make())
+
+
+def test_a_spawned_process_describes_alike():
+    """There the module that was started has another name."""
+    here, there = (tempered(__module__=name) for name in ("__main__", "__mp_main__"))
+    assert described(here) == described(there) and described(type(here)) == described(type(there))
 
 
 def test_what_holds_itself_ends():

@@ -142,7 +142,7 @@ def _class_code(kind: type) -> Iterable[bytes]:
 def _described_function(value: types.FunctionType, above: Above) -> Any:
     cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
     held = [_described(part, above) for part in (value.__defaults__, value.__kwdefaults__, cells) if part]
-    name = f"{value.__module__}.{value.__qualname__} code:{_hash(_code(value.__code__))}"
+    name = f"{_name(value)} code:{_hash(_code(value.__code__))}"
     return {"function": name, "holds": held} if held else {"function": name}
 
 
@@ -165,8 +165,9 @@ def _code(code: types.CodeType) -> Iterable[bytes]:
             yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant).encode()
 
 
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _name(kind: type | types.FunctionType) -> str:
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as spawned processes call it
+    return f"{module}.{kind.__qualname__}"
 
 
 def _tensor_digest(tensor: Tensor) -> str:

@@ -224,7 +224,7 @@ class Store:
             kept = self._kept_config() or given  # another process may have come first
         if given is not None and _fingerprint(given) != _fingerprint(kept):
             raise StoreMismatch(
-                f"{self.folder} holds results of another configuration: {'; '.join(_differences(kept, given))}. "
+                f"{self.folder} holds results of another configuration: {'; '.join(differences(kept, given))}. "
                 "Give another folder, go back to that configuration, or delete the folder"
             )
         return kept
@@ -427,14 +427,14 @@ def _fingerprint(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(config, "config").encode()).hexdigest()
 
 
-def _differences(kept: Any, given: Any, name: str = "") -> list[str]:
+def differences(kept: Any, given: Any, name: str = "") -> list[str]:
     """What is not the same in two configurations, by key."""
     if isinstance(kept, dict) and isinstance(given, dict):
         keys = sorted(kept.keys() | given.keys())
         return [
             line
             for key in keys
-            for line in _differences(kept.get(key, _NOTHING), given.get(key, _NOTHING), f"{name}.{key}".lstrip("."))
+            for line in differences(kept.get(key, _NOTHING), given.get(key, _NOTHING), f"{name}.{key}".lstrip("."))
         ]
     same = kept is not _NOTHING and given is not _NOTHING and json.dumps(kept) == json.dumps(given)
     return [] if same else [f"{name} is {_short(kept)} there and {_short(given)} here"]

@@ -44,6 +44,12 @@ def test_a_worker_that_sees_other_data_refuses(tmp_path):
         Worker(a_job(tmp_path, source=source_of(toy_jobs.Numbered(11))), config)
 
 
+def test_a_worker_whose_factory_makes_another_model_refuses(tmp_path):
+    job = a_job(tmp_path, model_factory=lambda: torch.nn.Linear(4, 2))  # new random weights at every call
+    with pytest.raises(StoreMismatch, match=r"made another model .*model\.weights is .*torch\.manual_seed"):
+        Worker(job, job.config())
+
+
 def test_baselines_for_single_rows_are_refused(tmp_path):
     job = a_job(tmp_path, baselines=torch.zeros(10, 4), fail_fast=True)
     with pytest.raises(ValueError, match="all inputs of a job share theirs"):

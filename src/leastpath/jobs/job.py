@@ -19,6 +19,7 @@ from leastpath.methods import Method
 from leastpath.outputs import Output
 from leastpath.score import Baselines
 from leastpath.solution import Solver
+from leastpath.store import StoreMismatch, differences
 
 if TYPE_CHECKING:
     from leastpath.explainer import Contender
@@ -82,8 +83,8 @@ class Job:
 
     # ---- what is loaded where it is needed -----------------------------------------------------------------------
 
-    def model(self, device: torch.device) -> Any:
-        """The model, in evaluation mode, on a device."""
+    def model(self, device: torch.device, expected: Any = None) -> Any:
+        """The model, in evaluation mode, on a device. StoreMismatch if its description is not the expected one."""
         self.look_up_paths()
         factory = imported(self.model_factory)
         if isinstance(factory, nn.Module):
@@ -92,7 +93,13 @@ class Job:
                 '"package.module:name"'
             )
         model = factory(**self.model_settings)
-        return model.to(device).eval() if isinstance(model, nn.Module) else model
+        model = model.cpu().eval() if isinstance(model, nn.Module) else model  # where its description was made
+        if expected is not None and (different := differences(expected, described(model), "model")):
+            raise StoreMismatch(
+                f"model_factory made another model in this worker than when the job was started ({different[0]}): load "
+                "its weights from a file in the factory, or call torch.manual_seed there before they are drawn"
+            )
+        return model.to(device) if isinstance(model, nn.Module) else model
 
     def explainer(self) -> Explainer:
         """The method; a name with a colon is imported, and called with the settings to make one."""

@@ -61,7 +61,7 @@ class Worker:
         self.baselines = job.chosen_baselines()
         self.output = job.chosen_output()
         self.device = job.chosen_device()
-        self.model = job.model(self.device)
+        self.model = job.model(self.device, config["model"])
 
     def do(self, shard: int) -> Done:
         """Explain a shard and write it, unless it is there already."""
