@@ -206,23 +206,31 @@ class KnownSegments:
 
 
 def quadrature(
-    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting | None = None
+    score: BoundScore,
+    pieces: Pieces,
+    metric: Metric,
+    rule: str,
+    n: int,
+    weighting: Weighting | None = None,
+    *,
+    strict: bool = True,
 ) -> Estimate:
     """Attributions, length and range of the score over each piece, with `n` gradients a piece.
 
-    Pieces and nodes are walked in blocks of at most `score.batch_size` rows, so memory does not grow with n.
+    Pieces and nodes are walked in blocks of at most `score.batch_size` rows, so memory does not grow with n. `strict`
+    is that of `BoundScore.gradients`.
     """
     weighting = weighting or PathIntegral()
     blocks = []
     size = score.batch_size  # kept: it shrinks on the way when memory runs out
     for first in range(0, max(1, len(pieces)), size):
         block = pieces.take(slice(first, first + size))
-        blocks.append(_quadrature_block(score, block, metric, rule, n, weighting))
+        blocks.append(_quadrature_block(score, block, metric, rule, n, weighting, strict))
     return Estimate.join(blocks)
 
 
 def _quadrature_block(
-    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting
+    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting, strict: bool
 ) -> Estimate:
     dtype, m = score.work_dtype, len(pieces)
     start, end = pieces.ends(dtype)
@@ -239,7 +247,8 @@ def _quadrature_block(
         where = t[:, some].reshape(m, k, *[1] * (start.ndim - 1))
         points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), where, out=held[: m * k].view(m, k, *start.shape[1:]))
         flat = points.flatten(0, 1)  # (m · k, *features)
-        value, gradient = score.gradients(flat, pieces.example if k == 1 else pieces.example.repeat_interleave(k))
+        examples = pieces.example if k == 1 else pieces.example.repeat_interleave(k)
+        value, gradient = score.gradients(flat, examples, strict=strict)
         values[:, some] = value.view(m, k)
         speeds[:, some] = metric.speed(flat, gradient, step.unsqueeze(1).expand_as(points).flatten(0, 1)).view(m, k)
         weighed = weighting.weigh(gradient.view_as(points), step.unsqueeze(1))

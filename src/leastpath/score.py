@@ -228,12 +228,15 @@ class BoundScore:
 
     # ---- f and its gradient --------------------------------------------------------------------------------------
 
-    def values(self, points: Tensor, examples: Tensor) -> Tensor:
-        """f at `points` (n, *shape), each judged as example `examples[i]`: (n,) in the working dtype."""
+    def values(self, points: Tensor, examples: Tensor, *, strict: bool = True) -> Tensor:
+        """f at `points` (n, *shape), each judged as example `examples[i]`: (n,) in the working dtype.
+
+        A score that is NaN or infinite is an error, unless `strict` is off: then it is returned as it is.
+        """
         self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
             return torch.zeros(0, dtype=self.work_dtype, device=self.device)
-        values = self._in_batches(self._values_chunk, points, examples)
+        values = self._in_batches(partial(self._values_chunk, strict=strict), points, examples)
         return values[0] if len(values) == 1 else torch.cat(values)
 
     def gradients(self, points: Tensor, examples: Tensor, *, strict: bool = True) -> tuple[Tensor, Tensor]:
@@ -287,12 +290,12 @@ class BoundScore:
             start = rows.stop
         return results
 
-    def _values_chunk(self, points: Tensor, examples: Tensor) -> Tensor:
+    def _values_chunk(self, points: Tensor, examples: Tensor, strict: bool) -> Tensor:
         with torch.no_grad():
-            value = self._run(points, examples).detach()
-        return self._finite(value.to(self.work_dtype), examples, "score")
+            value = self._run(points, examples).detach().to(self.work_dtype)
+        return self._finite(value, examples, "score") if strict else value
 
-    def _gradients_chunk(self, points: Tensor, examples: Tensor, strict: bool = True) -> tuple[Tensor, Tensor]:
+    def _gradients_chunk(self, points: Tensor, examples: Tensor, strict: bool) -> tuple[Tensor, Tensor]:
         # Ambient no_grad or inference mode must not reach the model: a leaf made here is differentiable again.
         with torch.inference_mode(False), torch.enable_grad():
             leaf = ordinary(points.to(self.dtype)).requires_grad_()

@@ -391,11 +391,16 @@ def test_unreachable_targets_are_a_clear_error():
 
 def test_bad_lengths_are_clear_errors():
     edges = np.array([[0, 1], [1, 2]])
-    for bad in (np.nan, np.inf, -1.0):
+    for bad in (np.nan, -1.0):
         with pytest.raises(ValueError, match="edge 1 has length"):
             adjacency(3, edges, [1.0, bad])
     with pytest.raises(ValueError, match="1 lengths for 2 edges"):
         adjacency(3, edges, [1.0])
+
+
+def test_an_infinite_length_is_no_edge():
+    distances = shortest_paths(3, np.array([[0, 1], [1, 2]]), [1.0, np.inf], [0])[0][0]
+    assert distances.tolist() == [0.0, 1.0, np.inf]
 
 
 def test_a_long_chain():

@@ -242,6 +242,46 @@ def test_refinement_is_batch_equals_loop():
     torch.testing.assert_close(together.length[3], alone.length[0], rtol=0.02, atol=1e-4)
 
 
+# ---- a score that is not finite everywhere -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("undefined", [lambda x: x.log(), lambda x: 1 / x.clamp_min(0)], ids=["NaN", "infinite"])
+def test_points_without_a_score_take_no_part(undefined, tmp_path):
+    """Against the graph without these points, whose edges lead past them all the same."""
+    score = lp.Score(lambda x: undefined(x[:, 0] + 1.5) + x[:, 1])
+    points = torch.cat([POINTS[POINTS[:, 0] > -1.2], torch.tensor([[-5.0, -5.0], [-5.1, -5.0]])])
+    x, base = X.clamp(-1, 1), torch.zeros(1, 2)
+    expected = explain(lp.NeighborGraph(points[:-2], 8), score, x, base)
+    graph = lp.NeighborGraph(points, 8).build(score, lp.Conformal())
+    graph.save(tmp_path / "graph.npz")
+    for solver in (lp.NeighborGraph(points, 8), graph, lp.Graph.load(tmp_path / "graph.npz")):
+        result = explain(solver, score, x, base)
+        for b in range(len(x)):
+            assert torch.equal(result.path[b], expected.path[b])
+        assert "2 of the graph's" in result.status[0].value and "left out" in result.status[0].value
+
+
+@pytest.mark.parametrize("kind", ["line", "sobol", "adaptive"])
+def test_generated_points_without_a_score_take_no_part(kind):
+    """Half of the points have a negative logarithm's argument; the path stays where there is one."""
+    score, solver = lp.Score(lambda x: x[:, 1].log()), lp.NeighborGraph(generate=kind, refine=True)
+    result = explain(solver, score, torch.tensor([[1.0, 0.1]]), torch.tensor([[0.0, 0.1]]))
+    assert (result.path.points[:, 1] > 0).all() and result.values.isfinite().all()
+    assert "points were left out" in result.status[0].value
+
+
+def test_ends_that_are_cut_off_get_the_marked_straight_line():
+    """No point has a score; one of two examples of a batch lies among points that have one."""
+    score = lp.Score(lambda x: (1 - x[:, 0].abs()).sqrt() + x[:, 1])
+    points = torch.cat([0.3 * POINTS[:40].clamp(-2, 2), POINTS[:40] + torch.tensor([9.0, 0.0])])
+    x, base = torch.tensor([[0.5, 0.2], [0.9, 0.0]]), torch.tensor([[0.0, 0.0], [0.9, 0.5]])
+    apart = lp.NeighborGraph(points[40:], 5)
+    result = explain(apart, score, x, base)
+    assert result.path.is_straight.all() and all(Outcome.FELL_BACK in s for s in result.status)
+    assert "straight line was used" in result.status[0].value
+    assert Outcome.FELL_BACK not in explain(lp.NeighborGraph(points, 5), score, x, base).status[0]
+
+
 # ---- budget, interruption, errors --------------------------------------------------------------------------------
 
 
@@ -250,6 +290,28 @@ def test_a_budget_below_the_graph_gives_the_marked_straight_line():
     assert all(Outcome.FELL_BACK in s for s in result.status)
     assert "max_gradients=100" in result.status[0].value and "build the graph once" in result.status[0].value
     assert (result.n_gradients <= 100).all() and result.path.is_straight.all()
+
+
+def test_blocks_do_not_change_what_is_shortened(monkeypatch):
+    """In double precision: a rounding of the order of summation would change which steps shorten the path."""
+    score = lp.Score(moons_net(torch.float64), 1, "softmax")
+
+    def explained():
+        return explain(lp.NeighborGraph(POINTS.double(), 8, refine=True), score, X.double(), BASE.double())
+
+    whole = explained()
+    monkeypatch.setattr("leastpath.solvers.graph.BLOCK_ELEMENTS", 1)
+    one_by_one = explained()
+    torch.testing.assert_close(whole.path.points, one_by_one.path.points)
+    assert torch.equal(whole.n_gradients, one_by_one.n_gradients)
+
+
+def test_edges_in_small_portions_are_the_same(monkeypatch):
+    whole = explain(lp.NeighborGraph(POINTS, 8))
+    monkeypatch.setattr("leastpath.graphs.edges.EDGES_A_TICK", 7)
+    portions = explain(lp.NeighborGraph(POINTS, 8))
+    assert torch.equal(whole.path.route, portions.path.route)
+    torch.testing.assert_close(whole.values, portions.values)
 
 
 def test_interruption_gives_the_marked_straight_line():

@@ -71,7 +71,7 @@ class Tree:
 class EdgeTable:
     """What one score says of every edge: lengths for Dijkstra, and gradients summed for attributions."""
 
-    length: np.ndarray  # (m,) float64
+    length: np.ndarray  # (m,) float64; inf where the score or its gradient is not finite on an edge
     estimate: Estimate | None  # None where the metric asks for no gradient, or where it would not fit in memory
     node_score: Tensor | None  # (n,) the score at the points; None where the metric asks for no gradient
     adjacency: csr_array  # (n, n) the same lengths, as Dijkstra reads them
@@ -94,10 +94,11 @@ class EdgeTable:
             points = topology.points.to(score.work_dtype)
             ends = points[_on(tail, points)], points[_on(head, points)]
             return cls.made(plain_lengths(metric, *ends, n_steps), None, None, topology)
-        node_score = score.values(topology.points.to(score.work_dtype), torch.full((len(topology.points),), example))
+        as_example = torch.full((len(topology.points),), example)
+        node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
         keep = len(tail) * score.n_features <= KEPT_ELEMENTS
         lengths, estimates = [], []
-        for rows in torch.arange(len(tail)).split(EDGES_A_TICK):
+        for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
             a, b = tail[rows], head[rows]
             pieces = whole_pieces(topology.points, a, b, torch.full_like(a, example))
             estimate = measured(
@@ -107,6 +108,11 @@ class EdgeTable:
             estimates += [estimate] if keep else []
             bar.advance(len(rows))
         return cls.made(np.concatenate(lengths), Estimate.join(estimates) if keep else None, node_score, topology)
+
+    @property
+    def left_out(self) -> int:
+        """How many points take no part, because the score is NaN or infinite there."""
+        return 0 if self.node_score is None else int((~torch.isfinite(self.node_score)).sum())
 
     def tree(self, neighbor: np.ndarray, length: np.ndarray, root: int) -> Tree:
         """Shortest paths from a baseline that edges of `length` (k,) join to points `neighbor` (k,): one Dijkstra."""
@@ -121,19 +127,23 @@ class EdgeTable:
 def measured(score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor) -> Estimate:
     """Segments with `n_steps` gradients each, and more where the residual says that these were too few.
 
-    f0 and f1 (pieces,) are the scores at their ends.
+    f0 and f1 (pieces,) are the scores at their ends. A segment on which the score or its gradient is not finite cannot
+    be walked: its length is infinite.
     """
-    estimate = quadrature(score, pieces, metric, RULE, n_steps)
+    estimate = quadrature(score, pieces, metric, RULE, n_steps, strict=False)
     change = (f1 - f0).abs()
     residual = (estimate.attributions.reshape(len(pieces), -1).sum(1) - (f1 - f0)).abs()
     noise = 64 * score.eps * torch.maximum(f0.abs(), f1.abs())
     poor = residual > RESIDUAL_LIMIT * torch.maximum(estimate.length, change) + noise
     if poor.any():
-        better = quadrature(score, pieces.take(poor.cpu().nonzero()[:, 0]), metric, RULE, MORE_STEPS * n_steps)
+        again = pieces.take(poor.cpu().nonzero()[:, 0])
+        better = quadrature(score, again, metric, RULE, MORE_STEPS * n_steps, strict=False)
         for old, new in zip(estimate.parts, better.parts, strict=True):
             old[poor] = new
     length = torch.maximum(estimate.length, change) if metric.bounds_score else estimate.length
-    return replace(estimate, length=length)
+    # A sum is finite only where everything in it is: gradients, the score between the ends and at them.
+    everything = estimate.attributions.reshape(len(pieces), -1).sum(1) + length + change + estimate.low + estimate.high
+    return replace(estimate, length=torch.where(torch.isfinite(everything), length, torch.inf))
 
 
 def plain_lengths(metric: Metric, start: Tensor, end: Tensor, n_steps: int) -> np.ndarray:

@@ -412,7 +412,7 @@ def _shortest_links(points: Floats, labels: Integers, links: Integers) -> Intege
 
 
 def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
-    """The symmetric (n, n) sparse matrix of undirected edges, zero lengths kept.
+    """The symmetric (n, n) sparse matrix of undirected edges, zero lengths kept; infinite ones are no edges.
 
     Its three arrays are laid out here: sums and maxima of sparse matrices drop stored zeros, and coincident points
     would become unreachable. `scipy.sparse.csgraph.dijkstra` honours zeros that are stored, and of parallel edges
@@ -424,12 +424,13 @@ def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
         raise ValueError(
             f"{len(values)} lengths for {len(pairs)} edges; expected one each: pass lengths of shape (m,)."
         )
-    if not (np.isfinite(values) & (values >= 0)).all():
-        bad = int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+    if not (values >= 0).all():  # written so that NaN is bad
+        bad = int(np.flatnonzero(~(values >= 0))[0])
         raise ValueError(
-            f"edge {bad} has length {values[bad]}; expected finite lengths ≥ 0: check that the score and its gradient "
-            "are finite at every point."
+            f"edge {bad} has length {values[bad]}; expected lengths ≥ 0: check that the metric's speed is never "
+            "negative or NaN."
         )
+    pairs, values = pairs[np.isfinite(values)], values[np.isfinite(values)]
     rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
     order = np.lexsort((columns, rows))
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_nodes))])

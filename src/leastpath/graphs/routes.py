@@ -18,6 +18,14 @@ from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.status import Note, Outcome
 
+CUT_OFF = (
+    Note(
+        Outcome.FELL_BACK,
+        "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
+        "was used; pass points where it is finite",
+    ),
+)
+
 
 @dataclass(frozen=True)
 class Leaves:
@@ -59,14 +67,17 @@ class Router:
         roots = None if all(key in self.trees for key in first) else self.leaves(starts, self.examples[pick])
         tips = self.leaves(end, self.examples)
         routes: list[np.ndarray] = [np.empty(0)] * len(end)
+        cut_off = np.zeros(len(end), dtype=bool)
         for key, i in number.items():
             tree = self.trees[key] if roots is None or key in self.trees else self.grown(roots, i)
             rows = np.flatnonzero(start_of == i)
+            cut_off[rows] = ~np.isfinite(self._shortest(tree, tips, rows))
             direct = self._direct(tips, rows, starts[i], end[torch.as_tensor(rows).to(end.device)], tree)
+            direct |= cut_off[rows]
             for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, direct), strict=True):
                 routes[b] = route
         pool = torch.cat([self.topology.points, starts, end])
-        return self._solution(pool, routes, roots, tips)
+        return self._solution(pool, routes, roots, tips, cut_off)
 
     def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
         """Join ends (ends, *features), judged as `examples` (ends,), to their nearest points."""
@@ -124,9 +135,12 @@ class Router:
             length = measured(self.score, pieces, self.metric, self.n_steps, f0, f1).length.double().cpu().numpy()
         else:
             length = self._plain_lengths(start.expand_as(ends), ends)
-        best = (tree.distance[tips.neighbor[rows]] + tips.length[rows]).min(1)
-        near[near] = length <= best[near]
+        near[near] = length <= self._shortest(tree, tips, rows)[near]
         return near
+
+    def _shortest(self, tree: Tree, tips: Leaves, rows: np.ndarray) -> np.ndarray:
+        """(rows,) length of the shortest route over the points; infinite where there is none."""
+        return (tree.distance[tips.neighbor[rows]] + tips.length[rows]).min(1)
 
     def _from(
         self, tree: Tree, start: int, rows: np.ndarray, inputs: int, tips: Leaves, direct: np.ndarray
@@ -135,20 +149,20 @@ class Router:
         n = len(self.topology.points)
         total = tree.distance[tips.neighbor[rows]] + tips.length[rows]
         last = tips.neighbor[rows, total.argmin(1)]
-        route, offsets = neighbors.routes(tree.before, n, last)
+        over_points = np.flatnonzero(~direct)
+        route, offsets = neighbors.routes(tree.before, n, last[over_points])
         route = np.where(route == n, start, route)
         first = offsets[:-1] + (tree.root >= 0)  # a point at the baseline is itself the first knot
-        result = []
-        for j, b in enumerate(rows.tolist()):
-            if direct[j]:
-                result.append(np.array([start, inputs + b]))
-            else:
-                nodes = route[first[j] : offsets[j + 1]]
-                result.append(nodes if tips.node[b] >= 0 else np.append(nodes, inputs + b))
+        result = [np.array([start, inputs + b]) for b in rows.tolist()]
+        for j, row in enumerate(over_points.tolist()):
+            nodes, b = route[first[j] : offsets[j + 1]], rows[row]
+            result[row] = nodes if tips.node[b] >= 0 else np.append(nodes, inputs + b)
         return result
 
-    def _solution(self, pool: Tensor, routes: list[np.ndarray], roots: Leaves | None, tips: Leaves) -> Solution:
-        """Path, notes on bridges, and what is known of the route's segments; only points that a route visits stay."""
+    def _solution(
+        self, pool: Tensor, routes: list[np.ndarray], roots: Leaves | None, tips: Leaves, cut_off: np.ndarray
+    ) -> Solution:
+        """Path, notes, and what is known of the route's segments; only points that a route visits stay."""
         offsets = np.concatenate([[0], np.cumsum([len(route) for route in routes])])
         used, compact = np.unique(np.concatenate(routes), return_inverse=True)
         path = Path(pool[torch.as_tensor(used).to(pool.device)], torch.as_tensor(compact), torch.as_tensor(offsets))
@@ -160,7 +174,11 @@ class Router:
         crossed[inner] = self.topology.is_bridge[self.topology.edge_rows(low[inner], high[inner])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
         known = self._known(used, low, high, roots, tips, len(pool))
-        return Solution(path, tuple(_bridge_note(int(count)) for count in bridges), {}, known)
+        left_out = _left_out_note(self.table.left_out, len(self.topology.points))
+        notes = (
+            (*_bridge_note(int(n)), *(CUT_OFF if cut else left_out)) for n, cut in zip(bridges, cut_off, strict=True)
+        )
+        return Solution(path, tuple(notes), {}, known)
 
     def _known(
         self, used: np.ndarray, low: np.ndarray, high: np.ndarray, roots: Leaves | None, tips: Leaves, n_pool: int
@@ -197,6 +215,13 @@ class Router:
 def row_keys(rows: Tensor) -> list[bytes]:
     """Each row (rows, *features) as bytes, for telling distinct ones apart."""
     return [row.tobytes() for row in (flat(rows) + 0.0)]  # + 0.0: minus zero is zero
+
+
+def _left_out_note(count: int, n: int) -> tuple[Note, ...]:
+    if not count:
+        return ()
+    sentence = f"{count} of the graph's {n} points were left out, since the score is NaN or infinite there"
+    return (Note(Outcome.SOLVER_NOTE, sentence),)
 
 
 def _bridge_note(count: int) -> tuple[Note, ...]:

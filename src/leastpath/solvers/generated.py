@@ -53,9 +53,11 @@ def _where_steep(n: int, spread: float, score: BoundScore, example: int, a: Tens
     """Half of the points around the line; the other half around those of them where the score is steepest."""
     first = _around_line(_stratified(n - n // 2, a, run), spread, a, b, run)
     rows = first.reshape(-1, *score.shape)
-    _, gradient = score.gradients(rows, torch.full((len(rows),), example))
+    value, gradient = score.gradients(rows, torch.full((len(rows),), example), strict=False)
     steepness = torch.linalg.vector_norm(gradient.reshape(len(rows), -1), dim=1).double().cpu()
-    share = (steepness + steepness.mean() + 1e-300).cumsum(0)  # the mean, so that flat ground is not left empty
+    finite = torch.isfinite(steepness) & torch.isfinite(value).cpu()  # where there is no score, no points are wanted
+    typical = steepness[finite].mean() if finite.any() else 0.0  # added, so that flat ground is not left empty
+    share = (torch.where(finite, steepness + typical, 0) + 1e-300).cumsum(0)
     picks = torch.searchsorted(share / share[-1], (torch.arange(n // 2) + 0.5) / (n // 2)).clamp_max(len(rows) - 1)
     # As far apart as the points along the line are: near enough to resolve what is steep there.
     step = torch.linalg.vector_norm(b - a) / len(first) ** (1 / min(a.numel(), 2)) / a.numel() ** 0.5

@@ -35,6 +35,8 @@ from leastpath.status import Note, Outcome
 
 REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
+BLOCK_ELEMENTS = 2**27  # numbers held at once while routes are shortened
+HELD = 8 * (REFINED_KNOTS - 1) * REFINING.samples  # of the size of an input, by one example
 NO_GRAPH = "{file} is not a saved graph: expected a file written by Graph.save"
 INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measured: the straight line was used")
 
@@ -235,21 +237,29 @@ def refined(routes: Solution, score: BoundScore, metric: Metric, run: Run) -> So
     """Each route, shortened; where that or the straight line is shorter than the route, it takes its place."""
     batch = len(routes.path)
     try:
-        with run.bar("shortening", REFINING.rounds) as bar:
-            knots = routes.path.resample(REFINED_KNOTS).points.unflatten(0, (batch, REFINED_KNOTS))
-            short = shortened(score, metric, knots, torch.arange(batch), run, REFINING, bar).to(knots.dtype)
-        smooth, line = Path.polyline(short), Path.straight(routes.path.start, routes.path.end)
+        blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
+        with run.bar("shortening", REFINING.rounds * len(blocks)) as bar:
+            short = [_shortened_routes(routes.path, score, metric, examples, run, bar) for examples in blocks]
+        smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
     except KeyboardInterrupt:
         note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: it is returned as it was")
         return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
+    # Bridges are no matter of another path; what the solver remarks on the graph itself still is.
+    remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())
     parts = []
-    for choice, solution in enumerate((routes, Solution(smooth), Solution(line))):
+    for choice, solution in enumerate((routes, Solution(smooth, remarks or None), Solution(line, remarks or None))):
         rows = (which == choice).nonzero()[:, 0]
         if len(rows):
             notes = solution.notes and tuple(solution.notes[i] for i in rows.tolist())
             parts.append((rows, replace(solution, path=solution.path.select(rows), notes=notes)))
     return replace(joined(parts), never_longer=True)
+
+
+def _shortened_routes(path: Path, score: BoundScore, metric: Metric, examples: Tensor, run: Run, bar: Bar) -> Tensor:
+    """The routes of some examples (n,) as polylines of equally many knots, shortened: (n, knots, *features)."""
+    knots = path.select(examples).resample(REFINED_KNOTS).points.unflatten(0, (len(examples), REFINED_KNOTS))
+    return shortened(score, metric, knots, examples, run, REFINING, bar).to(knots.dtype)
 
 
 # ---- a graph to keep ---------------------------------------------------------------------------------------------
@@ -305,10 +315,13 @@ class Graph:
         if known is None:
             return
         rows = torch.linspace(0, len(points) - 1, min(8, len(points))).long()
-        now = score.values(points[rows.to(points.device)].to(score.work_dtype), torch.full_like(rows, example)).cpu()
+        some = points[rows.to(points.device)].to(score.work_dtype)
+        now = score.values(some, torch.full_like(rows, example), strict=False).cpu()
         then = known.to(now)[rows]
-        if not torch.allclose(now, then, rtol=1e-2, atol=float(1e-3 * then.abs().max() + 1e-6)):
-            worst = int((now - then).abs().argmax())
+        scale = torch.where(torch.isfinite(then), then, 0).abs().max()
+        other = ~torch.isclose(now, then, rtol=1e-2, atol=float(1e-3 * scale + 1e-6), equal_nan=True)
+        if other.any():
+            worst = int(torch.where(other, (now - then).abs().nan_to_num(torch.inf), -1).argmax())
             raise ValueError(
                 f"the graph was built for another score: point {int(rows[worst])} had {float(then[worst]):.4g} then, "
                 f"has {float(now[worst]):.4g} now. Build it for this model and output, "
