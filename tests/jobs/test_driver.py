@@ -97,6 +97,35 @@ def test_the_table_alone(tmp_path):
 # ---- failures ----------------------------------------------------------------------------------------------------
 
 
+def test_rows_of_other_shapes_are_rows_with_the_reason(tmp_path):
+    """Read together they cannot be stacked; read alone, each can be explained, but not kept beside the others."""
+    data = [torch.full((n,), float(i + 1)) for i, n in enumerate([2, 3, 2, 2, 5])]
+    settings = {"model_factory": toy_jobs.summing, "target": None, "method": "input_x_gradient"}
+    found = explain(data, out=tmp_path / "values", **settings)
+    failed = found.table()["failure"]
+    assert failed.notna().tolist() == [False, True, False, False, True]
+    assert "shape (3,), those of the shard's first row (2,)" in failed[1]
+    assert [found[i]["values"].tolist() for i in (0, 2, 3)] == [[1, 1], [3, 3], [4, 4]]
+    assert explain(data, out=tmp_path / "nothing", keep="nothing", **settings).table()["failure"].isna().all()
+    with pytest.raises((ValueError, RuntimeError), match=r"size|shape"):
+        explain(data, out=tmp_path / "fast", fail_fast=True, **settings)
+
+
+def test_a_row_whose_label_is_missing_costs_nobody_else(tmp_path):
+    rows = [f"{i},{i + 1},{i + 2},{i + 3},{'' if i == 2 else i % 3}\n" for i in range(6)]
+    (tmp_path / "rows.csv").write_text("a,b,c,d,label\n" + "".join(rows) + "\n")
+    found = explain(tmp_path / "rows.csv", out=tmp_path / "out", target="label", data_settings={"target": "label"})
+    assert found.table()["failure"].notna().tolist() == [i == 2 for i in range(6)]
+    assert found.table()["target"][[0, 1, 3, 4, 5]].tolist() == [0, 1, 0, 1, 2]
+
+
+def test_labels_that_only_some_rows_have(tmp_path):
+    data = [(torch.rand(4), 0), (torch.rand(4), None), (torch.rand(4), 2)]
+    failed = explain(data, out=tmp_path / "label", target="label").table()["failure"]
+    assert failed.notna().tolist() == [False, True, False] and "have no labels" in failed[1]
+    assert explain(data, out=tmp_path / "predicted").table()["failure"].isna().all()
+
+
 def test_failures_are_rows_with_their_reasons_and_cost_nobody_else(tmp_path):
     data = toy_jobs.Numbered(16, bad=(3, 9), unreadable=(4, 5, 6, 7))
     found = explain(data, out=tmp_path)

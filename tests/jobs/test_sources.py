@@ -146,6 +146,56 @@ def test_words_in_a_table_and_empty_files_are_said(tmp_path):
         source_of(tmp_path / "none")
 
 
+@pytest.mark.parametrize("stride", [2, 1024])
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n\n", "\r\n\r\n"])
+def test_blank_lines_of_a_csv(tmp_path, monkeypatch, stride, ending):
+    """At the end they are no rows; between rows they are one that holds nothing."""
+    monkeypatch.setattr(sources, "CSV_STRIDE", stride)
+    (tmp_path / "rows.csv").write_bytes(b"a,b\n1,2\n\n3,4\n5,6" + ending.encode())
+    source = source_of(tmp_path / "rows.csv")
+    inputs = torch.cat([source.read(0, 2).inputs, source.read(2, 4).inputs])
+    assert len(source) == 4 and inputs[[0, 2, 3]].tolist() == [[1, 2], [3, 4], [5, 6]] and inputs[1].isnan().all()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_row_without_a_label_is_one_that_cannot_be_read(tmp_path, kind):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "label": [0, None, 2, 1.5]})
+    getattr(frame, f"to_{kind}")(tmp_path / f"rows.{kind}", index=False)
+    rows = source_of(tmp_path / f"rows.{kind}", target="label").read(0, 4)
+    assert rows.index == [0, 2] and rows.inputs[:, 0].tolist() == [1, 3] and rows.targets.tolist() == [0, 2]
+    assert rows.errors == {
+        1: "the label in the column 'label' is nan, expected a whole number",
+        3: "the label in the column 'label' is 1.5, expected a whole number",
+    }
+
+
+ITEMS = [  # item, input, label
+    ((torch.ones(2),), [1, 1], None),
+    ((torch.ones(2), 3), [1, 1], 3),
+    ([torch.ones(2), torch.tensor([3])], [1, 1], 3),
+    ((np.ones(2), np.int64(3)), [1, 1], 3),
+    ((torch.ones(2), torch.tensor(0.7)), [1, 1], None),  # the number that a regression predicts
+    ((torch.ones(2), None), [1, 1], None),
+    ([0.25, 1.5], [0.25, 1.5], None),
+    ([3, 4], [3, 4], None),
+    ((0.25, 1.5), [0.25, 1.5], None),
+    ([0.25], [0.25], None),
+    ([[1, 2], [3, 4]], [[1, 2], [3, 4]], None),
+]
+
+
+@pytest.mark.parametrize(("item", "x", "label"), ITEMS)
+def test_an_item_is_an_input_or_an_input_with_a_label(item, x, label):
+    rows = source_of([item, item]).read(0, 2)
+    assert rows.inputs.tolist() == [x, x] and rows.index == [0, 1] and not rows.errors
+    assert rows.targets is None if label is None else rows.targets.tolist() == [label, label]
+
+
+def test_items_that_are_no_numbers_cost_nobody_else():
+    rows = source_of([(torch.ones(2), 0), ("words", 1), (torch.zeros(2), 3)]).read(0, 3)
+    assert rows.index == [0, 2] and rows.targets.tolist() == [0, 3] and list(rows.errors) == [1]
+
+
 def test_pictures_by_folder_with_an_unreadable_one(tmp_path):
     image = pytest.importorskip("PIL.Image")
     for i, name in enumerate(["cat/1.png", "cat/2.png", "dog/1.png", "dog/bad.jpg"]):

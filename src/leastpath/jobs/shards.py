@@ -71,17 +71,33 @@ class Worker:
         start = time.perf_counter()
         table = _Table(rows, self.job)
         for first in range(rows.start, rows.stop, self.job.batch_size):
-            read = self.job.source.read(first, min(first + self.job.batch_size, rows.stop))
-            for i, reason in read.errors.items():
-                if self.job.fail_fast:
-                    raise ValueError(f"row {i} cannot be read: {reason}")
-                table.fail(i, str(i), reason)
-            if read.inputs is not None:
-                for part in self._explained(read):
-                    table.add(*part)
+            for read in self._read(first, min(first + self.job.batch_size, rows.stop)):
+                for i, reason in read.errors.items():
+                    if self.job.fail_fast:
+                        raise ValueError(f"row {i} cannot be read: {reason}")
+                    table.fail(i, str(i), reason)
+                if read.inputs is not None:
+                    for part in self._explained(read):
+                        table.add(*part)
         record = table.record() | {"shard": shard, "seconds": time.perf_counter() - start}
         self.store.write(key, record, table.arrays(), {"parquet": table.parquet()})
         return _summary(shard, record)
+
+    def _read(self, start: int, stop: int) -> Iterator[Rows]:
+        """The rows in parts that can be read: what fails together is halved until that is one row, or all is well."""
+        try:
+            read = self.job.source.read(start, stop)
+        except Exception as error:
+            if self.job.fail_fast:
+                raise
+            if stop - start == 1:
+                yield Rows(None, [], errors={start: f"{type(error).__name__}: {error}"})
+                return
+            middle = (start + stop) // 2
+            yield from self._read(start, middle)
+            yield from self._read(middle, stop)
+        else:
+            yield read
 
     def _explained(self, rows: Rows) -> Iterator[tuple[Rows, Tensor | None, Tensor | None, Attribution | str, float]]:
         """The rows in parts that worked, and rows that did not: a batch that fails is halved until that is one row."""
@@ -183,6 +199,13 @@ class _Table:
         if isinstance(result, str) or scores is None:
             self.fail(rows.index[0], rows.names[0], str(result), seconds)
             return
+        kept = self._kept(result.values)
+        if misfit := self._misfit(kept):
+            if self.job.fail_fast:
+                raise ValueError(misfit)
+            for index, name in zip(rows.index, rows.names, strict=True):
+                self.fail(index, name, misfit, seconds / len(rows.index))
+            return
         numbers = {"score": scores} | {name: getattr(result, name) for name in NUMBERS[1:]}
         lists = {name: values.double().tolist() for name, values in numbers.items()}
         lists |= {"gradients": result.n_gradients.tolist(), "forwards": (result.n_forwards + 1).tolist()}
@@ -195,21 +218,38 @@ class _Table:
             into = self.columns[column]
             for row, value in zip(at, given, strict=True):
                 into[row] = value
-        self._keep(result.values, at)
+        self._keep(kept, at)
 
-    def _keep(self, values: Inputs, at: list[int]) -> None:
+    def _kept(self, values: Inputs) -> dict[str, Tensor]:
+        """What is kept of the attributions, by the names of the arrays."""
         if self.job.keep == "nothing":
-            return
-        for number, part in enumerate(values if isinstance(values, tuple) else (values,)):
-            name = "values" if not isinstance(values, tuple) else f"values.{number}"
-            kept = part.detach().cpu()
-            if self.job.keep == "pixels":
-                kept = kept.sum(1)
-            if self.job.dtype is not None:
-                kept = kept.to(getattr(torch, self.job.dtype))
+            return {}
+        named = (
+            {f"values.{i}": part for i, part in enumerate(values)} if isinstance(values, tuple) else {"values": values}
+        )
+        kept = {name: part.detach().cpu() for name, part in named.items()}
+        if self.job.keep == "pixels":
+            kept = {name: part.sum(1) for name, part in kept.items()}
+        if self.job.dtype is not None:
+            kept = {name: part.to(getattr(torch, self.job.dtype)) for name, part in kept.items()}
+        return kept
+
+    def _misfit(self, kept: dict[str, Tensor]) -> str:
+        """Why these cannot be kept beside the rows before them; empty where they can."""
+        for name, part in kept.items():
+            before = self.values.get(name, part)
+            if before.shape[1:] != part.shape[1:]:
+                return (
+                    f"the attributions have shape {tuple(part.shape[1:])}, those of the shard's first row "
+                    f'{tuple(before.shape[1:])}: bring all rows to one shape, or keep="nothing"'
+                )
+        return ""
+
+    def _keep(self, kept: dict[str, Tensor], at: list[int]) -> None:
+        for name, part in kept.items():
             if name not in self.values:
-                self.values[name] = torch.full((self.n, *kept.shape[1:]), torch.nan, dtype=kept.dtype)
-            self.values[name][at] = kept
+                self.values[name] = torch.full((self.n, *part.shape[1:]), torch.nan, dtype=part.dtype)
+            self.values[name][at] = part
 
     def record(self) -> dict[str, Any]:
         failures = Counter(reason_of(f) for f in self.columns["failure"] if f is not None)

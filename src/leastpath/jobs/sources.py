@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
@@ -199,13 +200,20 @@ class Table(_Files):
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
         frame = self._csv_rows(start, stop) if self._is_csv else self._parquet_rows(start, stop)
-        targets = None
-        if self.target is not None:
-            labels = frame[self.target]
-            if not np.issubdtype(labels.dtype, np.integer):
-                raise ValueError(f"the target column {self.target!r} holds {labels.dtype}, expected whole numbers")
-            targets = torch.as_tensor(labels.to_numpy(np.int64, copy=True))
-        return Rows(_transformed(self._numbers(frame), self.transform), list(range(start, stop)), targets)
+        index = np.arange(start, stop)
+        if self.target is None:
+            return Rows(_transformed(self._numbers(frame), self.transform), index.tolist())
+        given = frame[self.target]
+        labels = _pandas().to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        whole = np.isfinite(labels) & (labels == np.floor(labels))
+        if not whole.any():
+            raise ValueError(f"the target column {self.target!r} holds {given.dtype}, expected whole numbers")
+        errors = {
+            start + int(i): f"the label in the column {self.target!r} is {given.iloc[i]}, expected a whole number"
+            for i in np.flatnonzero(~whole)
+        }
+        inputs = _transformed(self._numbers(frame[whole]), self.transform)
+        return Rows(inputs, index[whole].tolist(), torch.as_tensor(labels[whole]).long(), errors=errors)
 
     def _numbers(self, frame: Any) -> Tensor:
         columns = self._columns
@@ -227,7 +235,8 @@ class Table(_Files):
             for _ in range(start - block * CSV_STRIDE):
                 file.readline()
             lines = [head, *(file.readline() for _ in range(stop - start))]
-        return _pandas().read_csv(io.BytesIO(b"".join(lines)), usecols=self._wanted())
+        # A blank line is a row that holds nothing: if it were skipped, the rows after it would have other numbers.
+        return _pandas().read_csv(io.BytesIO(b"".join(lines)), usecols=self._wanted(), skip_blank_lines=False)
 
     def _parquet_rows(self, start: int, stop: int) -> Any:
         parts = []
@@ -360,7 +369,9 @@ class Pictures(_Files):
 
 @dataclass(frozen=True)
 class Items:
-    """A map-style dataset: `len` and `[i]`, which is an input, or (input, target).
+    """A map-style dataset: `len` and `[i]`, which is an input, (input,) or (input, target).
+
+    A target is a label if it is a whole number. A row of plain numbers, also of two, is an input.
 
     Args:
         dataset: the dataset, or "package.module:name" of one or of a function that makes one. By name it is imported
@@ -404,17 +415,35 @@ class Items:
         made = self._made
         for i in range(start, stop):
             try:
-                item = made[i]
+                x, label = _input_and_label(made[i])
             except Exception as error:
                 errors[i] = f"{type(error).__name__}: {error}"
                 continue
-            pair = item if isinstance(item, (tuple, list)) and len(item) == 2 else (item, None)
-            inputs.append(torch.as_tensor(pair[0]))
+            inputs.append(x)
             index.append(i)
-            if pair[1] is not None:
-                targets.append(int(pair[1]))
+            if label is not None:
+                targets.append(label)
+        if targets and len(targets) < len(inputs):
+            raise ValueError(f"only {len(targets)} of {len(inputs)} rows have a label: these must be read one by one")
         stacked = torch.stack(inputs) if inputs else None
         return Rows(stacked, index, torch.tensor(targets) if targets else None, errors=errors)
+
+
+def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
+    """What an item of a dataset is: an input, (input,) or (input, target). Rows of plain numbers are inputs."""
+    is_pair = isinstance(item, (tuple, list)) and len(item) == 2 and _label(item[1]) is not None
+    parts: Sequence[Any] = item if isinstance(item, tuple) or is_pair else ()
+    if len(parts) not in (1, 2) or isinstance(parts[0], (int, float, np.number)):
+        return torch.as_tensor(item), None
+    return torch.as_tensor(parts[0]), _label(parts[-1]) if is_pair else None
+
+
+def _label(target: Any) -> int | None:
+    """A target that is a whole number, of whatever type; None for others, as regressions have them."""
+    try:
+        return operator.index(target)
+    except TypeError:
+        return None
 
 
 # ---- files -------------------------------------------------------------------------------------------------------
@@ -458,15 +487,17 @@ def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, in
 
 
 def _line_starts(file: Path) -> tuple[np.ndarray, int]:
-    """Where every CSV_STRIDE-th line after the head begins, and the number of those lines."""
-    places, line, offset, last = [], -1, 0, b""
+    """Where every CSV_STRIDE-th line after the head begins, and how many there are but for blank ones at the end."""
+    places, line, offset, blank = [], -1, 0, 0  # blank: line ends after the last line that holds something
     with file.open("rb") as opened:
         while chunk := opened.read(1 << 22):
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == 10)
             numbers = line + 1 + np.arange(len(ends))  # the line that begins after each end
             places += (offset + 1 + ends[numbers % CSV_STRIDE == 0]).tolist()
-            line, offset, last = line + len(ends), offset + len(chunk), chunk[-1:]
-    count = line if last == b"\n" else line + 1
+            line, offset = line + len(ends), offset + len(chunk)
+            filled = len(chunk.rstrip(b"\r\n"))
+            blank = chunk.count(b"\n", filled) + (0 if filled else blank)
+    count = line + 1 - blank
     if count < 1:
         raise ValueError(f"{file} holds no rows: expected a line of column names, then one line a row")
     return np.asarray(places), count
