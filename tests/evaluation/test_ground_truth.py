@@ -182,3 +182,20 @@ def test_they_are_measures():
 def test_errors_say_what_to_do(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_as_many_masks_as_channels_are_one_each_by_any_clear_spelling():
+    """What a batch of two, which cannot be misread, says of its examples."""
+    generator = torch.Generator().manual_seed(0)
+    values, inputs = torch.rand(3, 3, 8, 8, generator=generator), torch.rand(3, 3, 8, 8, generator=generator)
+    masks = torch.rand(3, 8, 8, generator=generator) > 0.5
+    score = lp.Score(lambda x: x.flatten(1).sum(1))
+
+    def found(answer, n):
+        return Localization(answer)(score, inputs[:n], None, given_attribution(values[:n])).values
+
+    with pytest.raises(ValueError, match=r"maps\[:, None\].*maps\[None\]"):
+        found(masks, 3)
+    for answer in (masks[:, None], KnownAnswers(inputs, masks)):
+        assert torch.equal(found(answer, 3)[:2], found(masks[:2], 2))
+    assert torch.equal(found(masks[None], 3)[:2], found(masks, 2))

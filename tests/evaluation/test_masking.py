@@ -340,6 +340,24 @@ def test_errors_say_what_to_do(call, words):
         call()
 
 
+def test_as_many_segments_as_channels_are_one_each_by_any_clear_spelling():
+    """What a batch of two, which cannot be misread, says of its examples."""
+    generator = torch.Generator().manual_seed(0)
+    values, inputs = torch.rand(3, 3, 6, 6, generator=generator), torch.rand(3, 3, 6, 6, generator=generator)
+    segments = (torch.rand(3, 6, 6, generator=generator) * 5).long()
+    score = lp.Score(lambda x: (x**2).flatten(1).sum(1))
+
+    def found(features, n):
+        measure = Comprehensiveness(Masking((0.2, 0.5), features=features))
+        return measure(score, inputs[:n], None, given_attribution(values[:n])).values
+
+    with pytest.raises(ValueError, match=r"maps\[:, None\].*maps\[None\]"):
+        found(segments, 3)
+    for features in (segments[:, None], KnownAnswers(inputs, segments)):
+        torch.testing.assert_close(found(features, 3)[:2], found(segments[:2], 2))
+    torch.testing.assert_close(found(segments[None], 3)[:2], found(segments, 2))
+
+
 def test_segments_of_a_flat_vector_are_one_a_feature():
     inputs = flat_points(4, 5)
     for shape in ((4,), (4, 1), (1,)):  # the first two would hide everything at once

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Measured, checked_attributions
+from leastpath.methods.groups import maps_over
 from leastpath.score import Baselines, Inputs, Score
 
 Answer = Tensor | Callable[[Inputs], Tensor]
@@ -247,14 +248,12 @@ def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tenso
     """Answers and attributions, row by row: both (batch, features)."""
     given = answer(inputs) if callable(answer) else answer
     batch, shape = len(attributions), attributions.shape[1:]
-    for like, found in ((shape, attributions), (shape[1:], attributions.sum(1) if shape[1:] else attributions)):
-        if given.shape == (batch, *like) or (given.shape == like and like):
-            rows = given if given.shape == (batch, *like) else given[None].expand(batch, *like)
-            return rows.reshape(batch, -1).to(attributions.device), found.reshape(batch, -1)
-    raise ValueError(
-        f"the answer has shape {tuple(given.shape)}, the attributions {tuple(attributions.shape)}: expected "
-        f"{tuple(shape)} or, without channels, {tuple(shape[1:])}, for all examples or for each"
-    )
+    maps = maps_over(given, batch, shape, "the answer has", each=callable(answer))
+    for d in range(1, attributions.ndim):
+        if maps.shape[d] == 1:  # what the answer leaves out is summed over
+            attributions = attributions.sum(d, keepdim=True)
+    rows = maps.expand(batch, *maps.shape[1:]).reshape(batch, -1)
+    return rows.to(attributions.device), attributions.reshape(batch, -1)
 
 
 def _mass(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:

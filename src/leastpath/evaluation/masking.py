@@ -19,6 +19,7 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.methods.groups import maps_over
 from leastpath.outputs import Output
 from leastpath.score import (
     Baselines,
@@ -131,7 +132,9 @@ normalize=False, pool=None)
         judged, kind = judged_score(score, self.probability)
         with untouched(score.model, device_of(inputs)):
             bound = judged.bind(inputs)
-            features = self.features(inputs) if callable(self.features) else self.features
+            features = self.features
+            if callable(features):
+                features = maps_over(features(inputs), bound.batch, bound.shape, "segments have", each=True)
             places, counts = self._ranking(bound, checked_attributions(bound, result), features)
             fillings = self._fillings(bound, inputs, baselines, seed)
             clean, masked = _masked_scores(bound, places, counts, list(fillings.values()), keep)
@@ -303,17 +306,8 @@ def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tup
 def _segments(segments: Tensor, batch: int, shape: torch.Size) -> tuple[Tensor, Tensor]:
     if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
         raise ValueError(f"segments have dtype {segments.dtype}, expected integers: segments.long()")
-    given = segments.detach().cpu().long()
-    # Whole, without channels, without width. A flat vector has neither: (batch,) would be one segment of everything.
-    for like in (shape, shape[1:], (*shape[:-1], 1)) if len(shape) > 1 else (shape,):
-        for rows in ((), (batch,)):
-            if given.shape == (*rows, *like):
-                each = given.reshape(len(given) if rows else 1, *([1] * (len(shape) - len(like))), *like)
-                return _renumbered(each.expand(-1, *shape).reshape(len(each), -1), batch)
-    raise ValueError(
-        f"segments have shape {tuple(segments.shape)}, expected that of an input {tuple(shape)}, of one without "
-        f"channels {tuple(shape[1:])}, or one such map an example, ({batch}, …)"
-    )
+    maps = maps_over(segments.detach().cpu().long(), batch, shape, "segments have")
+    return _renumbered(maps.expand(-1, *shape).reshape(len(maps), -1), batch)
 
 
 def _renumbered(maps: Tensor, batch: int) -> tuple[Tensor, Tensor]:
