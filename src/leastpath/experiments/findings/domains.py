@@ -19,11 +19,9 @@ from leastpath.attribution import Attribution
 from leastpath.baselines import baseline
 from leastpath.evaluation.masking import Masking
 from leastpath.evaluation.measure import given_attribution
-from leastpath.evaluation.statistics import paired_test
-from leastpath.experiments.findings.measuring import difference, evidence, listed, mean, middle, written
+from leastpath.experiments.findings.measuring import difference, direction, evidence, listed, mean, middle, written
 from leastpath.experiments.findings.nets import N_TRAINED, accuracy, digit_images, digit_net
 from leastpath.experiments.findings.study import Record, Setting, Study, Unit
-from leastpath.experiments.findings.tables import CLEAR
 from leastpath.experiments.markdown import markdown_table
 from leastpath.methods import METHODS
 from leastpath.score import Inputs, Score
@@ -533,7 +531,7 @@ def _verdict(found: Found, method: str, subject: str) -> str:
 def _signs(methods: Mapping[str, Record], method: str) -> dict[str, int]:
     """Fill -> how the method compares with IG."""
     line = methods[LINE]["removal"]
-    return {fill: _compared(values, line[fill]) for fill, values in methods[method]["removal"].items()}
+    return {fill: direction(values, line[fill]) for fill, values in methods[method]["removal"].items()}
 
 
 def _grouped(signs: Mapping[str, int]) -> str:
@@ -544,15 +542,6 @@ def _grouped(signs: Mapping[str, int]) -> str:
         kind: [f.removesuffix(" (baseline)") for f, s in signs.items() if s == sign] for sign, kind in kinds.items()
     }
     return ", ".join(f"{kind} (filled with {_listed(some)})" for kind, some in fills.items() if some)
-
-
-def _compared(a: Sequence[float | None], b: Sequence[float | None]) -> int:
-    """1 where a is clearly larger than b on the same examples, −1 where it is clearly smaller, else 0."""
-    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    if len(pairs) < 2:
-        return 0
-    test = paired_test([x for x, _ in pairs], [y for _, y in pairs])
-    return 0 if test.p_value > CLEAR else 1 if test.difference > 0 else -1
 
 
 def _at_rest(found: Found) -> str:

@@ -9,8 +9,10 @@ from statistics import median
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.evaluation.statistics import paired_test
+from leastpath.evaluation.statistics import PairedTest, paired_test
 from leastpath.experiments.findings.study import Record
+
+CLEAR = 0.05  # p-value up to which a difference is called clear
 
 
 def evidence(result: Attribution) -> Record:
@@ -85,12 +87,13 @@ def written(number: float, digits: int = 2) -> str:
     """
     if not math.isfinite(number):
         return "–"
-    if abs(number) >= 10**digits:
-        return f"{number:,.0f}"
     if number == 0:
         return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
-    return f"{number:.1e}" if places > 5 else f"{number:.{places}f}"
+    sign, size = "−" if number < 0 else "", abs(number)
+    if size >= 10**digits:
+        return f"{sign}{size:,.0f}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    return sign + (f"{size:.1e}" if places > 5 else f"{size:.{places}f}")
 
 
 def difference(a: Sequence[float | None], b: Sequence[float | None]) -> str:
@@ -100,9 +103,30 @@ def difference(a: Sequence[float | None], b: Sequence[float | None]) -> str:
         >>> difference([3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
         '+2.0 (p 0.03)'
     """
-    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    if len(pairs) < 2:
+    test = paired(a, b)
+    if test is None:
         return "–"
-    test = paired_test([x for x, _ in pairs], [y for _, y in pairs])
     sign = "+" if test.difference >= 0 else "−"
     return f"{sign}{written(abs(test.difference))} (p {written(test.p_value, 1)})"
+
+
+def paired(a: Sequence[float | None], b: Sequence[float | None]) -> PairedTest | None:
+    """The test of a − b over the examples where both are known; None for fewer than two.
+
+    Example:
+        >>> paired([1.0, None], [0.0, 0.0]) is None
+        True
+    """
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    return paired_test([x for x, _ in pairs], [y for _, y in pairs]) if len(pairs) > 1 else None
+
+
+def direction(a: Sequence[float | None], b: Sequence[float | None]) -> int:
+    """1 where a is clearly above b over the same examples, −1 where below, 0 where it is not clear.
+
+    Example:
+        >>> direction([3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        1
+    """
+    test = paired(a, b)
+    return 0 if test is None or test.p_value > CLEAR else 1 if test.difference > 0 else -1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leastpath.experiments.findings.measuring import difference, mean, middle, written
+from leastpath.experiments.findings.measuring import CLEAR, difference, mean, middle, written
 from leastpath.experiments.findings.study import Record, Setting, Study, Unit
 from leastpath.experiments.markdown import markdown_table
 from leastpath.experiments.moons import PAPER
@@ -18,7 +18,6 @@ from leastpath.methods import METHODS
 
 IG, IDGI = "integrated_gradients", "idgi"
 IDEAL = "ideal"
-CLEAR = 0.05  # p-value below which a difference is called clear
 
 
 # ---- Table 1 -----------------------------------------------------------------------------------------------------
