@@ -340,6 +340,23 @@ def test_errors_say_what_to_do(call, words):
         call()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_probabilities_that_are_rounded_to_one_or_zero(dtype):
+    """What the logits say, which are not rounded."""
+    net = torch.nn.Linear(4, 2).to(dtype).eval()
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[60.0], [-60.0]]).expand(2, 4))
+        net.bias.zero_()
+    x, values = torch.ones(2, 4, dtype=dtype), torch.tensor([[4.0, 3, 2, 1]]).expand(2, 4).to(dtype)
+    for target in (0, 1):
+        logits, given = lp.Score(net, target), lp.Score(lambda x: net(x).softmax(1), target)
+        for kind in (Comprehensiveness, Insertion):
+            expected = kind(Masking(FULL_AREAS, fill=-1.0))(logits, x, None, given_attribution(values))
+            masking = Masking(FULL_AREAS, fill=-1.0, probability="given")
+            found = kind(masking)(given, x, None, given_attribution(values))
+            torch.testing.assert_close(found.values, expected.values, atol=1e-7, rtol=0)
+
+
 def test_as_many_segments_as_channels_are_one_each_by_any_clear_spelling():
     """What a batch of two, which cannot be misread, says of its examples."""
     generator = torch.Generator().manual_seed(0)

@@ -274,7 +274,9 @@ def _log_odds_of(probabilities: Tensor) -> Tensor:
             f'probability="given" but the model returns values from {float(probabilities.min()):.3g} to '
             f'{float(probabilities.max()):.3g}: use "softmax" or "sigmoid"'
         )
-    return probabilities.logit()
+    # A saturated softmax is rounded to 0 or 1, whose log-odds are infinite: the nearest number that is neither.
+    limits = torch.finfo(probabilities.dtype)
+    return probabilities.clamp(limits.tiny, 1 - limits.eps / 2).logit()
 
 
 def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
