@@ -18,6 +18,7 @@ from leastpath.evaluation.robustness import (
     pictures,
     ssim,
 )
+from leastpath.methods import METHODS
 
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.tensor([0, 2, 1])
@@ -190,3 +191,13 @@ def test_layers_are_refused():
     score, ids = lp.Score(model, 0, layer=model.embedding), torch.zeros(1, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="layer"):
         MaxSensitivity()(score, ids, None, given_attribution(torch.ones(1, 3, 4)), explain=explain)
+
+
+@pytest.mark.parametrize("explain", ["blur_ig", METHODS["blur_ig"], lp.BlurIG()], ids=["name", "method", "solver"])
+def test_a_method_that_chooses_its_own_start_is_asked_without_baselines(explain):
+    """As by itself, where the baselines are not given at all."""
+    image, score = torch.rand(1, 1, 8, 8), lp.Score(lambda x: (x**2).sum((1, 2, 3)))
+    measure, result = NoiseRobustness(0.1, 2), METHODS["blur_ig"](score, image)
+    found = measure(score, image, torch.zeros(1, 1, 8, 8), result, explain=explain)
+    plain = measure(score, image, None, result, explain=lambda s, x, b, seed: METHODS["blur_ig"](s, x, seed=seed))
+    assert torch.equal(found.values, plain.values)

@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution, without_path
+from leastpath.explainer import Explainer, explainer_of
 from leastpath.methods.method import Method
 from leastpath.score import Baselines, BoundScore, Inputs, Score, baselines_per_example
+from leastpath.solution import Solver
 from leastpath.status import Note, Outcome, Status
 
 INSTEAD = 'mask with another fill, Masking(fill="mean")'
 
-Seeded = Callable[[Score, Inputs, Baselines, int], Attribution]
-Explain = Seeded | Method
-"""How robustness measures explain anew: a method, or a function (score, inputs, baselines, seed) -> Attribution."""
+Explain = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
+"""How robustness measures explain anew: a method or its name, a solver, or a function (score, inputs, baselines, seed)
+-> Attribution."""
 
 
 @dataclass(frozen=True)
@@ -113,17 +115,14 @@ def needs_method(measure: Measure) -> bool:
     return bool(getattr(measure, "needs_method", False))
 
 
-def required_method(explain: Explain | None, name: str) -> Seeded:
+def required_method(explain: Explain | None, name: str) -> Explainer:
     """How to explain anew, which the measure `name` cannot do without."""
     if explain is None:
         raise ValueError(
             f'{name} explains anew: pass explain=METHODS["…"], or a function (score, inputs, baselines, seed) -> '
             "Attribution"
         )
-    if isinstance(explain, Method):
-        method = explain
-        return lambda score, inputs, baselines, seed: method(score, inputs, baselines, seed=seed)
-    return explain
+    return explainer_of(explain, name)
 
 
 def measure_all(
@@ -141,7 +140,7 @@ def measure_all(
     What is shared is charged to the first measure that needed it; the others then cost nothing.
 
     Args:
-        explain: how the explanation was made, a method of METHODS or (score, inputs, baselines, seed) -> Attribution;
+        explain: how the explanation was made, a method, a solver or (score, inputs, baselines, seed) -> Attribution;
             for measures that explain anew.
 
     Example:
