@@ -5,15 +5,18 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import time
+import warnings
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import leastpath as lp
 from leastpath import store as module
 from leastpath.store import BrokenUnit, Store, StoreMismatch
 
@@ -310,3 +313,16 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "results").write_text("")
     with pytest.raises(ValueError, match="is a file, expected a folder"):
         Store(tmp_path / "results", {})
+
+
+def test_results_of_another_version_are_told(tmp_path, monkeypatch):
+    Store(tmp_path, {"seed": 0}).write("a", {"n": 1})
+    before = re.escape(lp.__version__)
+    monkeypatch.setattr(lp, "__version__", "99.0")
+    with pytest.warns(UserWarning, match=rf"results of leastpath {before}, and this is 99\.0"):
+        assert "a" in Store(tmp_path, {"seed": 0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Store(tmp_path).read("a").record == {"n": 1}  # only looked at
+        Store(tmp_path / "new", {"seed": 0})
+        Store(tmp_path / "new", {"seed": 0})

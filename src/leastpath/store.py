@@ -215,24 +215,35 @@ class Store:
 
     def _settled(self, given: dict[str, Any] | None) -> dict[str, Any]:
         """The configuration that the folder is of: written if there is none yet, else compared with the one given."""
-        kept = self._kept_config()
-        if kept is None:
+        from leastpath import __version__
+
+        manifest = self._kept_manifest()
+        if manifest is None:
             if given is None:
                 raise ValueError(f"the manifest of {self.folder} is broken: give the configuration it was made with")
             self._refuse_units_of_others(given)
             self._write_manifest(given)
-            kept = self._kept_config() or given  # another process may have come first
+            # Another process may have come first.
+            manifest = self._kept_manifest() or {"config": given, "leastpath": __version__}
+        kept: dict[str, Any] = manifest["config"]
         if given is not None and _fingerprint(given) != _fingerprint(kept):
             raise StoreMismatch(
                 f"{self.folder} holds results of another configuration: {'; '.join(differences(kept, given))}. "
                 "Give another folder, go back to that configuration, or delete the folder"
             )
+        if given is not None and manifest["leastpath"] != __version__:
+            warnings.warn(
+                f"{self.folder} holds results of leastpath {manifest['leastpath']}, and this is {__version__}: they "
+                "are used as they are, though a method may have changed since. Another folder computes all anew",
+                UserWarning,
+                stacklevel=3,
+            )
         return kept
 
-    def _kept_config(self) -> dict[str, Any] | None:
+    def _kept_manifest(self) -> dict[str, Any] | None:
         try:
-            manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
-            whole = manifest["fingerprint"] == _fingerprint(manifest["config"])
+            manifest: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
+            whole = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
@@ -245,8 +256,7 @@ class Store:
                 f"{self.folder} was written in format {manifest['schema']} by leastpath {manifest['leastpath']}, "
                 f"this version reads format {SCHEMA}: use that version, or another folder"
             )
-        kept: dict[str, Any] = manifest["config"]
-        return kept
+        return manifest
 
     def _write_manifest(self, config: dict[str, Any]) -> None:
         from leastpath import __version__
