@@ -1,5 +1,7 @@
 """Planted answers are true, measures follow their definitions, and on planted answers the oracle wins everything."""
 
+import zlib
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -182,6 +184,22 @@ def test_they_are_measures():
 def test_errors_say_what_to_do(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_known_answers_belong_to_their_own_input():
+    """Short checksums are shared by some of this many rows."""
+    inputs = torch.rand(100_000, 4, generator=torch.Generator().manual_seed(0))
+    same = {}
+    for row, x in enumerate(inputs.numpy()):
+        same.setdefault(zlib.crc32(x.tobytes()), []).append(row)
+    rows = next(rows for rows in same.values() if len(rows) > 1)
+    assert not torch.equal(*inputs[rows])
+    assert KnownAnswers(inputs[rows], torch.tensor(rows))(inputs[rows]).tolist() == rows
+
+
+def test_known_answers_of_any_dtype():
+    inputs = torch.rand(3, 4).bfloat16()
+    assert KnownAnswers(inputs, torch.arange(3))(inputs[1:]).tolist() == [1, 2]
 
 
 def test_as_many_masks_as_channels_are_one_each_by_any_clear_spelling():

@@ -357,6 +357,13 @@ def test_probabilities_that_are_rounded_to_one_or_zero(dtype):
             torch.testing.assert_close(found.values, expected.values, atol=1e-7, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_pool_is_shown_by_its_contents(dtype):
+    pool = torch.rand(3, 4).to(dtype)
+    shown = [repr(Masking(fill="samples", pool=p)) for p in (pool, pool.clone(), pool + 1)]
+    assert shown[0] == shown[1] != shown[2]
+
+
 def test_as_many_segments_as_channels_are_one_each_by_any_clear_spelling():
     """What a batch of two, which cannot be misread, says of its examples."""
     generator = torch.Generator().manual_seed(0)

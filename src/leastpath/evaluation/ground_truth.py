@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Measured, checked_attributions
+from leastpath.fingerprint import digest
 from leastpath.methods.groups import maps_over
 from leastpath.score import Baselines, Inputs, Score
 
@@ -160,8 +160,8 @@ class KnownAnswers:
         return self._answers[rows]
 
 
-def _keys(inputs: Tensor) -> Sequence[int]:
-    return [zlib.crc32(row.detach().cpu().contiguous().numpy().tobytes()) for row in inputs]
+def _keys(inputs: Tensor) -> list[str]:
+    return [digest(row) for row in inputs]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ One engine runs the model: all areas × fills of an example share one ranking. T
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +18,7 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.fingerprint import described
 from leastpath.methods.groups import maps_over
 from leastpath.outputs import Output
 from leastpath.score import (
@@ -391,7 +391,7 @@ def _distinct_masks(counts: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Te
 def _shown(value: object) -> str:
     """A setting as text that tells apart what differs: tensors by shape and checksum."""
     if isinstance(value, Tensor):
-        return f"<{tuple(value.shape)} {zlib.crc32(value.detach().cpu().contiguous().numpy().tobytes()):08x}>"
+        return f"<{described(value)}>"
     return repr(value)
 
 
