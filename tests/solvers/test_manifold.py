@@ -233,3 +233,16 @@ def test_energy_gradient_against_finite_differences():
     move = flat_points(48, 1, 6, torch.float64).view(6, 4, 2)
     ahead, behind = (curves._energy(inner + h * move, rows)[0] for h in (1e-6, -1e-6))
     torch.testing.assert_close((gradient * move).sum((1, 2)), (ahead - behind) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_a_stuck_search_is_not_told_to_go_on():
+    """A decoder whose gradient points the wrong way: no step along it makes the curve shorter."""
+
+    def decoder(z):
+        point = torch.cat([z, (3 * z).sin()], 1)
+        return 2 * point.detach() - point
+
+    solver = lp.Manifold(lambda x: x[:, :1], decoder)
+    status = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.tensor([[1.0, 0.1]]), solver=solver).status[0]
+    assert lp.Outcome.NOT_CONVERGED in status and "No step made the latent curve any shorter" in status.value
+    assert "raise n_iterations" not in status.value

@@ -204,17 +204,23 @@ class _Curves:
         interrupted = Note(Outcome.INTERRUPTED, "interrupted: the best curve so far is returned")
         failed = Note(Outcome.FELL_BACK, f"encoder or decoder give NaN or infinite numbers on the latent line: {LINE}")
         notes: list[tuple[Note, ...]] = []
-        for converged, bad, n in zip(
-            *(x.tolist() for x in (self.search.converged, self.search.failed, self.search.iterations)), strict=True
+        search = self.search
+        for converged, bad, stuck, n in zip(
+            *(x.tolist() for x in (search.converged, search.failed, search.stuck, search.iterations)), strict=True
         ):
             if bad:
                 notes.append((failed,))
             elif converged:
                 notes.append(())
-            elif self.interrupted:
+            elif self.interrupted and not stuck:
                 notes.append((interrupted,))
             else:
                 sentence = f"the latent curve was still getting shorter after {n} iterations; raise n_iterations"
+                if stuck:
+                    sentence = (
+                        f"no step made the latent curve any shorter after {n} iterations, though its gradient promised "
+                        "one: the decoder jumps or rounds there; a smoother one, or float64, would go further"
+                    )
                 notes.append((Note(Outcome.NOT_CONVERGED, sentence),))
         return notes
 
