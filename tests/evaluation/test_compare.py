@@ -333,3 +333,11 @@ def test_without_measures_evidence_and_costs_remain():
     assert found.table().columns.get_level_values(0).unique().tolist() == ["evidence", "cost", "inputs"]
     assert found.winners().empty and found.tests().empty and found.finished
     assert found.table().loc["line", ("cost", "gradients")] == line(SCORE, INPUTS, None, 0).n_gradients.double().mean()
+
+
+@pytest.mark.parametrize("level", [95, 1.0, 0, -0.5])
+def test_an_impossible_level_is_refused_before_the_work(level):
+    asked = []
+    with pytest.raises(ValueError, match=f"level={level} must lie between 0 and 1"):
+        compare({"mine": lambda *of: asked.append(of)}, lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), level=level)
+    assert not asked

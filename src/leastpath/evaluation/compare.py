@@ -14,6 +14,7 @@ from torch import Tensor
 from leastpath.attribution import Attribution
 from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
+from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Explainer, explainer_of
 from leastpath.fingerprint import described, digest
 from leastpath.run import Bar, Run
@@ -99,6 +100,7 @@ def compare(
         ['line', 'line', 'line', 'descent', 'descent', 'descent']
     """
     entrants = _entrants(methods)
+    check_level(level)
     _check(score, measures, batch_size, names, inputs)
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if reference is not None and reference not in {e.name for e in entrants}:

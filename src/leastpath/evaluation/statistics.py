@@ -219,8 +219,13 @@ def _checked(values: Tensor | ArrayLike, name: str, omit_nan: bool) -> np.ndarra
     return array
 
 
-def _check_settings(level: float, resamples: int) -> None:
+def check_level(level: float) -> None:
+    """Refuse a level of confidence outside (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"level={level} must lie between 0 and 1, as in level=0.95")
+
+
+def _check_settings(level: float, resamples: int) -> None:
+    check_level(level)
     if resamples < 99:
         raise ValueError(f"resamples={resamples} is too few for an interval: use 999 or more")
