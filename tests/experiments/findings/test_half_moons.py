@@ -199,3 +199,9 @@ def test_sign_units_for_the_benchmark(setting):
     units = list(sign_units(setting, 3, NETS[2:]))
     assert [unit.key.removeprefix(f"{NETS[2].key} ") for unit in units] == ["IG", "away", "toward", "as printed"]
     assert len(units[0].compute()["cancellation"]) == 3
+
+
+def test_without_pyro_its_paths_are_left_out(setting, monkeypatch):
+    monkeypatch.setattr(half_moons, "find_spec", lambda name: None)
+    assert not list(SIGN.units(setting)) and not list(ENERGY.units(setting))
+    assert len(list(METRIC.units(setting))) == 7 and len(list(FLAT.units(setting))) == 3 * 3
