@@ -18,6 +18,7 @@ from leastpath.metric import flat_rows
 from leastpath.outputs import output_tensor
 from leastpath.run import Run
 from leastpath.score import Score, device_of, untouched, warn_of_training_mode
+from leastpath.variants import changed
 
 Limits = tuple[float | Tensor, float | Tensor]
 
@@ -239,12 +240,7 @@ def _entropy_score(score: Score) -> Score:
     def logits_of(*given: Any) -> Tensor:
         return output_tensor(score.model(*given))
 
-    return Score(
-        logits_of,
-        target=entropy,
-        additional_forward_args=score.additional_forward_args,
-        batch_size=score.batch_size,
-    )
+    return changed(score, model=logits_of, target=entropy, output="raw", layer=None)
 
 
 # ---- checks ------------------------------------------------------------------------------------------------------

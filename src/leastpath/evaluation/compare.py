@@ -20,6 +20,7 @@ from leastpath.fingerprint import described, digest
 from leastpath.run import Bar, Run
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.store import Store, Unit
+from leastpath.variants import changed
 
 if TYPE_CHECKING:
     from leastpath.explainer import Contender
@@ -249,14 +250,8 @@ def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tu
         is_per_row = isinstance(value, Tensor) and value.ndim > 0 and len(value) == batch
         return value[cut] if is_per_row else value
 
-    small = Score(
-        score.model,
-        of(score.target),
-        score.output,
-        layer=score.layer,
-        additional_forward_args=tuple(of(arg) for arg in score.additional_forward_args),
-        batch_size=score.batch_size,
-    )
+    args = tuple(of(arg) for arg in score.additional_forward_args)
+    small = changed(score, target=of(score.target), additional_forward_args=args)
     _check_shared(score.additional_forward_args, batch, len(rows))
     parts = tuple(map(of, inputs)) if isinstance(inputs, tuple) else of(inputs)
     return small, parts, tuple(map(of, baselines)) if isinstance(baselines, tuple) else of(baselines)

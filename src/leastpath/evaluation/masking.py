@@ -30,6 +30,7 @@ from leastpath.score import (
     untouched,
     warn_of_training_mode,
 )
+from leastpath.variants import changed
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -240,15 +241,7 @@ def judged_score(score: Score, probability: Probability) -> tuple[Score, Literal
     if probability == "softmax" and not indexed:
         raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
     outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
-    judged = Score(
-        score.model,
-        score.target,
-        outputs[probability],
-        layer=score.layer,
-        additional_forward_args=score.additional_forward_args,
-        batch_size=score.batch_size,
-    )
-    return judged, "log_odds"
+    return changed(score, output=outputs[probability]), "log_odds"
 
 
 def class_log_odds(logits: Tensor) -> Tensor:

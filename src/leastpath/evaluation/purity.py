@@ -14,6 +14,7 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import checked_attributions, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.score import Baselines, Inputs, Score, device_of, untouched
+from leastpath.variants import changed
 
 
 def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> float:
@@ -62,13 +63,7 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
         >>> purity_of(score, inputs, baseline, lp.attribute(score, inputs, baseline, solver=lp.StraightLine()))
         1.0
     """
-    judged = Score(
-        score.model,
-        _predicted,
-        layer=score.layer,
-        additional_forward_args=score.additional_forward_args,
-        batch_size=score.batch_size,
-    )
+    judged = changed(score, target=_predicted, output="raw")
     with untouched(score.model, device_of(inputs)):
         bound = judged.bind(inputs)
         start, end = one_start(bound, inputs, baselines, "purity"), bound.explained()

@@ -15,6 +15,7 @@ from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.score import Baselines, Inputs, Score
+from leastpath.variants import changed
 
 
 def smooth(method: Method, *, name: str | None = None, title: str | None = None) -> Method:
@@ -154,9 +155,7 @@ def _repeated(score: Score, example: int, batch: int, n: int) -> Score:
         else arg
         for arg in score.additional_forward_args
     )
-    return Score(
-        score.model, target, score.output, layer=score.layer, additional_forward_args=args, batch_size=score.batch_size
-    )
+    return changed(score, target=target, additional_forward_args=args)
 
 
 def _baseline_of(baselines: Baselines, example: int, parts: tuple[Tensor, ...]) -> Baselines:
