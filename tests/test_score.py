@@ -119,6 +119,15 @@ def test_no_call_is_larger_than_batch_size_with_a_layer():
     assert max(largest) <= 2
 
 
+def test_default_batch_size_is_that_of_the_larger_of_layer_and_input():
+    """Every row pushes a raw input through the model, however small the layer's output is."""
+    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)).eval()
+    images = torch.rand(1, 3, 300, 300)
+    assert lp.Score(pooled, 0, layer=pooled[1]).bind(images).batch_size == lp.Score(pooled, 0).bind(images).batch_size
+    widened = nn.Sequential(nn.Flatten(), nn.Linear(4, 3000), nn.Linear(3000, 2)).eval()
+    assert lp.Score(widened, 0, layer=widened[1]).bind(torch.rand(1, 4)).batch_size == 4_194_304 // 3000
+
+
 class OutOfMemoryAbove:
     """A model that holds at most `rows` rows, with gradients or without."""
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath.checks import check_whole
 from leastpath.outputs import Output, OutputName, output_tensor, scalar_output
 
 Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None
@@ -68,8 +69,7 @@ class Score:
             raise ValueError(f"output={output!r} is unknown: use one of {list(get_args(OutputName))} or a callable")
         if output == "logit_margin" and (target is None or callable(target)):
             raise ValueError('output="logit_margin" compares one class with the others: give target as an index')
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1, or None for a default by input size")
+        check_whole("batch_size", batch_size, 1, or_none=", or None for a default by input size")
         if layer is not None and not (isinstance(model, nn.Module) and any(layer is m for m in model.modules())):
             raise ValueError(
                 "layer is not a part of model: pass a submodule, as in Score(model, target, layer=model.embedding)"
@@ -133,7 +133,8 @@ class BoundScore:
             else self._shapes[0]
         )
         self.n_features = max(1, self.shape.numel())
-        self.batch_size = score.batch_size or _default_batch_size(self.n_features)
+        raw_elements = sum(part[0].numel() for part in self._raw)  # they go through the model before a layer, too
+        self.batch_size = score.batch_size or _default_batch_size(max(self.n_features, raw_elements))
         self.eps = _resolution(self.dtype, self.device)
         self.gradients_spent = np.zeros(self.batch)  # rows differentiated, for each example
         self.forwards_spent = np.zeros(self.batch)  # rows evaluated without gradient
@@ -498,6 +499,9 @@ def _fits(baseline: Tensor, raw: Tensor) -> bool:
 
 
 def _checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
+    given: Any = inputs
+    if isinstance(given, list) and given and all(isinstance(part, Tensor) for part in given):
+        raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
     parts = inputs if isinstance(inputs, tuple) else (inputs,)
     for i, part in enumerate(parts):
         name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"

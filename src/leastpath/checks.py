@@ -1,0 +1,28 @@
+"""Checks of settings that many callers share: what was got, what was expected, the call that fixes it."""
+
+from __future__ import annotations
+
+import numbers
+
+
+def check_whole(name: str, given: object, least: int | None = None, *, or_none: str = "", advice: str = "") -> None:
+    """Refuse what is no whole number of at least `least`.
+
+    Args:
+        name: of the setting.
+        given: its value.
+        least: None: any whole number will do.
+        or_none: where None is allowed too, the words that say so; empty: it is not.
+        advice: the call that fixes it.
+
+    Example:
+        >>> check_whole("n_steps", 3, 1)
+        >>> check_whole("n_steps", None, 1, or_none=", or None")
+    """
+    if given is None and or_none:
+        return
+    remedy = or_none + (f": {advice}" if advice else "")
+    if isinstance(given, bool) or not isinstance(given, numbers.Integral):
+        raise ValueError(f"{name}={given!r} must be a whole number{remedy}")
+    if least is not None and given < least:
+        raise ValueError(f"{name}={given} must be at least {least}{remedy}")
