@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 from torch import nn
 
 import leastpath as lp
-from helpers import Counted, Polyline, TextNet, cnn, flat_points, mlp, moons_net, seeded, separable, separable_parts
+from helpers import (
+    Counted,
+    Interrupting,
+    Polyline,
+    TextNet,
+    cnn,
+    flat_points,
+    mlp,
+    moons_net,
+    seeded,
+    separable,
+    separable_parts,
+)
 from leastpath import Outcome
 
 STRAIGHT = lp.StraightLine()
@@ -418,6 +430,48 @@ def test_interruption_in_the_integral_returns_a_result():
         result = explain(lp.Score(model), torch.ones(2, 2), solver=solver)
         assert all(Outcome.INTERRUPTED in s and not s.ok for s in result.status)
         assert result.values.isfinite().all() and result.length_ratio.isfinite().all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"tolerance": None, "n_steps": 8}], ids=["tolerance", "fixed steps"])
+def test_interruption_at_the_line_keeps_the_path_and_its_attributions(settings):
+    """Against the same call without an interruption: only the comparison with the line is missing."""
+    calls, at = [], 0
+
+    def model(x):
+        calls.append(1) if torch.is_grad_enabled() else None
+        if len(calls) == at and torch.is_grad_enabled():
+            raise KeyboardInterrupt
+        return torch.sin(3 * x).prod(1)
+
+    whole = explain(lp.Score(model), torch.ones(2, 2), solver=Polyline(), **settings)
+    calls.clear()
+    lp.integrate(lp.Score(model), whole.path, **settings)
+    at = len(calls) + 1  # the first look at the line
+    calls.clear()
+    result = explain(lp.Score(model), torch.ones(2, 2), solver=Polyline(), **settings)
+    assert torch.equal(result.values, whole.values) and torch.equal(result.length, whole.length)
+    assert result.length_ratio.isnan().all() and "Attribution(" in repr(result)
+    for status in result.status:
+        assert Outcome.INTERRUPTED in status and "longer than the straight line is not known" in status.value
+
+
+class Pondering:
+    """A solver that differentiates and then bends its path."""
+
+    def solve(self, score, metric, start, end, run):
+        score.gradients(end, torch.arange(len(end)))
+        return lp.Solution(Polyline().solve(score, metric, start, end, run).path, never_longer=True)
+
+
+@pytest.mark.parametrize("settings", [{}, {"tolerance": None, "n_steps": 8}], ids=["tolerance", "fixed steps"])
+def test_interruption_at_the_first_look_keeps_the_path_that_was_found(settings):
+    model = Interrupting(torch.sin, 2, only_gradients=True)
+    result = explain(lp.Score(lambda x: model(x).prod(1)), torch.ones(2, 2), solver=Pondering(), **settings)
+    assert torch.equal(result.path[0], explain(lp.Score(separable), torch.ones(2, 2), solver=Polyline()).path[0])
+    for name in ("values", "length", "length_ratio", "certificate", "completeness_gap"):
+        assert getattr(result, name).isnan().all()
+    assert all(Outcome.INTERRUPTED in s for s in result.status) and "nan" in repr(result)
+    assert (result.n_gradients > 1).all()  # what was begun is counted too
 
 
 class Drifting:

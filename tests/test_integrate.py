@@ -447,6 +447,17 @@ def test_interruption_of_one_block_leaves_the_others_at_a_first_look(monkeypatch
     assert result.n_gradients[1:].tolist() == [12, 12]
 
 
+@pytest.mark.parametrize("settings", [{}, {"tolerance": None, "n_steps": 8}], ids=["tolerance", "fixed steps"])
+def test_interruption_of_a_first_look_keeps_the_blocks_that_are_finished(settings, monkeypatch):
+    monkeypatch.setitem(integrate.__globals__, "BLOCK_ELEMENTS", 1)
+    path = Path.straight(torch.zeros(3, 2), torch.ones(3, 2))
+    counting = Interrupting(10**9)
+    first = integrate(Score(counting, batch_size=12), path.select(torch.tensor([0])), **settings)
+    result = integrate(Score(Interrupting(10**9 - counting.left + 1), batch_size=12), path, **settings)
+    assert torch.equal(result.values[0], first.values[0]) and result.values[1:].isnan().all()
+    assert [n.outcome is Outcome.INTERRUPTED for n in result.notes] == [False, True, True]
+
+
 # ---- errors ---------------------------------------------------------------------------------------------------------
 
 

@@ -163,3 +163,10 @@ def test_errors(make, match):
 def test_no_such_example(example):
     with pytest.raises(IndexError, match=f"example {example} of a path with 2 examples"):
         Path.straight(torch.zeros(2, 3), torch.ones(2, 3))[example]
+
+
+def test_only_keeps_the_first_knot_of_the_others():
+    path = Path.polyline(torch.arange(12.0).view(2, 3, 2))
+    one = path.only(torch.tensor([False, True]))
+    assert one.n_knots.tolist() == [1, 3]
+    assert torch.equal(one[0], path[0][:1]) and torch.equal(one[1], path[1])

@@ -49,3 +49,10 @@ def test_progress_of_attribute_ends_at_all(capsys):
     pytest.importorskip("rich")
     lp.attribute(lp.Score(lambda x: x.prod(1)), torch.rand(3, 2), solver=lp.StraightLine(), progress=True)
     assert "100%" in capsys.readouterr().out
+
+
+def test_solver_limit_is_a_share_that_leaves_what_is_reserved():
+    assert lp.Run().solver_limit() == float("inf")
+    assert lp.Run(max_gradients=60).solver_limit() == 30
+    assert lp.Run(max_gradients=60, reserved=50).solver_limit() == 10
+    assert lp.Run(max_gradients=60, reserved=70).solver_limit(0.75) == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath.checks import check_whole
 from leastpath.integrate import check_settings, integrate
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.quadrature import Weighting
-from leastpath.refinement import FIRST_GRADIENTS, ROUNDING, Integral
+from leastpath.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
 from leastpath.run import Run
 from leastpath.score import (
     Baselines,
@@ -61,7 +63,7 @@ class Attribution:
     length_error: Tensor
     """The integrator's own estimate of the error of `length`; NaN at fixed steps."""
     length_ratio: Tensor
-    """length / length of the straight line."""
+    """length / length of the straight line; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
     """length / |f(x) − f(x̄)|: ≥ 1 for the model metrics, and 1, as far as `length_error` goes, is provably shortest.
     inf where Δf vanishes, NaN for metrics that do not bound the score."""
@@ -144,70 +146,151 @@ def attribute(
         >>> result.values.shape
         torch.Size([5, 4])
     """
-    if not isinstance(score, Score):
-        raise ValueError(
-            f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
-        )
-    for name, given in (("solver", solver), ("metric", metric)):
-        if isinstance(given, type):
-            raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
-    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric)):
-        if given is not None and not isinstance(given, kind):
-            raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
+    _check_parts(score, solver, metric, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    chooses_start = bool(getattr(solver, "chooses_start", False))
-    if chooses_start and baselines is not None:
-        raise ValueError(
-            f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
-            f"solver={solver!r})"
-        )
+    check_whole("seed", seed, advice="the same one gives the same result, as seed=0 does")
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):
         bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
-        run = Run(seed, max_gradients, progress)
         solver = solver or _default_solver(bound.n_features, max_gradients)
+        # Fixed steps are promised, so that no solver may spend them, and a quarter as many are kept for the line.
+        reserved = 0 if tolerance is not None or n_steps is None else n_steps + math.ceil(n_steps / 4)
+        run = Run(seed, max_gradients, progress, reserved)
         before = bound.gradients_spent.copy()
         solution = solver.solve(bound, metric, start, end, run)
-        _check_ends(solution.path, solution.path.start.to(start) if chooses_start else start, end, solver)
-        spent = bound.gradients_spent.copy()
-        solving = spent - before
-        bent = ~solution.path.is_straight
-        left = None if max_gradients is None else (max_gradients - torch.as_tensor(spent)).clamp_min(1)
-        for_samples = torch.zeros(()) if left is None or not solution.samples else torch.floor(left / 2)
-        left = None if left is None else left - for_samples
-        settings: dict[str, Any] = {"tolerance": tolerance, "n_steps": n_steps, "rule": rule, "run": run}
-        # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
-        kept = None if left is None else left - bent * torch.floor(left / 4)
-        integral = integrate(
-            bound, solution.path, metric, weighting=weighting, max_gradients=kept, known=solution.known, **settings
+        _check_ends(solution.path, solution.path.start.to(start) if _chooses_start(solver) else start, end, solver)
+        work = _Measuring(bound, metric, weighting, tolerance, n_steps, rule, run)
+        solving = work.spent - torch.as_tensor(before)
+        integral = work.of_path(solution, worth_keeping=bool(solving.any()))
+        solution, integral, line = _compared(work, solution, integral)
+        sampled = work.of_samples(solution.samples)
+        return _assembled(work, m, solver, solution, integral, line, solving, sampled)
+
+
+def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
+    """Refuse what is no score, solver or metric, and baselines that a solver would not look at."""
+    if not isinstance(score, Score):
+        raise ValueError(
+            f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
-        spent += integral.n_gradients.numpy()
-        line = integral.length.clone()
-        if bent.any():
-            if any(note.outcome is Outcome.INTERRUPTED for note in integral.notes):
-                settings |= {"tolerance": None, "n_steps": FIRST_GRADIENTS}
-            rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent) - for_samples
-            measured = _measured_lines(bound, solution.path, bent, metric, rest, settings)
-            line = torch.where(bent.to(line.device), measured.length, line)
-            spent += measured.n_gradients.numpy()
-            longer = bent & (integral.length > line).cpu()
-            if solution.never_longer and longer.any():
-                rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
-                lines = _measured_lines(bound, solution.path, longer, metric, rest, settings, weighting, False)
-                spent += lines.n_gradients.numpy()
-                solution, integral = _with_lines(solution, longer), integral.where(longer, lines)
-                line = torch.where(longer.to(line.device), integral.length, line)
-        sampled = []
-        for done, path in enumerate(solution.samples):
-            rest = None if max_gradients is None else max_gradients - torch.as_tensor(spent)
-            share = None if rest is None else torch.floor(rest / (len(solution.samples) - done)).clamp_min(1)
-            other = integrate(bound, path, metric, weighting=weighting, max_gradients=share, **settings)
-            spent += other.n_gradients.numpy()
-            sampled.append(other.values)
-    return _assembled(bound, m, solver, metric, solution, integral, line, spent, solving, sampled)
+    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric)):
+        if isinstance(given, type):
+            raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
+        if given is not None and not isinstance(given, kind):
+            raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
+    if _chooses_start(solver) and baselines is not None:
+        raise ValueError(
+            f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
+            f"solver={solver!r})"
+        )
+
+
+def _chooses_start(solver: Any) -> bool:
+    return bool(getattr(solver, "chooses_start", False))
+
+
+@dataclass
+class _Measuring:
+    """The integrals of one call: how they are made, and what they may still cost."""
+
+    bound: BoundScore
+    metric: Metric
+    weighting: Weighting | None
+    tolerance: float | None
+    n_steps: int | None
+    rule: str
+    run: Run
+    interrupted: bool = False  # then a coarse look at what is left must do
+
+    def __post_init__(self) -> None:
+        self.spent = torch.as_tensor(self.bound.gradients_spent.copy())  # (batch,) float64
+        self.reserved = torch.zeros_like(self.spent)  # gradients kept for later
+
+    @property
+    def left(self) -> Tensor | None:
+        """(batch,) gradients that may be spent now; None: no limit."""
+        if self.run.max_gradients is None:
+            return None
+        return (self.run.max_gradients - self.spent - self.reserved).clamp_min(0)
+
+    def affords(self, cost: float | Tensor) -> Tensor:
+        """(batch,) whether so many gradients are left."""
+        left = self.left
+        return torch.ones_like(self.spent, dtype=torch.bool) if left is None else left >= cost
+
+    def of_path(self, solution: Solution, worth_keeping: bool) -> Integral:
+        """The integral of the solution's path; unknown where it is interrupted and the path alone is worth keeping."""
+        left = self.left
+        if left is not None and solution.samples:
+            self.reserved = torch.floor(left.clamp_min(1) / 2)
+        budget = None if left is None else (left.clamp_min(1) - self.reserved).clamp_min(1)
+        if budget is not None and self.tolerance is not None:
+            # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
+            budget = budget - ~solution.path.is_straight * torch.floor(budget / 4)
+        integral = self.tried(solution.path, budget, known=solution.known, weighting=self.weighting)
+        if integral is None and not worth_keeping:
+            raise KeyboardInterrupt
+        return unknown_integral(self.bound, len(solution.path)) if integral is None else integral
+
+    def of_samples(self, samples: Sequence[Path]) -> list[Tensor]:
+        """Attributions (batch, *features) along further paths, each with its part of what is left."""
+        self.reserved = torch.zeros_like(self.spent)
+        found: list[Tensor] = []
+        for done, path in enumerate(samples):
+            left = self.left
+            share = None if left is None else torch.floor(left / (len(samples) - done)).clamp_min(1)
+            integral = self.tried(path, share, weighting=self.weighting)
+            if integral is None:
+                break
+            found.append(integral.values)
+        return found
+
+    def tried(self, path: Path, budget: Tensor | None, **how: Any) -> Integral | None:
+        """The integral along a path; None where it was interrupted before anything was known."""
+        before = self.bound.gradients_spent.copy()
+        steps = (None, FIRST_GRADIENTS) if self.interrupted else (self.tolerance, self.n_steps)
+        try:
+            integral = integrate(
+                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule, run=self.run,
+                max_gradients=budget, **how,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.spent = self.spent + torch.as_tensor(self.bound.gradients_spent - before)
+            return None
+        self.spent = self.spent + integral.n_gradients
+        self.interrupted |= any(note.outcome is Outcome.INTERRUPTED for note in integral.notes)
+        return integral
+
+
+def _compared(work: _Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, Tensor]:
+    """Bent paths beside the straight lines between their ends, which take the place of those that must not be longer.
+
+    Also the lengths of the lines (batch,): NaN where they could not be measured any more.
+    """
+    bent, known = ~solution.path.is_straight, torch.isfinite(integral.length).cpu()
+    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.affords(1)
+    line = torch.where(bent.to(integral.length.device), torch.nan, integral.length)
+    measured = work.tried(lines.only(payable), work.left, only_length=True) if payable.any() else None
+    if measured is None:
+        return solution, integral, line
+    line = torch.where(payable.to(line.device), measured.length, line)
+    longer = payable & (integral.length > line).cpu()
+    if not solution.never_longer or not longer.any():
+        return solution, integral, line
+    again = longer & work.affords(measured.n_gradients.clamp_min(1))
+    better = work.tried(lines.only(again), work.left, weighting=work.weighting) if again.any() else None
+    if better is not None:
+        measured = measured.where(again, better)
+    if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for
+        longer = again if better is not None else torch.zeros_like(again)
+    if longer.any():
+        solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
+        line = torch.where(longer.to(line.device), integral.length, line)
+    return solution, integral, line
 
 
 def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
@@ -232,28 +315,6 @@ def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
         )
 
 
-def _measured_lines(
-    bound: BoundScore,
-    path: Path,
-    bent: Tensor,
-    metric: Metric,
-    budget: Tensor | None,
-    settings: dict[str, Any],
-    weighting: Weighting | None = None,
-    only_length: bool = True,
-) -> Integral:
-    """The straight lines between the ends of the bent examples; the others get a single knot, which costs nothing."""
-    batch = len(path)
-    knots = 1 + bent.long()
-    offsets = torch.cat([torch.zeros(1, dtype=torch.long), knots.cumsum(0)])
-    route = torch.arange(batch).repeat_interleave(knots)
-    route[offsets[1:][bent] - 1] += batch
-    lines = Path(torch.cat([path.start, path.end]), route, offsets)
-    return integrate(
-        bound, lines, metric, weighting=weighting, max_gradients=budget, only_length=only_length, **settings
-    )
-
-
 def _with_lines(solution: Solution, longer: Tensor) -> Solution:
     """The solution with straight lines for the examples in `longer` (batch,), and a note that says so."""
     rows, others = longer.nonzero()[:, 0], (~longer).nonzero()[:, 0]
@@ -271,35 +332,33 @@ def _with_lines(solution: Solution, longer: Tensor) -> Solution:
 
 
 def _assembled(
-    bound: BoundScore,
+    work: _Measuring,
     m: int,
     solver: Solver,
-    metric: Metric,
     solution: Solution,
     integral: Integral,
     line: Tensor,
-    spent: np.ndarray,
-    solving: np.ndarray,
+    solving: Tensor,
     sampled: list[Tensor],
 ) -> Attribution:
-    change, values = integral.change, integral.values
+    bound, metric, change, values = work.bound, work.metric, integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
     rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
     # No length over no length is one; some length over none is endless.
-    ratio = torch.where((line > 0) | (integral.length > 0), integral.length / line, torch.ones_like(line))
-    certificate = torch.where(change.abs() > rounding, (integral.length / change.abs()).clamp_min(1), torch.inf)
+    ratio = torch.where((line == 0) & (integral.length == 0), torch.ones_like(line), integral.length / line)
+    certificate = torch.where(change.abs() <= rounding, torch.inf, (integral.length / change.abs()).clamp_min(1))
     if not metric.bounds_score:
         certificate = torch.full_like(certificate, torch.nan)
     status = [
-        Status((*(solution.notes[b] if solution.notes else ()), *_longer(float(r)), integral.notes[b]))
+        Status((*(solution.notes[b] if solution.notes else ()), *_longer(r, work.interrupted), integral.notes[b]))
         for b, r in enumerate(ratio.tolist())
     ]
 
     def mean(tensor: Tensor) -> Tensor:
         return tensor if m == 1 else tensor.unflatten(0, (-1, m)).mean(1)
 
-    def total(counts: np.ndarray) -> Tensor:
-        return torch.as_tensor(_whole(counts).reshape(-1, m).sum(1))
+    def total(counts: Tensor) -> Tensor:
+        return torch.as_tensor(_whole(counts.numpy()).reshape(-1, m).sum(1))
 
     return Attribution(
         values=bound.split(mean(values)),
@@ -311,12 +370,12 @@ def _assembled(
         certificate=_finite_mean(certificate, m),
         path=solution.path,
         status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
-        n_gradients=total(spent),
+        n_gradients=total(work.spent),
         score_change=mean(change),
-        n_forwards=total(bound.forwards_spent),
+        n_forwards=total(torch.as_tensor(bound.forwards_spent)),
         attribution_error=mean(integral.attribution_error),
         baseline_spread=None if m == 1 else bound.split(values.unflatten(0, (-1, m)).std(1)),
-        path_spread=bound.split(torch.stack([mean(v) for v in sampled]).std(0)) if sampled else None,
+        path_spread=bound.split(torch.stack([mean(v) for v in sampled]).std(0)) if len(sampled) > 1 else None,
         solver=repr(solver),
         metric=repr(metric),
         stats={**solution.stats, "solver_gradients": total(solving)},
@@ -360,7 +419,14 @@ def without_path(
     )
 
 
-def _longer(ratio: float) -> tuple[Note, ...]:
+def _longer(ratio: float, interrupted: bool) -> tuple[Note, ...]:
+    if math.isnan(ratio):
+        why, kind = (
+            ("it was interrupted", Outcome.INTERRUPTED)
+            if interrupted
+            else ("nothing is left of max_gradients", Outcome.BUDGET_SPENT)
+        )
+        return (Note(kind, f"whether the path is longer than the straight line is not known: {why}"),)
     if ratio <= 1 + LENGTH_MARGIN:
         return ()
     return (

@@ -13,10 +13,11 @@ import numbers
 import torch
 from torch import Tensor
 
+from leastpath.checks import check_whole
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.quadrature import RULES, KnownSegments, PathIntegral, Weighting
-from leastpath.refinement import Block, Integral, Plan, joined_integrals
+from leastpath.refinement import Block, Integral, Plan, joined_integrals, unknown_integral
 from leastpath.run import Run
 from leastpath.score import BoundScore, Score, at_work
 
@@ -52,8 +53,8 @@ def integrate(
         n_steps: gradients per path, spread over its segments by length. With a tolerance: where refinement starts.
         rule: "gauss_legendre", "midpoint" or "trapezoid".
         weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
-        max_gradients: per example, one number for all or (batch,); 10,000 where None. A path of more segments than
-            that still takes one gradient a segment.
+        max_gradients: per example, one number for all or (batch,). None: 10,000, or what fixed steps take. A path of
+            more segments than that still takes one gradient a segment.
         known: segments that a solver has looked at already; they are verified, not looked at again.
         only_length: be content when the length is known; attributions come as they are.
         run: seed and progress display.
@@ -70,7 +71,8 @@ def integrate(
         bound = score if isinstance(score, BoundScore) else score.bind(path.end)
         if len(path) != bound.batch:
             raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")
-        budget = torch.as_tensor(DEFAULT_MAX_GRADIENTS if max_gradients is None else max_gradients)
+        endless = DEFAULT_MAX_GRADIENTS if tolerance is not None else torch.inf  # fixed steps end by themselves
+        budget = torch.as_tensor(endless if max_gradients is None else max_gradients)
         plan = Plan(
             bound, metric or Conformal(), rule, weighting, tolerance, n_steps, budget.cpu().double().expand(len(path)),
             (run or Run()).max_gradients, only_length,
@@ -79,20 +81,33 @@ def integrate(
 
 
 def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -> Integral:
-    """All examples, in blocks that bound what is held at once."""
+    """All examples, in blocks that bound what is held at once.
+
+    An interruption while a block is refined leaves the others at a first look. One during a first look leaves what is
+    finished: the rest is unknown, and where there is nothing else, it is the caller's to deal with.
+    """
     bound, groups = plan.score, plan.score.groups
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
     mean_segments = max(1.0, len(path.route) / len(path) - 1)
     per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
-    parts = []
-    interrupted = False
+    parts: list[Integral] = []
+    interrupted = stopped = False
     with run.bar("integrating", len(path)) as bar:
         for examples in torch.arange(len(path)).split(per_block):
-            block = Block.make(plan, path.select(examples), examples, groups[examples], known)
-            block.interrupted = interrupted  # then a first look must do
-            parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
-            bar.advance(len(examples) if plan.tolerance is None else 0)
-            interrupted = block.interrupted
+            if stopped:
+                parts.append(unknown_integral(bound, len(examples)))
+                continue
+            try:
+                block = Block.make(plan, path.select(examples), examples, groups[examples], known)
+                block.interrupted = interrupted  # then a first look must do
+                parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
+                bar.advance(len(examples) if plan.tolerance is None else 0)
+                interrupted = block.interrupted
+            except KeyboardInterrupt:
+                if not parts:
+                    raise
+                stopped = True
+                parts.append(unknown_integral(bound, len(examples)))
     return joined_integrals(parts)
 
 
@@ -106,22 +121,18 @@ def check_settings(
     """Refuse what cannot be integrated, before anything is spent on it."""
     if rule not in RULES:
         raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
-    whole: dict[str, object] = {"n_steps": n_steps, "max_gradients": max_gradients}
-    for name, given in whole.items():
-        if not isinstance(given, numbers.Integral | Tensor | None):
-            raise ValueError(f"{name}={given!r} must be a whole number, or None")
+    check_whole("n_steps", n_steps, 1, or_none=", or None")
+    if not isinstance(max_gradients, Tensor):
+        check_whole("max_gradients", max_gradients, 1, or_none=", or None")
     asked: object = tolerance
     if not isinstance(asked, numbers.Real | Tensor | None):
         raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
-    if isinstance(max_gradients, int) and max_gradients < 1:
-        raise ValueError(f"max_gradients={max_gradients} must be at least 1, or None")
-    if n_steps is not None and n_steps < 1:
-        raise ValueError(f"n_steps={n_steps} must be at least 1")
     if tolerance is None and n_steps is None:
         raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")
     if tolerance is not None and not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
-    if tolerance is None and isinstance(max_gradients, int) and n_steps is not None and n_steps > max_gradients:
+    most = None if isinstance(max_gradients, Tensor) else max_gradients
+    if tolerance is None and n_steps is not None and most is not None and n_steps > most:
         raise ValueError(
             f"n_steps={n_steps} do not fit in max_gradients={max_gradients}: lower the one or raise the other"
         )

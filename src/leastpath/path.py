@@ -122,7 +122,14 @@ class Path:
 
     def select(self, examples: Tensor) -> Path:
         """The paths of some examples, over the same points."""
-        counts = self.n_knots[examples]
+        return self._first_knots(examples, self.n_knots[examples])
+
+    def only(self, mask: Tensor) -> Path:
+        """The paths of the examples in `mask` (batch,); the others stay at their first knot, which costs nothing."""
+        return self._first_knots(torch.arange(len(self)), torch.where(mask, self.n_knots, 1))
+
+    def _first_knots(self, examples: Tensor, counts: Tensor) -> Path:
+        """The first `counts` (n,) knots of some examples (n,)."""
         offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
         within = torch.arange(int(offsets[-1])) - offsets[:-1].repeat_interleave(counts)
         return Path(self.points, self.route[self.offsets[examples].repeat_interleave(counts) + within], offsets)

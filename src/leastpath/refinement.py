@@ -90,6 +90,15 @@ def joined_integrals(parts: list[Integral], order: Tensor | None = None) -> Inte
     )
 
 
+def unknown_integral(score: BoundScore, batch: int) -> Integral:
+    """Of examples whose integral was interrupted before anything was known of it: NaN throughout."""
+    values = torch.full((batch, *score.shape), torch.nan, dtype=score.work_dtype, device=score.device)
+    note = Note(Outcome.INTERRUPTED, "interrupted before the integral was known, so there are no attributions")
+    measured = dict.fromkeys(MEASURED, values.new_full((batch,), torch.nan))
+    measured |= {"values": values, "n_gradients": torch.zeros(batch, dtype=torch.float64)}
+    return Integral(**measured, notes=[note] * batch)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What stays the same for all blocks."""
@@ -226,15 +235,16 @@ class Block:
     # ---- fixed steps ---------------------------------------------------------------------------------------------
 
     def fixed(self) -> Integral:
-        """Exactly `n_steps` gradients a path (and at least one a segment), spread by length or change of score."""
+        """Exactly `n_steps` gradients a path, or what its budget pays for, spread by length or change of score.
+
+        A segment takes at least one.
+        """
         assert self.plan.n_steps is not None
-        weighting = self.plan.weighting
+        weighting, n_steps = self.plan.weighting, self.budget.floor().clamp(1, self.plan.n_steps)  # (batch,)
         if isinstance(weighting, WholePathWeighting) and weighting.follows_score:
-            live = self._looked_at(*self._intervals_by_change(self.plan.n_steps))
+            live = self._looked_at(*self._intervals_by_change(n_steps))
         else:
-            counts = self._steps(
-                self._length_share(), self.segments.leg_segment, self.segments.leg_example, self.plan.n_steps
-            )
+            counts = self._steps(self._length_share(), self.segments.leg_segment, self.segments.leg_example, n_steps)
             ends = torch.zeros(len(counts), dtype=torch.float64), torch.ones(len(counts), dtype=torch.float64)
             live = self._looked_at(torch.arange(len(counts)), *ends, counts)
         sums = self._sums(live)
@@ -245,10 +255,11 @@ class Block:
         unknown = torch.full_like(sums.length, torch.nan)
         return self._integral(sums, unknown, unknown, self._notes(sums))
 
-    def _steps(self, share: Tensor, piece: Tensor, example: Tensor, n_steps: int) -> Tensor:
+    def _steps(self, share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:
         """(pieces,) gradients of each piece, by the share (parts,) that it has in the examples that walk it.
 
         `piece` and `example` (parts,) say which part is which; where examples share a piece, the largest share wins.
+        `n_steps` (batch,) are to be shared out.
         """
         spread = torch.bincount(example, minlength=len(self.path))
         # One each, and the rest by share: the largest remainders round up, so that an example's counts sum to n_steps.
@@ -260,16 +271,14 @@ class Block:
         counts[order] += (rank < left[example[order]]).double()
         return _extreme(counts, piece, int(piece.max()) + 1 if len(piece) else 0, "amax").long()
 
-    def _intervals_by_change(self, n_steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def _intervals_by_change(self, n_steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Equal intervals as `_looked_at` takes them: a coarse look at the score says where steps are needed.
 
         A quarter of the steps is spread by length, one an interval, the rest by the change of score.
         """
         s, batch = self.segments, len(self.path)
-        cuts = _extreme(
-            torch.ceil(self._length_share() * max(1, n_steps // STEPS_PER_INTERVAL)), s.leg_segment, len(s), "amax"
-        )
-        cuts = cuts.clamp_min(1).long()
+        wished = (n_steps / STEPS_PER_INTERVAL).floor().clamp_min(1)[s.leg_example]
+        cuts = _extreme(torch.ceil(self._length_share() * wished), s.leg_segment, len(s), "amax").clamp_min(1).long()
         segment = torch.arange(len(s)).repeat_interleave(cuts)
         first = cuts.cumsum(0) - cuts
         place = torch.arange(len(segment)) - first[segment]
@@ -611,9 +620,8 @@ class Block:
         flat = (sums.high <= sums.low) & ~flat_rows(sums.values).any(1)
         gaps, spent = self._gap(sums).abs().tolist(), self._gradients().tolist()
         if done is None or unresolved is None:
-            asked = self.plan.n_steps or 0
-            each = zip(flat.tolist(), spent, gaps, strict=True)
-            return [FLAT if z else _fixed_note(n, gap, asked) for z, n, gap in each]
+            each = zip(flat.tolist(), spent, gaps, self.budget.tolist(), strict=True)
+            return [FLAT if z else self._fixed_note(n, gap, budget) for z, n, gap, budget in each]
         assert self.plan.tolerance is not None
         allowed = self._allowed(sums)[2]
         floor = allowed / self.plan.tolerance > 2 * torch.maximum(self.change.abs(), 0.01 * (sums.high - sums.low))
@@ -622,6 +630,18 @@ class Block:
             sums.moved.tolist(), self.budget.tolist(), strict=True,
         )  # fmt: skip
         return [FLAT if z else self._refined_note(*row) for z, *row in rows]
+
+    def _fixed_note(self, steps: float, gap: float, budget: float) -> Note:
+        asked, why = self.plan.n_steps or 0, ""
+        if budget < asked:
+            why = f", as max_gradients={self.plan.max_gradients or budget:.0f} left no more"
+        elif steps > asked + 0.5:
+            why = ", since each segment takes one"
+        return Note(
+            Outcome.BUDGET_SPENT if budget < asked else Outcome.FIXED_STEPS,
+            f"integrated with {steps:.0f} fixed steps{f' where n_steps={asked} were asked for{why}' if why else ''}, "
+            f"without error control: completeness gap {gap:.2g}",
+        )
 
     def _refined_note(
         self,
@@ -684,14 +704,6 @@ FLAT = Note(
     "the score is the same along the whole path, so every attribution is zero; "
     "choose another baseline, target or output",
 )
-
-
-def _fixed_note(steps: float, gap: float, asked: int) -> Note:
-    more = f" where n_steps={asked} were asked for, since each segment takes one" if steps > asked + 0.5 else ""
-    return Note(
-        Outcome.FIXED_STEPS,
-        f"integrated with {steps:.0f} fixed steps{more}, without error control: completeness gap {gap:.2g}",
-    )
 
 
 def _size_of_error(difference: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ class Bar:
 class Run:
     """Seed, budget and display of one call. Holds no state: two solvers given the same run draw the same numbers.
 
-    `max_gradients` is per example, solver and integral together.
+    `max_gradients` is per example, solver and integral together; fixed steps keep `reserved` of it for the integral.
 
     Example:
         >>> run = Run(seed=3)
@@ -37,6 +38,13 @@ class Run:
     seed: int = 0
     max_gradients: int | None = None
     progress: bool = False
+    reserved: int = 0
+
+    def solver_limit(self, share: float = 0.5) -> float:
+        """Gradients an example that a solver may spend: a share of the budget, and never what is reserved."""
+        if self.max_gradients is None:
+            return math.inf
+        return max(0.0, min(share * self.max_gradients, self.max_gradients - self.reserved))
 
     def noise(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
         """Standard normal numbers of one draw. The same for every example: a batch gives what a loop gives."""

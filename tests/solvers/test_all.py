@@ -114,6 +114,18 @@ def test_budget_is_respected(solver):
     assert all(status.value for status in result.status)
 
 
+@pytest.mark.parametrize("fixed", [False, True], ids=["tolerance", "fixed steps"])
+@pytest.mark.parametrize("budget", [60, 250, 1000, 4000])
+def test_budget_is_respected_by_a_steep_score(solver, budget, fixed):
+    """What looked cheap is dear here: edges want more steps, and the straight line has to be paid for too."""
+    model = Counted(lambda x: torch.sigmoid(200 * (x[:, 0] - x[:, 1] ** 2)))
+    steps = {"tolerance": None, "n_steps": min(budget, 50)} if fixed else {}
+    result = explain(solver, lp.Score(model), max_gradients=budget, **steps)
+    assert (result.n_gradients <= budget).all() and int(result.n_gradients.sum()) == model.gradient_rows
+    known = result.length_ratio.isfinite()
+    assert all(k or Outcome.BUDGET_SPENT in s for k, s in zip(known, result.status, strict=True))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_dtype_is_kept(solver, dtype):
     x, base = X.to(dtype), BASE.to(dtype)

@@ -6,6 +6,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import cnn, flat_points, mlp
+from leastpath import Run
 from leastpath.solvers.energy import GradientNorm, PathEnergy, polylines, solver_budget
 
 
@@ -95,10 +96,10 @@ def test_polylines_keep_their_ends_exactly_and_failed_examples_straight():
 
 
 def test_a_budget_leaves_enough_for_the_integrals():
-    assert solver_budget(None, 50, 8) == (float("inf"), 8)
-    assert solver_budget(100_000, 50, 8) == (100_000 - 18 * 153, 8)
-    assert solver_budget(1_000, 50, 8) == (1_000 - 306, 0)
-    assert solver_budget(100, 50, 8) == (50, 0)
+    assert solver_budget(Run(), 50, 8) == (float("inf"), 8)
+    assert solver_budget(Run(max_gradients=100_000), 50, 8) == (100_000 - 18 * 153, 8)
+    assert solver_budget(Run(max_gradients=1_000), 50, 8) == (1_000 - 306, 0)
+    assert solver_budget(Run(max_gradients=100), 50, 8) == (50, 0)
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,43 @@ def test_a_budget_below_the_graph_gives_the_marked_straight_line():
     assert (result.n_gradients <= 100).all() and result.path.is_straight.all()
 
 
+STEEP = lp.Score(lambda x: torch.sigmoid(200 * (x[:, 0] - x[:, 1] ** 2)))
+CLOUD = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("spare", [10, 500, 5000])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        lp.NeighborGraph(CLOUD, 10),
+        lp.NeighborGraph(CLOUD, 10, refine=True),
+        lp.NeighborGraph(generate="adaptive", n_points=200, n_neighbors=10),
+    ],
+    ids=["points", "refined", "adaptive"],
+)
+def test_edges_that_want_more_steps_stay_within_the_budget(solver, spare):
+    """The graph just fits, and half of its edges want five times as many gradients."""
+    budget = 2 * (3 * (1280 + 2 * 10) + 100 + spare)
+    result = explain(solver, STEEP, torch.ones(2, 2), torch.zeros(1, 2), max_gradients=budget)
+    assert (result.n_gradients <= budget).all() and not any(Outcome.FELL_BACK in s for s in result.status)
+
+
+@pytest.mark.parametrize("budget", [10, 60, 600])
+@pytest.mark.parametrize("refine", [False, True])
+def test_a_budget_below_generated_points_is_not_spent_on_them(budget, refine):
+    solver = lp.NeighborGraph(generate="adaptive", refine=refine)
+    result = explain(solver, STEEP, torch.ones(1, 2), torch.zeros(1, 2), max_gradients=budget)
+    assert (result.n_gradients <= budget).all() and Outcome.FELL_BACK in result.status[0]
+
+
+def test_a_built_graph_keeps_within_the_budget():
+    graph = lp.NeighborGraph(CLOUD, 10).build(STEEP, lp.Conformal())
+    for budget in (40, 150, 400):
+        result = explain(graph, STEEP, torch.ones(2, 2), torch.zeros(1, 2), max_gradients=budget)
+        assert (result.n_gradients <= budget).all()
+        assert (Outcome.FELL_BACK in result.status[0]) == (budget < 2 * 2 * 10 * 3)
+
+
 def test_blocks_do_not_change_what_is_shortened(monkeypatch):
     """In double precision: a rounding of the order of summation would change which steps shorten the path."""
     score = lp.Score(moons_net(torch.float64), 1, "softmax")

@@ -227,3 +227,19 @@ def test_without_pyro_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyro", None)
     with pytest.raises(ImportError, match=r"leastpath\[svi\]"):
         solved(lp.Score(mlp(3), 0), torch.ones(1, 3))
+
+
+def test_a_block_that_is_taken_apart_keeps_within_the_budget():
+    calls = []
+
+    def model(x):
+        calls.append(1)
+        value = torch.sigmoid(6 * x[:, 0] - 3 * x[:, 1] ** 2)
+        return value * torch.nan if len(calls) == 70 else value
+
+    solver = lp.Variational(n_iterations=60, n_points=3, n_samples=0, tolerance=0)
+    result = lp.attribute(lp.Score(model), torch.ones(2, 2), solver=solver, max_gradients=400)
+    assert (result.n_gradients <= 400).all()
+    assert (
+        not lp.attribute(lp.Score(mlp(3), 0), torch.ones(1, 3), solver=solver, max_gradients=4).path.n_knots.gt(2).any()
+    )

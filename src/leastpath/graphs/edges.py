@@ -85,9 +85,10 @@ class EdgeTable:
 
     @classmethod
     def of(
-        cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, bar: Bar
-    ) -> EdgeTable:
-        """Measure every edge as `example` would."""
+        cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, bar: Bar,
+        limit: float = np.inf,
+    ) -> EdgeTable:  # fmt: skip
+        """Measure every edge as `example` would; `limit` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
         if not metric.needs_gradient:
             bar.advance(len(tail))
@@ -101,9 +102,8 @@ class EdgeTable:
         for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
             a, b = tail[rows], head[rows]
             pieces = whole_pieces(topology.points, a, b, torch.full_like(a, example))
-            estimate = measured(
-                score, pieces, metric, n_steps, node_score[_on(a, node_score)], node_score[_on(b, node_score)]
-            )
+            ends = node_score[_on(a, node_score)], node_score[_on(b, node_score)]
+            estimate = measured(score, pieces, metric, n_steps, *ends, limit)
             lengths.append(estimate.length.double().cpu().numpy())
             estimates += [estimate] if keep else []
             bar.advance(len(rows))
@@ -124,10 +124,13 @@ class EdgeTable:
         return Tree(distance[:n], before[:n].astype(np.int64), root)
 
 
-def measured(score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor) -> Estimate:
+def measured(
+    score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor, limit: float = np.inf
+) -> Estimate:
     """Segments with `n_steps` gradients each, and more where the residual says that these were too few.
 
-    f0 and f1 (pieces,) are the scores at their ends. A segment on which the score or its gradient is not finite cannot
+    f0 and f1 (pieces,) are the scores at their ends. No example's gradients exceed `limit` for the sake of more; the
+    worst segments come first. A segment on which the score or its gradient is not finite cannot
     be walked: its length is infinite.
     """
     estimate = quadrature(score, pieces, metric, RULE, n_steps, strict=False)
@@ -135,15 +138,25 @@ def measured(score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0
     residual = (estimate.attributions.reshape(len(pieces), -1).sum(1) - (f1 - f0)).abs()
     noise = 64 * score.eps * torch.maximum(f0.abs(), f1.abs())
     poor = residual > RESIDUAL_LIMIT * torch.maximum(estimate.length, change) + noise
-    if poor.any():
-        again = pieces.take(poor.cpu().nonzero()[:, 0])
-        better = quadrature(score, again, metric, RULE, MORE_STEPS * n_steps, strict=False)
+    rows = poor.cpu().nonzero()[:, 0]
+    room = np.floor((limit - score.gradients_spent) / (MORE_STEPS * n_steps))
+    rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
+    if len(rows):
+        better = quadrature(score, pieces.take(rows), metric, RULE, MORE_STEPS * n_steps, strict=False)
         for old, new in zip(estimate.parts, better.parts, strict=True):
-            old[poor] = new
+            old[_on(rows, old)] = new
     length = torch.maximum(estimate.length, change) if metric.bounds_score else estimate.length
     # A sum is finite only where everything in it is: gradients, the score between the ends and at them.
     everything = estimate.attributions.reshape(len(pieces), -1).sum(1) + length + change + estimate.low + estimate.high
     return replace(estimate, length=torch.where(torch.isfinite(everything), length, torch.inf))
+
+
+def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
+    """Which rows (rows,) are among the worst of their example, as many as it has room (batch,) for; in order."""
+    owner = example.numpy()
+    order = np.lexsort((-badness.double().cpu().numpy(), owner))
+    first = np.searchsorted(owner[order], owner[order])
+    return torch.as_tensor(np.sort(order[np.arange(len(order)) - first < room[owner[order]]]))
 
 
 def plain_lengths(metric: Metric, start: Tensor, end: Tensor, n_steps: int) -> np.ndarray:

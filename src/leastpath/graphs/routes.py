@@ -54,6 +54,7 @@ class Router:
     n_steps: int
     search: neighbors.Method
     trees: Mapping[bytes, Tree]  # those known beforehand, by the baseline's bytes
+    limit: float = np.inf  # gradients an example: no more of them where `n_steps` an edge are too few
 
     def routed(self, start: Tensor, end: Tensor) -> Solution:
         """start, end (batch, *features) -> a route each."""
@@ -109,7 +110,7 @@ class Router:
         pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
         at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
         f0, f1 = self.table.node_score.to(at_ends)[tail.to(at_ends.device)], at_ends[of.to(at_ends.device)]
-        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1)
+        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.limit)
 
     def _plain_lengths(self, start: Tensor, end: Tensor) -> np.ndarray:
         a, b = (x.to(self.score.work_dtype) for x in (start, end))
@@ -132,7 +133,8 @@ class Router:
             pieces = whole_pieces(torch.cat([start[None], ends]), torch.zeros_like(head), head, owner)
             f0 = self.score.values(start[None].to(self.score.work_dtype), owner[:1]).expand(len(ends))
             f1 = self.score.values(ends.to(self.score.work_dtype), owner)
-            length = measured(self.score, pieces, self.metric, self.n_steps, f0, f1).length.double().cpu().numpy()
+            edges = measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.limit)
+            length = edges.length.double().cpu().numpy()
         else:
             length = self._plain_lengths(start.expand_as(ends), ends)
         near[near] = length <= self._shortest(tree, tips, rows)[near]

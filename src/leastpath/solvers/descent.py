@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor
 
+from leastpath.checks import check_whole
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
@@ -86,14 +87,13 @@ class Descent:
     n_rounds: int = 16
 
     def __post_init__(self) -> None:
-        if self.max_gradients < 1:
-            raise ValueError(f"max_gradients={self.max_gradients} must be at least 1")
+        enough = "pass a large one where there is no limit, as in Descent(max_gradients=10_000)"
+        check_whole("max_gradients", self.max_gradients, 1, advice=enough)
+        check_whole("resolution", self.resolution, 1, or_none=", or None for full resolution")
+        check_whole("n_knots", self.n_knots, 2)
+        check_whole("n_rounds", self.n_rounds, 1)
         if self.hessian not in get_args(Hessian):
             raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
-        if self.resolution is not None and self.resolution < 1:
-            raise ValueError(f"resolution={self.resolution} must be at least 1, or None for full resolution")
-        if self.n_knots < 2 or self.n_rounds < 1:
-            raise ValueError(f"n_knots={self.n_knots} must be at least 2 and n_rounds={self.n_rounds} at least 1")
 
     def warm(self, result: Attribution, inputs: Tensor) -> WarmDescent:
         """A solver that begins each example with the path of the nearest of some inputs that are solved already.
@@ -120,7 +120,7 @@ class Descent:
             raise ValueError(
                 f"start_from has {len(self.start_from)} paths for {len(start)} examples: pass one for all, or one each"
             )
-        limit = self.max_gradients if run.max_gradients is None else min(self.max_gradients, run.max_gradients // 2)
+        limit = int(min(self.max_gradients, run.solver_limit()))
         per_block = max(1, BLOCK_ELEMENTS // (HELD * score.n_features))
         parts, interrupted = [], False
         with run.bar("descent", len(start) * limit) as bar:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from leastpath.metric import flat_rows
 from leastpath.path import Path
+from leastpath.run import Run
 from leastpath.score import BoundScore
 from leastpath.status import Note, Outcome
 
@@ -229,17 +230,18 @@ def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
     return Path(points.flatten(0, 1), torch.arange(kept.numel())[kept.flatten()], offsets)
 
 
-def solver_budget(max_gradients: int | None, n_points: int, n_samples: int) -> tuple[float, int]:
+def solver_budget(run: Run, n_points: int, n_samples: int) -> tuple[float, int]:
     """How many gradients an example a solver may spend, and how many sampled paths there will be money to integrate.
 
     At least half of a budget, or what a few gradients a segment cost, is left to the integrals.
     """
-    if max_gradients is None:
+    if run.max_gradients is None:
         return float("inf"), n_samples
     path = 3 * (n_points + 1)  # a first look at every segment, and its verification
-    if 2 * (1 + n_samples) * path > max_gradients / 2:
+    if 2 * (1 + n_samples) * path > run.max_gradients / 2:
         n_samples = 0
-    return max_gradients - min(max_gradients / 2, 2 * (1 + n_samples) * path), n_samples
+    kept = min(run.max_gradients / 2, 2 * (1 + n_samples) * path)
+    return min(run.max_gradients - kept, run.solver_limit(1.0)), n_samples
 
 
 def imported_pyro(solver: str) -> ModuleType:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath.checks import check_whole
 from leastpath.files import write_whole
 from leastpath.graphs import neighbors
 from leastpath.graphs.edges import EdgeTable, Topology, Tree
@@ -94,16 +95,16 @@ class NeighborGraph:
             raise ValueError(f"generate={self.generate!r} is unknown: use one of {list(get_args(Generate))}")
         if self.search not in get_args(neighbors.Method):
             raise ValueError(f"search={self.search!r} is unknown: use one of {list(get_args(neighbors.Method))}")
-        if self.n_steps < 1 or self.n_points < 1 or self.spread <= 0:
-            raise ValueError(
-                f"n_steps={self.n_steps}, n_points={self.n_points} and spread={self.spread} must be positive"
-            )
+        for name in ("n_neighbors", "n_points", "n_steps"):
+            check_whole(name, getattr(self, name), 1)
+        if not self.spread > 0:
+            raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
         if self.steiner is not None and self.steiner <= 1:
             raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
         if self.points is not None:
             _check_points(self.points)
         n = self.n_points if self.points is None else len(self.points)
-        if not 1 <= self.n_neighbors < n:
+        if self.n_neighbors >= n:
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} for {n} points, expected 1 to {n - 1}: "
                 "pass fewer neighbours or more points"
@@ -158,14 +159,35 @@ class NeighborGraph:
                     parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
                     continue
                 try:
-                    topology = common or self._generated(score, examples, *ends, run)
-                    parts.append((examples, self._routed(score, metric, topology, examples, ends, run, bar)))
+                    parts.append((examples, self._solved(score, metric, common, examples, ends, run, bar)))
                     bar.advance(0 if common else 1)
                 except KeyboardInterrupt:
                     interrupted = True
                     parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
         routes = joined(parts)
         return refined(routes, score, metric, run) if self.refine and not interrupted else routes
+
+    def _solved(
+        self, score: BoundScore, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
+        run: Run, bar: Bar,
+    ) -> Solution:  # fmt: skip
+        """Points, unless they are given, and routes over them; the straight line where the budget is too small."""
+        fewest = self.n_points * self.n_neighbors // 2  # edges, as far as one can tell before there are points
+        looking = self.n_points - self.n_points // 2 if self.generate == "adaptive" else 0
+        note = None if common else self._too_dear(metric, run, f"at least {fewest}", fewest, looking)
+        if note is None:
+            topology = common or self._generated(score, examples, *ends, run)
+            n, spent = len(topology.edges), float(score.gradients_spent[examples.numpy()].max())
+            note = self._too_dear(metric, run, str(n), n / len(examples), spent)
+            if note is None:
+                return self._routed(score, metric, topology, examples, ends, run, bar)
+        return straight_with_note(*ends, note)
+
+    def _too_dear(self, metric: Metric, run: Run, edges: str, each: float, spent: float) -> Note | None:
+        """Whether a graph of `edges`, `each` of which an example pays, costs too much beside what is spent."""
+        cost = self.n_steps * (each + 2 * self.n_neighbors) if metric.needs_gradient else 0
+        remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
+        return _too_dear(f"a graph of {edges} edges", spent + cost, run, remedy)
 
     def _generated(self, score: BoundScore, example: Tensor, start: Tensor, end: Tensor, run: Run) -> Topology:
         assert self.generate is not None
@@ -177,29 +199,24 @@ class NeighborGraph:
         run: Run, bar: Bar,
     ) -> Solution:  # fmt: skip
         """Edges for one score, then routes for all examples that share it."""
-        cost = (len(topology.edges) * self.n_steps) / len(examples) + 2 * self.n_neighbors * self.n_steps
-        if metric.needs_gradient and run.max_gradients is not None and cost > run.max_gradients:
-            sentence = (
-                f"a graph of {len(topology.edges)} edges needs {cost:.0f} gradients an example, "
-                f"max_gradients={run.max_gradients}: the straight line was used; raise it, pass fewer points, "
-                "or build the graph once with NeighborGraph(points).build(score, metric)"
-            )
-            return straight_with_note(*ends, Note(Outcome.FELL_BACK, sentence))
         quiet = Bar() if self.points is None else bar
-        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, quiet)
+        limit = len(examples) * (run.solver_limit() - 2 * self.n_neighbors * self.n_steps)  # the rest is the leaves'
+        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, quiet, limit)
         score.split_cost(examples)
-        return self.router(score, metric, topology, table, examples).routed(*ends)
+        return self.router(score, metric, topology, table, examples, run=run).routed(*ends)
 
     def _topology(self, points: Tensor) -> Topology:
         return Topology.of(points, self.n_neighbors, self.search, self.steiner)
 
     def router(
         self, score: BoundScore, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
-        trees: Mapping[bytes, Tree] | None = None,
+        trees: Mapping[bytes, Tree] | None = None, run: Run | None = None,
     ) -> Router:  # fmt: skip
         """What finds routes for `examples` (n,) once edges are known."""
         settings = self.n_neighbors, self.n_steps, self.search
-        return Router(score, metric, topology, table, examples, *settings, trees or {})
+        # Baselines and inputs join one after the other: the first leave to the second what they need at least.
+        limit = (run or Run()).solver_limit() - (self.n_neighbors + 1) * self.n_steps
+        return Router(score, metric, topology, table, examples, *settings, trees or {}, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,12 +315,17 @@ class Graph:
                 f"the graph was built for targets {sorted(self.tables)}, not for {missing}: build it with "
                 f"lp.Score(model, torch.tensor({sorted({*self.tables, *missing})}), …)"
             )
+        ends = 1 if self.trees else 2
+        cost = ends * self.solver.n_neighbors * self.solver.n_steps if metric.needs_gradient else 0
+        note = _too_dear("joining an example to the graph", cost, run, "or build the graph with fewer neighbours")
+        if note is not None:
+            return straight_with_note(start, end, note)
         parts = []
         for group, label in labels.items():
             examples = (score.groups == group).nonzero()[:, 0]
             self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
-            router = self.solver.router(score, metric, topology, self.tables[label], examples, trees)
+            router = self.solver.router(score, metric, topology, self.tables[label], examples, trees, run)
             rows = examples.to(start.device)
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = joined(parts)
@@ -395,6 +417,17 @@ def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topol
     return EdgeTable.made(
         arrays[f"{target}/length"], Estimate(*parts) if parts else None, tensor("node_score"), topology
     )
+
+
+def _too_dear(what: str, cost: float, run: Run, remedy: str) -> Note | None:
+    """Why something is beyond what a solver may spend; None where it is not."""
+    if cost <= run.solver_limit():
+        return None
+    sentence = (
+        f"{what} takes {cost:.0f} gradients an example, and of max_gradients={run.max_gradients} the solver may spend "
+        f"{run.solver_limit():.0f}: the straight line was used; raise it, {remedy}"
+    )
+    return Note(Outcome.FELL_BACK, sentence)
 
 
 def _check_points(points: Tensor) -> None:

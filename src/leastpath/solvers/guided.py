@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath.checks import check_whole
 from leastpath.metric import Metric, flat_rows
 from leastpath.path import Path
 from leastpath.run import Run
@@ -17,7 +18,9 @@ from leastpath.status import Note, Outcome
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
 ROUNDING = 16  # in units of eps times the whole distance: sums over many features do not come closer than that
-INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted while the path was walked: the straight line was used")
+SOLVER_SHARE = 0.4  # of max_gradients; as much again looks at every segment, and the rest measures the straight line
+LINE = "the straight line was used"
+INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class GuidedIG:
         fraction: of the features, those with the smallest |gradient|, that move at a time.
         max_distance: by how much of the way a feature may be ahead of the straight line or behind it. 0: the straight
             line; 1: anywhere in the box between baseline and input.
-        n_steps: knots after the baseline, one gradient each; at most half of `max_gradients`.
+        n_steps: knots after the baseline, one gradient each; at most two fifths of `max_gradients`, since the integral
+            looks at every segment once more.
 
     Example:
         >>> import torch, leastpath as lp
@@ -51,12 +55,14 @@ class GuidedIG:
     def __post_init__(self) -> None:
         if not 0 <= self.fraction <= 1 or not 0 <= self.max_distance <= 1:
             raise ValueError(f"fraction={self.fraction} and max_distance={self.max_distance} must lie between 0 and 1")
-        if self.n_steps < 1:
-            raise ValueError(f"n_steps={self.n_steps} must be at least 1")
+        check_whole("n_steps", self.n_steps, 1)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""
-        n = self.n_steps if run.max_gradients is None else max(1, min(self.n_steps, run.max_gradients // 2))
+        n = int(min(self.n_steps, run.solver_limit(SOLVER_SHARE)))
+        if n < min(2, self.n_steps):
+            sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
+            return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         # Distances of many features are compared to a part in 10⁹, which single precision cannot.
         dtype = score.work_dtype if start.device.type == "mps" else torch.float64
         walk = _Walk(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)

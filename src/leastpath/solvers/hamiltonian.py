@@ -103,7 +103,7 @@ class Hamiltonian:
         The energy fixes what is sampled: `metric` is what the result's length is measured in, nothing more.
         """
         pyro = imported_pyro("Hamiltonian")
-        budget, n_paths = solver_budget(run.max_gradients, self.n_points, self.n_paths)
+        budget, n_paths = solver_budget(run, self.n_points, self.n_paths)
         found: list[_Draws] = []
         total = len(start) * self.n_chains * (self.warmup + self.n_samples)
         with torch.enable_grad(), run.bar("hamiltonian", total) as bar:  # the sampler's positions need gradients

@@ -281,7 +281,7 @@ class _Search:
         # the distance, and never lost in the rounding of the points.
         size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))
         share = 0.2 * score.eps ** (1 / 3)
-        limit = np.inf if run.max_gradients is None else SOLVER_SHARE * run.max_gradients
+        limit = run.solver_limit(SOLVER_SHARE)
         self.equation = _Equation(score, metric, example, share * size, 10 * share * size, limit)
         self.line_length = np.nan
         self.target = np.nan  # damping to end at

@@ -113,11 +113,9 @@ class _Shortener:
 
     def _affordable(self, rows: Tensor) -> Tensor:
         """(rows,) whether another round fits in the budget; the integral's part of it is left alone."""
-        if self.run.max_gradients is None:
-            return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         cost = self.how.round_cost * self.segments * self.how.samples
         spent = torch.as_tensor(self.score.gradients_spent)[self.examples[rows.cpu()]]
-        return (spent + cost <= self.run.max_gradients / 2).to(rows.device)
+        return (spent + cost <= self.run.solver_limit()).to(rows.device)
 
     def _positions(self, number: int) -> Tensor:
         """Jittered positions along the polyline, in units of segments, stratified: (segments · samples,)."""
@@ -192,12 +190,14 @@ def inverse_laplacian(n: int, knots: Tensor) -> Tensor:
 def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: Run) -> tuple[Tensor, Tensor]:
     """Which path is shortest for each example, and its length: (batch,) twice, measured by the integrator.
 
-    Of equal ones the first is taken.
+    Of equal ones the first is taken, as it is where the budget does not pay for a look at every segment.
     """
-    quiet = Run(run.seed, run.max_gradients)
-    left = None
-    if run.max_gradients is not None:
-        left = ((run.max_gradients - torch.as_tensor(score.gradients_spent)) / 2 / len(paths)).clamp_min(1)
+    quiet, left = Run(run.seed, run.max_gradients), None
+    if run.max_gradients is not None:  # half of what is left now is the integral's
+        spent = torch.as_tensor(score.gradients_spent)
+        left = torch.minimum((run.max_gradients - spent) / 2, run.solver_limit(1.0) - spent) / len(paths)
+        able = torch.stack([path.n_knots - 1 <= left for path in paths]).all(0)
+        paths, left = [path.only(able) for path in paths], left.clamp_min(1)
     lengths = torch.stack([
         integrate(score, path, metric, only_length=True, max_gradients=left, run=quiet).length for path in paths
     ])  # fmt: skip

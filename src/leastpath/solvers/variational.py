@@ -103,9 +103,8 @@ class Variational:
         The energy fixes what is minimised: `metric` is what the result's length is measured in, nothing more.
         """
         pyro = imported_pyro("Variational")
-        budget, n_samples = solver_budget(run.max_gradients, self.n_points, self.n_samples)
-        affordable = (budget - self.n_points) / (2 * self.n_points)
-        task = _Task(self, score, run, int(min(self.n_iterations, max(0.0, affordable))), n_samples, pyro)
+        budget, n_samples = solver_budget(run, self.n_points, self.n_samples)
+        task = _Task(self, score, run, budget, n_samples, pyro)
         per_block = max(1, BLOCK_ELEMENTS // (self.n_points * score.n_features))
         blocks = torch.arange(len(start)).split(per_block)
         fits: list[_Fit] = []
@@ -146,7 +145,7 @@ class _Task:
     solver: Variational
     score: BoundScore
     run: Run
-    n_iterations: int  # what the budget allows of the solver's
+    budget: float  # gradients an example
     n_samples: int
     pyro: Any
 
@@ -154,15 +153,16 @@ class _Task:
         """A block. One whose score fails away from the line is taken apart: a batch gives what a loop gives."""
         if interrupted:
             return [self._straight(examples, start, end, INTERRUPTED_EARLIER, interrupted=True)]
+        n_iterations = self._affordable(examples)
+        if n_iterations < 1:
+            return [self._straight(examples, start, end, self._unaffordable())]
         try:
             energy = PathEnergy.of(self.score, examples, start, end, self.solver)
         except KeyboardInterrupt:
             return [self._straight(examples, start, end, INTERRUPTED_EARLIER, interrupted=True)]
-        if self.n_iterations < 1:
-            return [self._straight(examples, start, end, self._unaffordable())]
         guide = _Guide(self, energy)
         try:
-            return [guide.optimised(bar)]
+            return [guide.optimised(n_iterations, bar)]
         except ScoreUndefined as error:
             if len(examples) == 1:
                 return [self._straight(examples, start, end, undefined_note(error))]
@@ -171,6 +171,11 @@ class _Task:
         for part in parts:
             fits += self.fitted(*part, bar, bool(fits) and fits[-1].interrupted)
         return fits
+
+    def _affordable(self, examples: Tensor) -> int:
+        """Iterations that the budget still allows: a block that is taken apart has spent a part of it."""
+        n, spent = self.solver.n_points, self.score.gradients_spent[examples.numpy()].max()
+        return int(min(self.solver.n_iterations, max(0.0, (self.budget - spent - n) / (2 * n))))
 
     def _straight(self, examples: Tensor, start: Tensor, end: Tensor, note: Note, interrupted: bool = False) -> _Fit:
         batch, n = len(examples), self.solver.n_points
@@ -240,7 +245,7 @@ class _Guide:
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
-    def optimised(self, bar: Bar) -> _Fit:
+    def optimised(self, n_iterations: int, bar: Bar) -> _Fit:
         """Iterate until every example has converged, the iterations are used up, or someone interrupts."""
         solver, interrupted = self.task.solver, False
         with self.pyro.get_param_store().scope():  # what the user keeps there is not ours to touch
@@ -250,7 +255,7 @@ class _Guide:
             )
             svi = self.pyro.infer.SVI(self.model, self.guide, optimiser, self.pyro.infer.Trace_ELBO())
             try:
-                for step in range(self.task.n_iterations):
+                for step in range(n_iterations):
                     self.step = step
                     self.noise = self.task.run.noise(self.energy.line.shape[1:], self.energy.line, self.step)
                     svi.step()
