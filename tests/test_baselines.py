@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import cnn, mlp
+from helpers import cnn, mlp, seeded
 from leastpath.baselines import BASELINES, baseline, blurred
 
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(1))
@@ -108,7 +108,7 @@ def test_max_entropy_against_closed_form():
 
 
 @pytest.mark.parametrize(
-    "output, model", [("sigmoid", nn.Linear(2, 1).eval()), ("raw", lambda x: x[:, 0] - 0.3 * x[:, 1])]
+    "output, model", [("sigmoid", seeded(lambda: nn.Linear(2, 1)).eval()), ("raw", lambda x: x[:, 0] - 0.3 * x[:, 1])]
 )
 def test_max_entropy_of_one_output_is_where_it_is_undecided(output, model):
     score = lp.Score(model, 0 if output == "sigmoid" else None, output)

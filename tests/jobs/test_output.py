@@ -1,7 +1,5 @@
 """open(): lazily, the same as what the shards hold."""
 
-import time
-
 import pytest
 import torch
 
@@ -75,15 +73,15 @@ def test_a_job_that_has_finished_nothing_opens(tmp_path):
         opened.table()
 
 
-def test_a_thousand_shards_open_within_a_second(tmp_path):
+def test_a_thousand_shards_are_opened_by_their_headers_alone(tmp_path, monkeypatch):
+    """Oracle: what `read`, which checks every byte, would have to do is refused here."""
     store = Store(tmp_path, {"kind": "job", "rows": 1000, "shard_size": 1})
     for i in range(1000):
         path = store.path(f"shard-{i:07d}")
         if i == 0:
             store.write("shard-0000000", {"rows": 1, "shard": 0}, {"values": torch.ones(1, 4)}, {"parquet": b"x"})
             template = path.read_bytes()
-        else:  # a second of fsyncs less: opening looks at the header only
+        else:  # a second of fsyncs less
             path.write_bytes(template.replace(b"shard-0000000", f"shard-{i:07d}".encode()))
-    start = time.perf_counter()
+    monkeypatch.setattr(Store, "read", lambda *_: pytest.fail("opening read a whole shard"))
     assert len(jobs.open(tmp_path).shards) == 1000
-    assert time.perf_counter() - start < 1

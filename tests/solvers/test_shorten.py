@@ -1,9 +1,20 @@
-"""Shortening: devices. What it does to lengths is tested with the solvers that use it."""
+"""Shortening: devices and plateaus. What it does to lengths is tested with the solvers that use it."""
 
+import pytest
 import torch
 
 import leastpath as lp
 from leastpath.solvers.shorten import Shortening, shortened
+
+
+@pytest.mark.parametrize("metric", [lp.Conformal(), lp.NoCancellation()])
+def test_on_a_plateau_no_path_runs_away(metric):
+    """Forces of 1e-200, whose squares vanish, and every step seems to shorten: knots stay within reach of the ends."""
+    x = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
+    score = lp.Score(lambda x: torch.exp(-400 - 20 * x[:, 0] ** 2 - x[:, 1])).bind(x)
+    knots = lp.Path.straight(torch.zeros_like(x), x).resample(9).points[None]
+    short = shortened(score, metric, knots, torch.arange(1), lp.Run(), Shortening(rounds=60))
+    assert float(short.abs().max()) < 60 * float(x.norm())
 
 
 class Elsewhere(torch.Tensor):

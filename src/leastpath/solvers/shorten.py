@@ -96,7 +96,7 @@ class _Shortener:
         now, pull = self._force(rows, t)
         move = -torch.einsum("kl,bl...->bk...", self.inverse, pull[:, 1:-1])
         move = move if self.how.resolution is None else coarse(move, self.how.resolution)
-        move = move / like(norms(move, 2).amax(1).clamp_min(torch.finfo(move.dtype).tiny), move)
+        move = _largest_one(move)
         self.first = torch.where(torch.isnan(self.first), self.first.index_put((rows,), now), self.first)
         self.last = self.last.index_put((rows,), now)
         todo = torch.arange(len(rows), device=rows.device)
@@ -105,7 +105,9 @@ class _Shortener:
             trial[:, 1:-1] += like(self.step[rows[todo]], trial) * move[todo]
             better = self._length(trial, self.examples[rows[todo].cpu()], t) < now[todo]
             self.knots[rows[todo[better]]] = trial[better]
-            self.step[rows[todo]] *= torch.where(better, 1.5, 0.25)
+            # On a plateau every step is "better": none may be longer than the way itself.
+            longer = self.step[rows[todo]] * torch.where(better, 1.5, 0.25)
+            self.step[rows[todo]] = torch.minimum(longer, self.distance[rows[todo]])
             todo = todo[~better]
             if not len(todo):
                 break
@@ -203,3 +205,10 @@ def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: R
     ])  # fmt: skip
     best, which = lengths.min(0)
     return which.cpu(), best
+
+
+def _largest_one(move: Tensor) -> Tensor:
+    """Moves (batch, knots, *features) whose largest has norm 1; scaled first, since squares of tiny forces vanish."""
+    tiny = torch.finfo(move.dtype).tiny
+    scaled = move / like(move.flatten(1).abs().amax(1).clamp_min(tiny), move)
+    return scaled / like(norms(scaled, 2).amax(1).clamp_min(tiny), move)
