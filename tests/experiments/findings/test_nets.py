@@ -50,7 +50,7 @@ def test_quick_net_is_better_than_chance_and_frozen(setting: Setting, architectu
     assert not any(parameter.requires_grad for parameter in net.parameters())
     record = setting.store.read(f"net digits {architecture}").record
     images, labels = digit_images()
-    assert record["test_accuracy"] == accuracy(net, images[N_TRAINED:], labels[N_TRAINED:]) > 0.5
+    assert record["test_accuracy"] == accuracy(net, images[N_TRAINED:], labels[N_TRAINED:]) > 0.2
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -20,7 +20,16 @@ from leastpath.baselines import baseline
 from leastpath.evaluation.ground_truth import RankCorrelation
 from leastpath.evaluation.masking import Comprehensiveness, Masking
 from leastpath.evaluation.measure import given_attribution
-from leastpath.experiments.findings.measuring import difference, direction, evidence, listed, mean, middle, written
+from leastpath.experiments.findings.measuring import (
+    difference,
+    direction,
+    enumerated,
+    evidence,
+    listed,
+    mean,
+    middle,
+    written,
+)
 from leastpath.experiments.findings.nets import N_TRAINED, digit_images, digit_net
 from leastpath.experiments.findings.study import Record, Setting, Study, Unit
 from leastpath.experiments.imagenet import EfficientNetLite0, read_image
@@ -159,7 +168,7 @@ def likeness(a: Tensor, b: Tensor) -> dict[str, Numbers]:
         "top": top_overlap(x, y),
         "shuffled": x.sum(1) * y.sum(1) / x.shape[1] / size,
     }
-    return {name: _rounded(listed(values)) for name, values in found.items()}
+    return {name: listed(values) for name, values in found.items()}
 
 
 def top_overlap(a: Tensor, b: Tensor, share: float = TOP) -> Tensor:
@@ -183,10 +192,6 @@ def top_overlap(a: Tensor, b: Tensor, share: float = TOP) -> Tensor:
 def _total(points: Tensor) -> Tensor:
     """Stands for the model where only attributions are compared."""
     return points.flatten(1).sum(1)
-
-
-def _rounded(numbers: Numbers) -> Numbers:
-    return [None if x is None else float(f"{x:.6g}") for x in numbers]
 
 
 # ---- the baseline ------------------------------------------------------------------------------------------------
@@ -222,10 +227,8 @@ def from_baselines(task: Task, methods: Sequence[str]) -> Record:
         error = result.completeness_gap.abs() / result.score_change.abs()
         found[method] = {
             "pairs": {name: likeness(values[a], values[b]) for name, (a, b) in _pairs(STARTS).items()},
-            "change": {
-                name: _rounded(listed(part)) for name, part in zip(STARTS, result.score_change.split(n), strict=True)
-            },
-            "error": _rounded(listed(error)),
+            "change": {name: listed(part) for name, part in zip(STARTS, result.score_change.split(n), strict=True)},
+            "error": listed(error),
             "gradients": listed(result.n_gradients),
         }
         if method == GEODESIC:
@@ -331,7 +334,7 @@ def of_outputs(task: Task, methods: Sequence[str]) -> Record:
             assert isinstance(result.values, Tensor)
             values[name] = result.values
             told = evidence(result)
-            outputs[name] = {key: _rounded(told[key]) for key in ("change", "cancellation", "length_ratio", "gap")}
+            outputs[name] = {key: told[key] for key in ("change", "cancellation", "length_ratio", "gap")}
             outputs[name]["masked"] = {fill: _masked(task, start, result, own) for fill, own in FILLS.items()}
         ranks = {name: likeness(values[a], values[b])["rank"] for name, (a, b) in _pairs(OUTPUTS).items()}
         found[method] = {"outputs": outputs, "ranks": ranks}
@@ -341,7 +344,7 @@ def of_outputs(task: Task, methods: Sequence[str]) -> Record:
 def _masked(task: Task, start: Tensor, result: Attribution, fill: str) -> Numbers:
     """The mean drop in probability over the paper's areas, whatever output was explained."""
     measure = Comprehensiveness(Masking(fill=fill, normalize=True))
-    return _rounded(listed(measure(task.score("log_softmax"), task.inputs, start, result).values))
+    return listed(measure(task.score("log_softmax"), task.inputs, start, result).values)
 
 
 def _output_section(records: Mapping[str, Record]) -> str:
@@ -454,7 +457,7 @@ def _listing(outputs: Sequence[str], verdict: str) -> str:
     """The outputs that a verdict is about, in words."""
     if len(outputs) == len(OUTPUTS):
         return "any output" if verdict.startswith("not") else "every output"
-    return " and ".join(part for part in (", ".join(outputs[:-1]), outputs[-1]) if part)
+    return enumerated(outputs)
 
 
 BASELINE = Study(

@@ -19,7 +19,16 @@ from leastpath.attribution import Attribution
 from leastpath.baselines import baseline
 from leastpath.evaluation.masking import Masking
 from leastpath.evaluation.measure import given_attribution
-from leastpath.experiments.findings.measuring import difference, direction, evidence, listed, mean, middle, written
+from leastpath.experiments.findings.measuring import (
+    difference,
+    direction,
+    enumerated,
+    evidence,
+    listed,
+    mean,
+    middle,
+    written,
+)
 from leastpath.experiments.findings.nets import N_TRAINED, accuracy, digit_images, digit_net
 from leastpath.experiments.findings.study import Record, Setting, Study, Unit
 from leastpath.experiments.markdown import markdown_table
@@ -506,7 +515,7 @@ def _answer(found: Found) -> str:
     cancelled = sorted(_cancelled(methods[BENT], methods[LINE]) for methods in both.values())
     signs = [sign for methods in both.values() for sign in _signs(methods, BENT).values()]
     return (
-        f"On {_listed(list(both))} paths found by descent have {_range(ratios)} of the straight line's length "
+        f"On {enumerated(list(both))} paths found by descent have {_range(ratios)} of the straight line's length "
         f"(medians) and leave {_range(cancelled)} of IG's cancellation. Judged by what the network loses when the "
         f"features ranked first are removed, they are clearly better than IG in {signs.count(1)} and clearly worse in "
         f"{signs.count(-1)} of {len(signs)} comparisons."
@@ -524,7 +533,7 @@ def _verdict(found: Found, method: str, subject: str) -> str:
     for name, methods in found.items():
         if method in methods and LINE in methods:
             verdicts.setdefault(_grouped(_signs(methods, method)), []).append(name)
-    told = [f"{verdict} on {_listed(names)}" for verdict, names in verdicts.items()]
+    told = [f"{verdict} on {enumerated(names)}" for verdict, names in verdicts.items()]
     return f"{subject} is {'; '.join(told)}." if told else ""
 
 
@@ -541,7 +550,7 @@ def _grouped(signs: Mapping[str, int]) -> str:
     fills = {
         kind: [f.removesuffix(" (baseline)") for f, s in signs.items() if s == sign] for sign, kind in kinds.items()
     }
-    return ", ".join(f"{kind} (filled with {_listed(some)})" for kind, some in fills.items() if some)
+    return ", ".join(f"{kind} (filled with {enumerated(some)})" for kind, some in fills.items() if some)
 
 
 def _at_rest(found: Found) -> str:
@@ -630,10 +639,6 @@ def _cancelled(record: Record, line: Record | None) -> float:
 
 def _in_order(name: str, methods: Mapping[str, Record]) -> list[tuple[str, Record]]:
     return [(method, methods[method]) for method in DOMAIN[name].methods if method in methods]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 DOMAINS = Study("domains", "Other domains", _units, _section)

@@ -20,6 +20,7 @@ from leastpath.experiments.findings.measuring import (
     CLEAR,
     difference,
     direction,
+    enumerated,
     evidence,
     known,
     listed,
@@ -243,17 +244,13 @@ class _Table:
         noises = sorted({record["noise"] for record in records.values()})
         points = [len(record["change"]) for record in records.values()]
         some = str(min(points)) if min(points) == max(points) else f"{min(points)} to {max(points)}"
-        span = _listing([f"{noise:g}" for noise in noises]) if len(noises) < 4 else f"{noises[0]:g} to {noises[-1]:g}"
+        span = enumerated([f"{noise:g}" for noise in noises]) if len(noises) < 4 else f"{noises[0]:g} to {noises[-1]:g}"
         nets, each = (f"{len(records)} half-moons nets", " each") if len(records) > 1 else ("one half-moons net", "")
         baseline = ", ".join(f"{x:g}" for x in BASELINE).replace("-", "−")
         return (
             f"{nets} (2-10-10-2, ReLU; noise {span}), {some} test points{each}, baseline ({baseline}), log-softmax of "
             f"the predicted class, integrals to a tolerance of {TOLERANCE:g}"
         )
-
-
-def _listing(names: Sequence[str]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
 
 
 def _gap(number: float) -> str:
@@ -438,7 +435,7 @@ def _energy_words(table: _Table) -> str:
 
 
 def _which(rows: Sequence[str]) -> str:
-    return _listing(rows) if rows else "none"
+    return enumerated(rows) if rows else "none"
 
 
 # ---- the metric --------------------------------------------------------------------------------------------------

@@ -36,14 +36,14 @@ def evidence(result: Attribution) -> Record:
 
 
 def listed(numbers: Tensor) -> list[float | None]:
-    """(n,) as JSON: what is not finite becomes None.
+    """(n,) as JSON, to six digits: what is not finite becomes None.
 
     Example:
         >>> import torch
         >>> listed(torch.tensor([0.5, torch.nan]))
         [0.5, None]
     """
-    return [float(x) if math.isfinite(x) else None for x in numbers.detach().double().cpu().tolist()]
+    return [float(f"{x:.6g}") if math.isfinite(x) else None for x in numbers.detach().double().cpu().tolist()]
 
 
 def known(numbers: Sequence[float | None]) -> list[float]:
@@ -94,6 +94,16 @@ def written(number: float, digits: int = 2) -> str:
         return f"{sign}{size:,.0f}"
     places = max(0, digits - 1 - math.floor(math.log10(size)))
     return sign + (f"{size:.1e}" if places > 5 else f"{size:.{places}f}")
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """In words.
+
+    Example:
+        >>> enumerated(["black", "white", "grey"]), enumerated(["black"]), enumerated([])
+        ('black, white and grey', 'black', '')
+    """
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
 def difference(a: Sequence[float | None], b: Sequence[float | None]) -> str:

@@ -56,7 +56,7 @@ def digit_net(setting: Setting, architecture: Architecture, seed: int = 0) -> nn
         net.load_state_dict(setting.store.read(key).arrays)
         return net.requires_grad_(False).eval()
     images, labels = digit_images()
-    epochs = setting.of(EPOCHS[architecture], quick=EPOCHS[architecture] // 10)
+    epochs = setting.of(EPOCHS[architecture], quick=EPOCHS[architecture] // 20)
     train(net, images[:N_TRAINED], labels[:N_TRAINED], epochs, LEARNING_RATES[architecture], seed=seed)
     unseen = accuracy(net, images[N_TRAINED:], labels[N_TRAINED:])
     setting.store.write(key, {"test_accuracy": unseen, "epochs": epochs}, net.state_dict())
