@@ -95,7 +95,7 @@ def test_paths_on_photographs(tmp_path):
     section = STUDIES["paths"].section(records("paths", Setting(Store(tmp_path / "s", {}), solvers=file)))
     assert "With 2,500 gradients `Variational` (softmax, 128 pixels) ends at 0.20" in section
     assert "on the same 2 images at 0.010 with 1/25 of the gradients; shorter on 2 of 2" in section
-    assert "| 128, softmax, descent | 2 | 0.010 | 0.010 | 0.010 | 0.010 | 100 | 200 | 2 of 2 |" in section
+    assert "| 128, softmax, descent | 2 | 0.010 | 0.010 | 0.010 | 0.010 | 100 | 200 | 2 |" in section
 
 
 def test_a_folder_of_something_else(tmp_path):

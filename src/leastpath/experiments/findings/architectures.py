@@ -48,7 +48,7 @@ IG, GEODESIC, RANDOM = "integrated_gradients", "geodesic_descent", "random"
 
 def _settings(setting: Setting, name: str) -> dict[str, Any]:
     """A method's own, but for quick looks, which need no exact integral."""
-    few = {"max_gradients": 60} | ({"n_steps": 10} if name == "guided_ig" else {})
+    few = {"max_gradients": 300 if name == GEODESIC else 60} | ({"n_steps": 10} if name == "guided_ig" else {})
     return {key: value for key, value in few.items() if setting.quick and key in METHODS[name].defaults}
 
 
