@@ -547,3 +547,17 @@ def test_output_that_does_not_depend_on_the_input():
 
     branches = Branches().eval()
     raises(match, lp.Score(branches, 1, layer=two["a"]))
+
+
+def test_hessian_of_a_transformer_against_a_difference_of_gradients():
+    """torch's own layer attends by a kernel without a second derivative."""
+    layer = seeded(
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", batch_first=True, dtype=torch.float64)
+    ).eval()
+    x = seeded(lambda: torch.randn(2, 3, 8, dtype=torch.float64))
+    vector, h = seeded(lambda: torch.randn(2, 3, 8, dtype=torch.float64), 1), 1e-5
+    bound = lp.Score(lambda tokens: layer(tokens).sin().flatten(1).sum(1)).bind(x)
+    rows = torch.arange(2)
+    slopes = [bound.gradients(x + side * h * vector, rows)[1] for side in (1, -1)]
+    found = bound.hessian_vector(x, vector, rows)
+    torch.testing.assert_close(found, (slopes[0] - slopes[1]) / (2 * h), rtol=1e-5, atol=1e-6)

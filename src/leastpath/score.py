@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leastpath.checks import check_whole
 from leastpath.outputs import Output, OutputName, output_tensor, scalar_output
@@ -316,7 +317,8 @@ class BoundScore:
         return self._finite(value, examples, "score") if strict else value, gradient.to(self.work_dtype)
 
     def _hessian_chunk(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
-        with torch.inference_mode(False), torch.enable_grad():
+        # Of attention's kernels only the plain one has a second derivative.
+        with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
             leaf = ordinary(points.to(self.dtype)).requires_grad_()
             value = self._run(leaf, examples)
             (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)

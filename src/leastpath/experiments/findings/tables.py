@@ -252,7 +252,7 @@ def _path_section(records: Mapping[str, Record]) -> str:
     ]
     return (
         f"{_path_words(groups)}\n\n*Ratio* is the median length over the line's, *cancelled* the median cancellation "
-        "over IG's; *gradients* are the solver's own, *measuring* what the integrator then spends on the path and the line; "
+        "over IG's; *gradients* are the solver's own, *measuring* what the integrator then spends on path and line; "
         f"*reached* counts the images within tolerance.\n\n{markdown_table(heads, rows)}\n"
         "From `python benchmarks/solvers.py FOLDER`."
     )
