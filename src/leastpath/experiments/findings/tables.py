@@ -289,7 +289,7 @@ def _path_words(groups: Mapping[tuple[int, str, str], Mapping[str, Record]]) -> 
             told.append(
                 f"With {written(middle([images[i]['solver_gradients'] for i in common]), 3)} gradients `Variational` "
                 f"({output}, {size} pixels) ends at {written(middle([images[i]['ratio'] for i in common]))} of the "
-                f"line's length (median), `Descent` on the same {len(common)} images at "
+                f"line's length (median), `Descent` on the same {len(common)} image{'s' * (len(common) > 1)} at "
                 f"{written(middle([descent[i]['ratio'] for i in common]))} with 1/{written(factor)} of the gradients; "
                 f"shorter on {shorter} of {len(common)}."
             )
