@@ -11,9 +11,9 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     Example:
         >>> print(markdown_table(["method", "gap"], [["IG", 1.5]]))
         | method | gap |
-        | --- | ---: |
+        | :--- | ---: |
         | IG | 1.5 |
         <BLANKLINE>
     """
-    lines = [list(heads), ["---", *["---:"] * (len(heads) - 1)], *rows]
+    lines = [list(heads), [":---", *["---:"] * (len(heads) - 1)], *rows]
     return "".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)

@@ -13,7 +13,7 @@ HEAD = """# Findings
 
 What the library finds where the paper makes a claim or leaves a question open. Every number below was measured by
 `leastpath findings` and put here by it, and findings that speak against the method are findings. The raw results are in
-`docs/_generated/findings.json`.
+`findings.json`.
 
 *Cancellation* is Σ|A| − |f(x) − f(x̄)|, what opposite signs hide; *length ratio* is the path's length over the straight
 line's, in the metric of the solver unless said otherwise. IG is Integrated Gradients.
