@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-N_TRAINED = 1200  # the first ones; the others are unseen
+from leastpath.experiments.findings.nets import N_TRAINED, digit_images
 
 
 def digits() -> tuple[Tensor, Tensor]:
     """scikit-learn's 8 × 8 digits in [0, 1]: (1797, 64), and their labels (1797,)."""
-    data = load_digits()
-    return torch.tensor(data.data / 16, dtype=torch.float32), torch.tensor(data.target)
+    images, labels = digit_images()
+    return images.flatten(1), labels
 
 
 def trained() -> nn.Module:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from photographs import picture_files
 from torch import Tensor, nn
 
 import leastpath as lp
@@ -59,7 +60,7 @@ def problem(folder: Path | None, size: int, count: int) -> tuple[str, nn.Module,
         return "small CNN on noise", small_cnn(), torch.rand(count, 3, size, size)
     if folder is None:
         return "EfficientNet-lite0 on scikit-image's photos", net, sample_images(size, count)
-    files = sorted(f for f in folder.iterdir() if f.suffix.lower() in (".jpg", ".jpeg", ".png"))[:count]
+    files = picture_files(folder)[:count]
     return f"EfficientNet-lite0 on {len(files)} pictures", net, torch.cat([read_image(f, size) for f in files])
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from photographs import picture_files
 from torch import nn
 
 import leastpath as lp
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("solvers.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    files = sorted(f for f in arguments.images.iterdir() if f.suffix.lower() in (".jpeg", ".jpg", ".png"))
+    files = picture_files(arguments.images)
     files = files[:: max(1, len(files) // arguments.count)][: arguments.count]
     if not files:
         parser.error(f"no .jpeg, .jpg or .png in {arguments.images}")

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from digits import N_TRAINED, digits, trained
+from photographs import picture_files
 from torch import Tensor, nn
 
 import leastpath as lp
@@ -33,7 +34,7 @@ def photographs(arguments: argparse.Namespace) -> None:
     from leastpath.experiments.imagenet import EfficientNetLite0, read_image
 
     n, m = arguments.solved or 12, arguments.held_out or 6
-    files = sorted(f for f in arguments.images.iterdir() if f.suffix.lower() in (".jpeg", ".jpg", ".png"))
+    files = picture_files(arguments.images)
     images = torch.cat([read_image(f, arguments.size) for f in files[: n + m]])
     unseen = {"other photographs": images[n:], "moved by two pixels": images[:m].roll((2, 2), (2, 3))}
     beside(EfficientNetLite0(), images[:n], unseen, arguments.output, (500,))

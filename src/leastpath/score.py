@@ -346,9 +346,8 @@ class BoundScore:
     def _note_logits(self, logits: Tensor, examples: Tensor) -> None:
         if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused with a sentence of their own
             largest = logits.detach().flatten(1).abs().amax(1).double().cpu().numpy()
-            np.fmax.at(
-                self.largest_logit, examples.numpy(), largest
-            )  # a trial point without a score counts for nothing
+            # fmax: a trial point without a score counts for nothing.
+            np.fmax.at(self.largest_logit, examples.numpy(), largest)
 
     def _called(self, *arguments: Any) -> Any:
         """What the model returns; where its error sounds like inputs that do not fit it, one that says so."""

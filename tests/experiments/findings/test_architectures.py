@@ -19,13 +19,11 @@ from leastpath.experiments.findings.architectures import (
     SHORTCUT,
     bordered,
     chance_above,
-    correlation_gain,
     mark_ranks,
     marked,
-    rank_correlation,
     shortcut_net,
 )
-from leastpath.experiments.findings.measuring import direction
+from leastpath.experiments.findings.measuring import correlation_gain, direction, rank_correlation
 from leastpath.experiments.findings.nets import N_TRAINED, digit_images
 from leastpath.experiments.findings.study import Record, Setting, Study
 from leastpath.methods import METHODS

@@ -16,6 +16,7 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.ground_truth import Localization
 from leastpath.evaluation.masking import Comprehensiveness, Masking
 from leastpath.experiments.findings.measuring import (
+    correlation_gain,
     difference,
     direction,
     evidence,
@@ -23,6 +24,7 @@ from leastpath.experiments.findings.measuring import (
     listed,
     mean,
     middle,
+    rank_correlation,
     written,
 )
 from leastpath.experiments.findings.nets import (
@@ -31,6 +33,7 @@ from leastpath.experiments.findings.nets import (
     accuracy,
     digit_images,
     digit_net,
+    load_or_train,
     new_net,
     train,
 )
@@ -260,9 +263,12 @@ def shortcut_net(setting: Setting, marks: Marks, seed: int) -> nn.Module:
     """
     key = f"net shortcut {marks} seed={seed}"
     net = new_net("cnn relu", SIDE, n_classes=2, seed=seed)
-    if key in setting.store:
-        net.load_state_dict(setting.store.read(key).arrays)
-        return net.requires_grad_(False).eval()
+    load_or_train(setting, key, net, partial(_shortcut_trained, setting, net, marks, seed))
+    return net
+
+
+def _shortcut_trained(setting: Setting, net: nn.Module, marks: Marks, seed: int) -> Record:
+    """Train it, and say how much it relies on the mark."""
     digits, labels = digit_images()
     group = labels >= 5
     draws = torch.rand(N_TRAINED, generator=torch.Generator().manual_seed(seed))
@@ -272,14 +278,12 @@ def shortcut_net(setting: Setting, marks: Marks, seed: int) -> nn.Module:
     train(net, images, group[:N_TRAINED].long(), setting.of(15, quick=3), shift=0, seed=seed)
     unseen, groups = digits[N_TRAINED:], group[N_TRAINED:]
     right, wrong = (marked(unseen, corner)[0] for corner in (groups, ~groups))
-    record = {
+    return {
         "right": accuracy(net, right, groups),
         "unmarked": accuracy(net, bordered(unseen), groups),
         "wrong": accuracy(net, wrong, groups),
         "flips": float((net(right).argmax(1) != net(wrong).argmax(1)).double().mean()),
     }
-    setting.store.write(key, record, net.state_dict())
-    return net
 
 
 def _shortcut_units(setting: Setting) -> Iterator[Unit]:
@@ -345,45 +349,6 @@ def chance_above(a: Numbers, b: Numbers) -> float:
     """
     x, y = np.array(known(a))[:, None], np.array(known(b))
     return float(((x > y) + 0.5 * (x == y)).mean()) if x.size and y.size else float("nan")
-
-
-def rank_correlation(a: Numbers, truth: Numbers) -> float:
-    """Spearman's correlation over examples; NaN where one of the two is the same for all.
-
-    Example:
-        >>> rank_correlation([1.0, 2.0, 3.0], [1.0, 10.0, 100.0])
-        1.0
-    """
-    x, y = _ranked(a, truth)
-    return float(_correlations(x, y, np.arange(len(x))[None])[0])
-
-
-def correlation_gain(a: Numbers, b: Numbers, truth: Numbers) -> tuple[float, float, float]:
-    """By how much a's rank correlation with the truth is above b's, and the ends of its 95 % bootstrap interval.
-
-    Example:
-        >>> gain, low, high = correlation_gain([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0])
-        >>> gain
-        2.0
-    """
-    x, y, z = _ranked(a, b, truth)
-    rows = np.random.default_rng(0).integers(0, len(z), (2000, len(z)))
-    gains = _correlations(x, z, rows) - _correlations(y, z, rows)
-    low, high = np.nanquantile(gains, [0.025, 0.975]) if np.isfinite(gains).any() else (np.nan, np.nan)
-    return rank_correlation(a, truth) - rank_correlation(b, truth), float(low), float(high)
-
-
-def _ranked(*lists: Numbers) -> list[np.ndarray]:
-    from scipy.stats import rankdata
-
-    return [np.asarray(rankdata(np.array(numbers, dtype=float))) for numbers in lists]
-
-
-def _correlations(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of x and y (n,) over each sample of examples (samples, n): (samples,)."""
-    u, v = (z[rows] - z[rows].mean(1, keepdims=True) for z in (x, y))
-    spread = np.sqrt((u * u).sum(1) * (v * v).sum(1))
-    return np.where(spread > 0, (u * v).sum(1) / np.where(spread > 0, spread, 1), np.nan)
 
 
 def _shortcut_section(records: Mapping[str, Record]) -> str:

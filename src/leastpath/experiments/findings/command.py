@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from markdown_it import MarkdownIt
 from typer import Option
 
 from leastpath.experiments.findings.page import findings_page
 from leastpath.experiments.findings.study import Record, Setting, Study
 from leastpath.experiments.folder import RunFolder, default_folder
 from leastpath.files import write_whole
-from leastpath.report import Report
 from leastpath.run import Run
 
 
@@ -73,6 +71,10 @@ def run_findings(
     run.write("findings.json", _json_of(found))
     page = findings_page(chosen_studies(None), found)
     run.write("findings.md", page)
+    from markdown_it import MarkdownIt  # the command line imports this module to list its commands
+
+    from leastpath.report import Report
+
     Report("Findings").raw(MarkdownIt().enable("table").render(page.partition("\n")[2])).write(run.path / "report.html")
     return page
 

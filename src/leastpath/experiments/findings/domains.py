@@ -27,9 +27,10 @@ from leastpath.experiments.findings.measuring import (
     listed,
     mean,
     middle,
+    rank_correlation,
     written,
 )
-from leastpath.experiments.findings.nets import N_TRAINED, accuracy, digit_images, digit_net
+from leastpath.experiments.findings.nets import N_TRAINED, accuracy, digit_images, digit_net, load_or_train
 from leastpath.experiments.findings.study import Record, Setting, Study, Unit
 from leastpath.experiments.markdown import markdown_table
 from leastpath.methods import METHODS
@@ -206,13 +207,13 @@ def _table_net(setting: Setting, name: str, seed: int) -> tuple[nn.Module, float
         net = nn.Sequential(
             nn.Linear(wide, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1 if regression else 2)
         )
-    key = f"net domains {name} seed={seed}"
-    if key in setting.store:
-        net.load_state_dict(setting.store.read(key).arrays)
-    else:
-        _train(net, inputs[:n_train], targets[:n_train], setting.of(40, quick=5), seed)
-        setting.store.write(key, {"epochs": setting.of(40, quick=5)}, net.state_dict())
-    net.requires_grad_(False).eval()
+
+    def trained() -> Record:
+        epochs = setting.of(40, quick=5)
+        _train(net, inputs[:n_train], targets[:n_train], epochs, seed)
+        return {"epochs": epochs}
+
+    load_or_train(setting, f"net domains {name} seed={seed}", net, trained)
     unseen, answers = inputs[n_train:], targets[n_train:]
     if regression:
         return net, 1 - float(mse_loss(net(unseen), answers) / answers.var(correction=0))
@@ -279,11 +280,7 @@ def rank_agreement(strengths: Tensor, effects: Tensor) -> float | None:
         >>> rank_agreement(torch.tensor([1.0, 2.0, 9.0]), torch.tensor([0.1, 0.2, 0.3]))
         1.0
     """
-    from scipy.stats import spearmanr
-
-    if any(bool((side == side[0]).all()) for side in (strengths, effects)):
-        return None
-    return round(float(spearmanr(strengths.cpu().numpy(), effects.cpu().numpy()).statistic), 6)
+    return listed(torch.tensor([rank_correlation(strengths.tolist(), effects.tolist())]))[0]
 
 
 def permutation_importances(net: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -409,21 +406,21 @@ def _sentiment(
     from sklearn.linear_model import LogisticRegression
 
     model = Sentiment(encoder, encoder.config.hidden_size)
-    key = "net domains text"
-    if key not in setting.store:
+
+    def trained() -> Record:
         features = _features(model, tokenizer, [text for text, _ in rows[:n_train]])
         head = LogisticRegression(max_iter=1000).fit(features.numpy(), [label for _, label in rows[:n_train]])
         weight, bias = (torch.tensor(part, dtype=torch.float32) for part in (head.coef_[0], head.intercept_[0]))
         # Two logits whose difference is the logistic regression's.
-        arrays = {"weight": torch.stack([-weight, weight]) / 2, "bias": torch.stack([-bias, bias]) / 2}
-        model.head.load_state_dict(arrays)
+        halves = {"weight": torch.stack([-weight, weight]) / 2, "bias": torch.stack([-bias, bias]) / 2}
+        model.head.load_state_dict(halves)
         unseen = rows[n_train:][: setting.of(200, quick=10)]
         predicted = model.head(_features(model, tokenizer, [text for text, _ in unseen])).argmax(1)
         right = (predicted == torch.tensor([label for _, label in unseen])).double().mean()
-        setting.store.write(key, {"accuracy": float(right)}, arrays)
-    kept = setting.store.read(key)
-    model.head.load_state_dict(kept.arrays)
-    return model, float(kept.record["accuracy"])
+        return {"accuracy": float(right)}
+
+    record = load_or_train(setting, "net domains text", model.head, trained)
+    return model, float(record["accuracy"])
 
 
 def _features(model: Sentiment, tokenizer: Any, texts: Sequence[str]) -> Tensor:

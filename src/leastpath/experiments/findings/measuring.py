@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+import numpy as np
 from torch import Tensor
 
 from leastpath.attribution import Attribution
@@ -140,3 +141,44 @@ def direction(a: Sequence[float | None], b: Sequence[float | None]) -> int:
     """
     test = paired(a, b)
     return 0 if test is None or test.p_value > CLEAR else 1 if test.difference > 0 else -1
+
+
+def rank_correlation(a: Sequence[float | None], truth: Sequence[float | None]) -> float:
+    """Spearman's correlation over examples; NaN where one of the two is the same for all.
+
+    Example:
+        >>> rank_correlation([1.0, 2.0, 3.0], [1.0, 10.0, 100.0])
+        1.0
+    """
+    x, y = _ranked(a, truth)
+    return float(_correlations(x, y, np.arange(len(x))[None])[0])
+
+
+def correlation_gain(
+    a: Sequence[float | None], b: Sequence[float | None], truth: Sequence[float | None]
+) -> tuple[float, float, float]:
+    """By how much a's rank correlation with the truth is above b's, and the ends of its 95 % bootstrap interval.
+
+    Example:
+        >>> gain, low, high = correlation_gain([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0])
+        >>> gain
+        2.0
+    """
+    x, y, z = _ranked(a, b, truth)
+    rows = np.random.default_rng(0).integers(0, len(z), (2000, len(z)))
+    gains = _correlations(x, z, rows) - _correlations(y, z, rows)
+    low, high = np.nanquantile(gains, [0.025, 0.975]) if np.isfinite(gains).any() else (np.nan, np.nan)
+    return rank_correlation(a, truth) - rank_correlation(b, truth), float(low), float(high)
+
+
+def _ranked(*lists: Sequence[float | None]) -> list[np.ndarray]:
+    from scipy.stats import rankdata
+
+    return [np.asarray(rankdata(np.array(numbers, dtype=float))) for numbers in lists]
+
+
+def _correlations(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Pearson's correlation of x and y (n,) over each sample of examples (samples, n): (samples,)."""
+    u, v = (z[rows] - z[rows].mean(1, keepdims=True) for z in (x, y))
+    spread = np.sqrt((u * u).sum(1) * (v * v).sum(1))
+    return np.where(spread > 0, (u * v).sum(1) / np.where(spread > 0, spread, 1), np.nan)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from leastpath.experiments.findings.study import Setting
+from leastpath.experiments.findings.study import Record, Setting
 
 N_TRAINED = 1200
 """So many digits, the first ones, are trained on; the other 597 stay unseen."""
@@ -52,15 +53,36 @@ def digit_net(setting: Setting, architecture: Architecture, seed: int = 0) -> nn
     """
     key = f"net digits {architecture}" + (f" seed={seed}" if seed else "")
     net = new_net(architecture, seed=seed)
-    if key in setting.store:
-        net.load_state_dict(setting.store.read(key).arrays)
-        return net.requires_grad_(False).eval()
-    images, labels = digit_images()
-    epochs = setting.of(EPOCHS[architecture], quick=EPOCHS[architecture] // 20)
-    train(net, images[:N_TRAINED], labels[:N_TRAINED], epochs, LEARNING_RATES[architecture], seed=seed)
-    unseen = accuracy(net, images[N_TRAINED:], labels[N_TRAINED:])
-    setting.store.write(key, {"test_accuracy": unseen, "epochs": epochs}, net.state_dict())
+
+    def trained() -> Record:
+        images, labels = digit_images()
+        epochs = setting.of(EPOCHS[architecture], quick=EPOCHS[architecture] // 20)
+        train(net, images[:N_TRAINED], labels[:N_TRAINED], epochs, LEARNING_RATES[architecture], seed=seed)
+        return {"test_accuracy": accuracy(net, images[N_TRAINED:], labels[N_TRAINED:]), "epochs": epochs}
+
+    load_or_train(setting, key, net, trained)
     return net
+
+
+def load_or_train(setting: Setting, key: str, net: nn.Module, trained: Callable[[], Record]) -> Record:
+    """Give a net the weights that the store has under `key`; `trained` trains it where there are none, once for all.
+
+    What `trained` returns is kept beside the weights and returned. The net is left in evaluation mode, its parameters
+    without gradients.
+
+    Example:
+        >>> import tempfile
+        >>> from leastpath.store import Store
+        >>> setting = Setting(Store(tempfile.mkdtemp(), {}))
+        >>> load_or_train(setting, "net tiny", nn.Linear(2, 1), lambda: {"epochs": 3})
+        {'epochs': 3}
+    """
+    if key not in setting.store:
+        setting.store.write(key, trained(), net.state_dict())
+    found = setting.store.read(key)
+    net.load_state_dict(found.arrays)
+    net.requires_grad_(False).eval()
+    return found.record
 
 
 def new_net(architecture: Architecture, side: int = 8, n_classes: int = 10, *, seed: int = 0) -> nn.Module:
