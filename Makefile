@@ -48,14 +48,14 @@ unit: $(STAMP) ## the tests alone, on two workers
 
 # One thread a process: the command starts one process a core.
 demo: $(STAMP) ## the paper's first experiment in two minutes: trains, explains, writes out/moons-quick/report.html
-	OMP_NUM_THREADS=1 $(BIN)/leastpath moons --quick $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.moons --quick $(ARGS)
 
 bench: $(STAMP) ## time beside Captum and a bare gradient loop; BENCH=name runs benchmarks/name.py
 	$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
 
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist docs/_build docs/_generated/tutorials htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src studies tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and remove .venv
 	rm -rf .venv

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from leastpath.experiments.findings.nets import N_TRAINED, digit_images
+from studies.findings.nets import N_TRAINED, digit_images
 
 
 def digits() -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 import leastpath as lp
 from leastpath.evaluation.masking import Comprehensiveness, Masking, Sufficiency
 from leastpath.evaluation.measure import given_attribution
-from leastpath.experiments.imagenet import EfficientNetLite0, read_image
+from leastpath.images import EfficientNetLite0, read_image
 
 FILLS = ("baseline", "mean", "blur")
 

@@ -27,7 +27,7 @@ from photographs import picture_files
 from torch import nn
 
 import leastpath as lp
-from leastpath.experiments.imagenet import EfficientNetLite0, read_image
+from leastpath.images import EfficientNetLite0, read_image
 
 IG_STEPS = 50
 METHODS: dict[str, lp.Solver] = {

@@ -31,7 +31,7 @@ def small_images(arguments: argparse.Namespace) -> None:
 
 
 def photographs(arguments: argparse.Namespace) -> None:
-    from leastpath.experiments.imagenet import EfficientNetLite0, read_image
+    from leastpath.images import EfficientNetLite0, read_image
 
     n, m = arguments.solved or 12, arguments.held_out or 6
     files = picture_files(arguments.images)

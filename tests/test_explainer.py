@@ -7,8 +7,8 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting, flat_points, mlp
+from leastpath._support.interruption import whole
 from leastpath.explainer import explainer_of
-from leastpath.interruption import whole
 from leastpath.methods import METHODS
 
 SCORE, INPUTS = lp.Score(mlp(), 0), flat_points(3, 4)

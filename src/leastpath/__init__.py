@@ -6,11 +6,12 @@ result = lp.attribute(score, inputs, baselines)
 """
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integrate import integrate
+from leastpath.integral.integrator import integrate
+from leastpath.integral.pieces import PathIntegral, Weighting
+from leastpath.integral.refinement import Integral
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted
 from leastpath.metric import Conformal, DataDensity, Euclidean, Metric, Mixed, NoCancellation, RankOne, Reconstruction
 from leastpath.path import Path
-from leastpath.quadrature import PathIntegral, Weighting
-from leastpath.refinement import Integral
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solvers import (
@@ -32,7 +33,6 @@ from leastpath.solvers import (
     WarmDescent,
 )
 from leastpath.status import Note, Outcome, Status
-from leastpath.weightings import IDG, IDGI, AsPrinted
 
 __version__ = "0.1.0"
 

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.checks import check_whole
-from leastpath.integrate import check_settings, integrate
+from leastpath._support.checks import check_whole
+from leastpath.integral.integrator import check_settings, integrate
+from leastpath.integral.pieces import Weighting
+from leastpath.integral.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
-from leastpath.quadrature import Weighting
-from leastpath.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
 from leastpath.run import Run
 from leastpath.score import (
     Baselines,
@@ -30,8 +30,8 @@ from leastpath.score import (
     warn_of_training_mode,
 )
 from leastpath.solution import Solution, Solver, joined
-from leastpath.solvers.descent import FEW_FEATURES, Descent
-from leastpath.solvers.graph import NeighborGraph
+from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
+from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.status import Note, Outcome, Status
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths

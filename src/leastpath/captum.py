@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
+from leastpath.integral.pieces import Weighting
 from leastpath.metric import Metric
 from leastpath.outputs import output_tensor
-from leastpath.quadrature import Weighting
 from leastpath.score import Baselines, Inputs, Score, Target
 from leastpath.solution import Solver
 from leastpath.solvers.straight import StraightLine

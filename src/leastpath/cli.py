@@ -1,13 +1,13 @@
-"""The `leastpath` command: the paper's experiments, one picture or table explained, and what there is to choose from.
+"""The `leastpath` command: one picture or table explained, jobs, and what there is to choose from.
 
-Commands live beside what they run (`command` in each module of `leastpath.experiments`); this file is their frame. It
+Commands live beside what they run (`leastpath.commands`, `leastpath.jobs.command`); this file is their frame. It
 imports late, so that `leastpath --help` answers quickly.
 """
 
 import importlib
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 HELP = (
     "Explain predictions along the path of least resistance.\n\n"
-    "Each experiment writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
+    "`explain` writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
     "needs nothing beside it. An interrupted run loses nothing that was finished: run it again with --resume.\n\n"
-    "Try first: `leastpath moons --quick`"
+    "Try first: `leastpath explain picture.jpg`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
-EXPERIMENTS = ("moons", "voc", "explain", "findings")  # in the order of --help; module and command have one name
 EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
 
 
@@ -29,12 +28,18 @@ def main() -> None:
     """What the shell's `leastpath` runs. A user's mistake is one sentence on stderr, without traceback."""
     try:
         import typer  # noqa: F401
-        from rich.console import Console
-        from rich.text import Text
     except ImportError:
         sys.exit(MISSING)
+    reporting_mistakes(application())
+
+
+def reporting_mistakes(command: Callable[[], Any]) -> None:
+    """Run a command; where it raises what a user can mend, print that sentence and exit with 1."""
+    from rich.console import Console
+    from rich.text import Text
+
     try:
-        application()()
+        command()
     except (ValueError, ImportError, OSError) as error:
         if "--traceback" in sys.argv:
             raise
@@ -74,8 +79,7 @@ def application() -> "Typer":
     def frame(version: Annotated[bool, version] = False, traceback: Annotated[bool, traceback] = False) -> None:
         """Options of every command; `main` reads them."""
 
-    for name in EXPERIMENTS:
-        app.command(name)(importlib.import_module(f"leastpath.experiments.{name}").command)
+    app.command("explain")(importlib.import_module("leastpath.commands.explain").command)
     app.command()(solvers)
     app.command()(methods)
     app.command()(importlib.import_module("leastpath.jobs.command").run)
@@ -96,7 +100,7 @@ def solvers() -> None:
 
 
 def methods() -> None:
-    """What explains a prediction: the methods that experiments and comparisons know by name."""
+    """What explains a prediction: the methods that comparisons and jobs know by name."""
     from leastpath.methods import METHODS
 
     rows = [

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from leastpath._support.fingerprint import described
+from leastpath._support.interruption import whole
 from leastpath.attribution import Attribution, attribute
-from leastpath.fingerprint import described
-from leastpath.interruption import whole
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 

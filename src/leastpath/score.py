@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leastpath.checks import check_whole
+from leastpath._support.checks import check_whole
 from leastpath.outputs import Output, OutputName, output_tensor, scalar_output
 
 Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None

@@ -18,8 +18,8 @@ from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output, output_tensor
 from leastpath.score import Score
 from leastpath.solution import Solver
-from leastpath.solvers.descent import Descent
-from leastpath.solvers.graph import NeighborGraph
+from leastpath.solvers.descent.solver import Descent
+from leastpath.solvers.graph.solver import NeighborGraph
 
 FEW_COLUMNS = 50  # above, a background of ordinary size is too thin for a neighbour graph
 LEAST_NEIGHBORS, MANY_NEIGHBORS = 15, 50  # measured: see benchmarks/tabular.py

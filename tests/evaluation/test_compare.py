@@ -15,10 +15,10 @@ import torch
 
 import leastpath as lp
 from helpers import TextNet, flat_points, mlp, seeded
+from leastpath._support.store import StoreMismatch
 from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.measure import Measured
-from leastpath.store import StoreMismatch
 
 pytest.importorskip("pandas")
 pytest.importorskip("safetensors")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from leastpath._support.store import Unit
 from leastpath.evaluation.comparison import COSTS, EVIDENCE, MEASURING, Comparison
 from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
-from leastpath.store import Unit
 
 pytest.importorskip("pandas")
 

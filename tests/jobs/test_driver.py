@@ -16,8 +16,8 @@ import torch
 import leastpath as lp
 import toy_jobs
 from leastpath import jobs
+from leastpath._support.store import BrokenUnit, StoreMismatch
 from leastpath.jobs.shards import key_of
-from leastpath.store import BrokenUnit, StoreMismatch
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")

@@ -5,7 +5,7 @@ import torch
 
 import toy_jobs
 from leastpath import jobs
-from leastpath.store import Store
+from leastpath._support.store import Store
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")

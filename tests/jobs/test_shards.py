@@ -9,9 +9,9 @@ import torch
 
 import leastpath as lp
 import toy_jobs
+from leastpath._support.store import StoreMismatch
 from leastpath.jobs import Job, source_of
 from leastpath.jobs.shards import Work, Worker, key_of, reason_of, run_shard
-from leastpath.store import StoreMismatch
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
+from leastpath._support.fingerprint import described, digest
+from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
 from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Explainer, explainer_of
-from leastpath.fingerprint import described, digest
 from leastpath.run import Bar, Run
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.store import Store, Unit
 from leastpath.variants import changed
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
-from leastpath.store import Unit
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.fingerprint import digest
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Measured, checked_attributions
-from leastpath.fingerprint import digest
 from leastpath.methods.groups import maps_over
 from leastpath.score import Baselines, Inputs, Score
 

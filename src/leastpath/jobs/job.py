@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.fingerprint import described
+from leastpath._support.store import StoreMismatch, differences
 from leastpath.explainer import Explainer, explainer_of
-from leastpath.fingerprint import described
 from leastpath.jobs.sources import Source, imported, source_of
 from leastpath.methods import Method
 from leastpath.outputs import Output
 from leastpath.score import Baselines
 from leastpath.solution import Solver
-from leastpath.store import StoreMismatch, differences
 
 if TYPE_CHECKING:
     from leastpath.explainer import Contender

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from leastpath._support.store import Store
 from leastpath.jobs.shards import key_of
-from leastpath.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd

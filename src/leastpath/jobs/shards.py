@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.fingerprint import described
+from leastpath._support.store import Store, StoreMismatch
 from leastpath.attribution import Attribution
-from leastpath.fingerprint import described
 from leastpath.jobs.job import Job
 from leastpath.jobs.sources import Rows
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.store import Store, StoreMismatch
 
 NUMBERS = ("score", "score_change", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")

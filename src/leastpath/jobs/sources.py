@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.fingerprint import described
+from leastpath._support.fingerprint import described
 from leastpath.score import Inputs
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
@@ -362,7 +362,7 @@ class Pictures(_Files):
         )
 
     def _cropped(self, file: Path) -> Tensor:
-        from leastpath.experiments.imagenet import read_image
+        from leastpath.images import read_image
 
         return read_image(file, self.size)[0]
 

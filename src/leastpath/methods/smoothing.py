@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.interruption import whole
 from leastpath.attribution import Attribution
-from leastpath.interruption import whole
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from leastpath.integral.pieces import Weighting
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted
 from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, occlusion
 from leastpath.methods.floor import random
 from leastpath.methods.method import Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer
 from leastpath.methods.smoothing import smooth
-from leastpath.quadrature import Weighting
 from leastpath.solution import Solver
 from leastpath.solvers import (
     BlurIG,
@@ -21,7 +22,6 @@ from leastpath.solvers import (
     StraightLine,
     Variational,
 )
-from leastpath.weightings import IDG, IDGI, AsPrinted
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
 

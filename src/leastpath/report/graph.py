@@ -11,7 +11,7 @@ import torch
 from leastpath.attribution import Attribution
 from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, figure_of, new_figure
 from leastpath.score import Score
-from leastpath.solvers.graph import Graph
+from leastpath.solvers.graph.solver import Graph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

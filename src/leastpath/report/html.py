@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from leastpath.files import write_whole
+from leastpath._support.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,16 +3,16 @@
 from leastpath.solution import Solution, Solver
 from leastpath.solvers.amortized import Amortized
 from leastpath.solvers.blur import BlurIG
-from leastpath.solvers.descent import Descent
-from leastpath.solvers.graph import EnhancedIG, Graph, NeighborGraph
+from leastpath.solvers.descent.solver import Descent
+from leastpath.solvers.descent.warm import WarmDescent
+from leastpath.solvers.energy.hamiltonian import Hamiltonian
+from leastpath.solvers.energy.variational import Variational
+from leastpath.solvers.graph.solver import EnhancedIG, Graph, NeighborGraph
 from leastpath.solvers.guided import GuidedIG
-from leastpath.solvers.hamiltonian import Hamiltonian
-from leastpath.solvers.manifold import Manifold
+from leastpath.solvers.manifold.solver import Manifold
+from leastpath.solvers.manifold.vae import VAE
 from leastpath.solvers.ode import GeodesicODE
 from leastpath.solvers.straight import StraightLine
-from leastpath.solvers.vae import VAE
-from leastpath.solvers.variational import Variational
-from leastpath.solvers.warm import WarmDescent
 
 __all__ = [
     "Amortized",

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from leastpath.files import write_whole
+from leastpath._support.files import write_whole
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import BoundScore
 from leastpath.solution import Solution
-from leastpath.solvers.descent import Descent
+from leastpath.solvers.descent.solver import Descent
 
 if TYPE_CHECKING:
     from leastpath.attribution import Attribution

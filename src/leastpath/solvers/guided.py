@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath.checks import check_whole
+from leastpath._support.checks import check_whole
 from leastpath.metric import Metric, flat_rows
 from leastpath.path import Path
 from leastpath.run import Run

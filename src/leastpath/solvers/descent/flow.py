@@ -1,0 +1,80 @@
+"""Gradient flows: ascent or descent of the score from a point, a few steps long.
+
+Along gradient flow the length of a path is the change of the score, under every model metric: nothing shorter joins its
+ends. So a flow is the best way out of an end, towards ground where the score is flat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leastpath.metric import flat_rows
+from leastpath.solvers.descent.field import Field, like, norms
+
+STEPS = 16  # gradients a flow, at most
+KNOTS = 8  # of its steps that are kept
+FIRST_STEP = 0.002  # relative to the distance of the ends
+ARMIJO = 0.2  # a step must achieve this share of its first-order change
+FLAT = 0.25  # a gradient that shrinks below this share in one step has reached flat ground
+MIN_GAIN = 0.1  # which must still have been on the right side
+ENOUGH = 1e-3  # a flow ends where the gradient, over the whole distance, would add this share of the line's length
+
+
+@dataclass
+class Flow:
+    """Where some flows went: trail (n, KNOTS + 1, *features), padded by its last point, and its length (n,)."""
+
+    trail: Tensor
+    cost: Tensor
+    value: Tensor  # (n,) score at the last point
+
+
+def flows(field: Field, origin: Tensor, rows: Tensor, sign: Tensor, straight: Tensor) -> Flow:
+    """From origin (n, *features), up (sign +1) or down (−1) each; straight (n,) is the length of each line."""
+    point = origin.clone()
+    value, gradient, _ = field.gradient(point, rows)
+    distance = field.distance[rows]
+    step, cost = FIRST_STEP * distance, torch.zeros_like(distance)
+    trail = point[:, None].expand(-1, STEPS, *[-1] * (point.ndim - 1)).clone()  # (n, STEPS, *features)
+    count = torch.zeros_like(rows)
+    live = torch.ones_like(rows, dtype=torch.bool)
+    for _ in range(STEPS - 1):
+        live &= norms(gradient, 1) * distance > ENOUGH * straight
+        i = live.nonzero()[:, 0]
+        if not len(i):
+            break
+        now, slope = _direction(field, gradient[i])
+        new = point[i] + like(sign[i] * step[i], now) * now
+        new_value, new_gradient, finite = field.gradient(new, rows[i])
+        gain = torch.where(finite, sign[i] * (new_value - value[i]) / (step[i] * slope), -1)
+        works = gain >= ARMIJO
+        flat = (norms(new_gradient, 1) < FLAT * norms(gradient[i], 1)) & (gain > MIN_GAIN)
+        take = works | flat
+        j, moved = i[take], new[take] - point[i[take]]
+        before = field.metric.speed(point[j], gradient[j], moved)
+        after = field.metric.speed(new[take], new_gradient[take], moved)
+        cost[j] += torch.maximum((before + after) / 2, (new_value[take] - value[j]).abs())
+        point[j], value[j], gradient[j] = new[take], new_value[take], new_gradient[take]
+        count[j] += 1
+        trail[j, count[j]] = point[j]
+        step[i] *= torch.where(works, 2.0, torch.where(flat, 1.0, 0.3))
+    return Flow(_thinned(trail, count), cost, value)
+
+
+def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """The unit step (n, *features) in which the score rises, and its slope (n,)."""
+    smooth = field.smooth(gradient)
+    tiny = torch.finfo(gradient.dtype).tiny
+    unit = smooth / like(norms(smooth, 1).clamp_min(tiny), smooth)
+    return unit, flat_rows(unit * gradient).sum(1).clamp_min(tiny)
+
+
+def _thinned(trail: Tensor, count: Tensor) -> Tensor:
+    """KNOTS + 1 of the first count + 1 points of each trail, evenly, the last one repeated where there are fewer."""
+    steps = torch.arange(KNOTS + 1, device=trail.device)
+    stride = count / count.clamp(1, KNOTS)  # (n,)
+    pick = torch.minimum((steps * stride[:, None]).round().long(), count[:, None])
+    return trail[torch.arange(len(trail), device=trail.device)[:, None], pick]

@@ -1,0 +1,198 @@
+"""Edges: which points are joined, and how long a score makes each edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+from torch import Tensor
+
+from leastpath.integral.pieces import Estimate, Pieces, quadrature, rule_nodes
+from leastpath.metric import Metric, length
+from leastpath.run import Bar
+from leastpath.score import BoundScore
+from leastpath.solvers.graph import neighbors
+
+RULE = "gauss_legendre"
+RESIDUAL_LIMIT = 0.05  # of its length: an edge whose residual is larger gets more gradients before routes are chosen
+MORE_STEPS = 4  # times as many
+KEPT_ELEMENTS = 2**27  # numbers of edge attributions held; beyond, only lengths are, and routes are integrated anew
+EDGES_A_TICK = 2**15  # edges between two movements of the progress bar
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Nodes and edges, before any model has seen them."""
+
+    points: Tensor  # (n, *features)
+    edges: np.ndarray  # (m, 2) int64, i < j
+    is_bridge: np.ndarray  # (m,) bool
+    edge_keys: np.ndarray  # (m,) sorted keys of the edges, for finding them
+    edge_order: np.ndarray  # (m,) their rows in that order
+    places: np.ndarray  # (p,) the first point of each distinct place: what leaves look for neighbours among
+
+    @classmethod
+    def of(cls, points: Tensor, n_neighbors: int, search: neighbors.Method, steiner: float | None = None) -> Topology:
+        """The bridged neighbour graph of points (n, *features), with Steiner points where asked for."""
+        edges = neighbors.neighbor_edges(flat(points), n_neighbors, method=search)
+        if steiner is not None and len(edges):
+            extra = _steiner_points(flat(points), edges, steiner)
+            points = torch.cat([points, torch.as_tensor(extra).to(points).reshape(-1, *points.shape[1:])])
+            edges = neighbors.neighbor_edges(flat(points), n_neighbors, method=search)
+        return cls.with_edges(points, *neighbors.connected_edges(flat(points), edges))
+
+    @classmethod
+    def with_edges(cls, points: Tensor, edges: np.ndarray, is_bridge: np.ndarray) -> Topology:
+        """From edges (m, 2) and which of them are bridges (m,)."""
+        keys = edges[:, 0] * len(points) + edges[:, 1]
+        order = np.argsort(keys, kind="stable")
+        places, _ = neighbors.distinct_places(flat(points))
+        return cls(points, edges, is_bridge, keys[order], order, places)
+
+    def edge_rows(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Row of the edge between nodes a and b, (legs,) each, in either direction."""
+        wanted = np.minimum(a, b) * len(self.points) + np.maximum(a, b)
+        return self.edge_order[np.searchsorted(self.edge_keys, wanted)]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Shortest paths from one baseline to every point."""
+
+    distance: np.ndarray  # (n,) float64
+    before: np.ndarray  # (n,) int64 the point before; n stands for the baseline itself
+    root: int  # the point that lies exactly at the baseline, or -1
+
+
+@dataclass(frozen=True)
+class EdgeTable:
+    """What one score says of every edge: lengths for Dijkstra, and gradients summed for attributions."""
+
+    length: np.ndarray  # (m,) float64; inf where the score or its gradient is not finite on an edge
+    estimate: Estimate | None  # None where the metric asks for no gradient, or where it would not fit in memory
+    node_score: Tensor | None  # (n,) the score at the points; None where the metric asks for no gradient
+    adjacency: csr_array  # (n, n) the same lengths, as Dijkstra reads them
+
+    @classmethod
+    def made(
+        cls, length: np.ndarray, estimate: Estimate | None, node_score: Tensor | None, topology: Topology
+    ) -> EdgeTable:
+        """From lengths (m,) and what else is known."""
+        return cls(length, estimate, node_score, neighbors.adjacency(len(topology.points), topology.edges, length))
+
+    @classmethod
+    def of(
+        cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, bar: Bar,
+        limit: float = np.inf,
+    ) -> EdgeTable:  # fmt: skip
+        """Measure every edge as `example` would; `limit` is that of `measured`."""
+        tail, head = torch.as_tensor(topology.edges).unbind(1)
+        if not metric.needs_gradient:
+            bar.advance(len(tail))
+            points = topology.points.to(score.work_dtype)
+            ends = points[_on(tail, points)], points[_on(head, points)]
+            return cls.made(plain_lengths(metric, *ends, n_steps), None, None, topology)
+        as_example = torch.full((len(topology.points),), example)
+        node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
+        keep = len(tail) * score.n_features <= KEPT_ELEMENTS
+        lengths, estimates = [], []
+        for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
+            a, b = tail[rows], head[rows]
+            pieces = whole_pieces(topology.points, a, b, torch.full_like(a, example))
+            ends = node_score[_on(a, node_score)], node_score[_on(b, node_score)]
+            estimate = measured(score, pieces, metric, n_steps, *ends, limit)
+            lengths.append(estimate.length.double().cpu().numpy())
+            estimates += [estimate] if keep else []
+            bar.advance(len(rows))
+        return cls.made(np.concatenate(lengths), Estimate.join(estimates) if keep else None, node_score, topology)
+
+    @property
+    def left_out(self) -> int:
+        """How many points take no part, because the score is NaN or infinite there."""
+        return 0 if self.node_score is None else int((~torch.isfinite(self.node_score)).sum())
+
+    def tree(self, neighbor: np.ndarray, length: np.ndarray, root: int) -> Tree:
+        """Shortest paths from a baseline that edges of `length` (k,) join to points `neighbor` (k,): one Dijkstra."""
+        a, n = self.adjacency, self.adjacency.shape[0]
+        data, columns = np.concatenate([a.data, length]), np.concatenate([a.indices, neighbor.astype(a.indices.dtype)])
+        rows = np.append(a.indptr, a.indptr[-1] + len(neighbor)).astype(a.indptr.dtype)
+        extended = csr_array((data, columns, rows), shape=(n + 1, n + 1))  # the baseline is one more row
+        distance, before = dijkstra(extended, directed=True, indices=n, return_predecessors=True)
+        return Tree(distance[:n], before[:n].astype(np.int64), root)
+
+
+def measured(
+    score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor, limit: float = np.inf
+) -> Estimate:
+    """Segments with `n_steps` gradients each, and more where the residual says that these were too few.
+
+    f0 and f1 (pieces,) are the scores at their ends. No example's gradients exceed `limit` for the sake of more; the
+    worst segments come first. A segment on which the score or its gradient is not finite cannot
+    be walked: its length is infinite.
+    """
+    estimate = quadrature(score, pieces, metric, RULE, n_steps, strict=False)
+    change = (f1 - f0).abs()
+    residual = (estimate.attributions.reshape(len(pieces), -1).sum(1) - (f1 - f0)).abs()
+    noise = 64 * score.eps * torch.maximum(f0.abs(), f1.abs())
+    poor = residual > RESIDUAL_LIMIT * torch.maximum(estimate.length, change) + noise
+    rows = poor.cpu().nonzero()[:, 0]
+    room = np.floor((limit - score.gradients_spent) / (MORE_STEPS * n_steps))
+    rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
+    if len(rows):
+        better = quadrature(score, pieces.take(rows), metric, RULE, MORE_STEPS * n_steps, strict=False)
+        for old, new in zip(estimate.parts, better.parts, strict=True):
+            old[_on(rows, old)] = new
+    length = torch.maximum(estimate.length, change) if metric.bounds_score else estimate.length
+    # A sum is finite only where everything in it is: gradients, the score between the ends and at them.
+    everything = estimate.attributions.reshape(len(pieces), -1).sum(1) + length + change + estimate.low + estimate.high
+    return replace(estimate, length=torch.where(torch.isfinite(everything), length, torch.inf))
+
+
+def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
+    """Which rows (rows,) are among the worst of their example, as many as it has room (batch,) for; in order."""
+    owner = example.numpy()
+    order = np.lexsort((-badness.double().cpu().numpy(), owner))
+    first = np.searchsorted(owner[order], owner[order])
+    return torch.as_tensor(np.sort(order[np.arange(len(order)) - first < room[owner[order]]]))
+
+
+def plain_lengths(metric: Metric, start: Tensor, end: Tensor, n_steps: int) -> np.ndarray:
+    """Lengths (n,) of segments from start to end (n, *features) under a metric that asks for no gradient."""
+    step = end - start
+    nodes, weights = rule_nodes(RULE, n_steps, start)
+    # One node after the other: all together would take as many numbers again.
+    speeds = [metric.speed(torch.lerp(start, end, float(t)), step, step) for t in nodes]
+    return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
+
+
+def whole_pieces(points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:
+    """Whole segments between rows of points, judged as `example` (segments,)."""
+    zeros = torch.zeros(len(tail), dtype=torch.float64)
+    return Pieces(points, tail, head, example, zeros, torch.ones_like(zeros))
+
+
+def flat(points: Tensor) -> np.ndarray:
+    """(n, *features) -> (n, d) float64."""
+    return points.detach().reshape(len(points), -1).double().cpu().numpy()
+
+
+def _on(index: Tensor, like: Tensor) -> Tensor:
+    return index.to(like.device)
+
+
+def _steiner_points(points: np.ndarray, edges: np.ndarray, multiple: float) -> np.ndarray:
+    """Points (s, d) that cut every edge longer than `multiple` medians into pieces no longer than that."""
+    a, b = points[edges[:, 0]], points[edges[:, 1]]
+    sizes = np.linalg.norm(b - a, axis=1)
+    limit = multiple * np.median(sizes[sizes > 0]) if (sizes > 0).any() else np.inf
+    pieces = np.ceil(sizes / limit).astype(int)
+    cut = pieces > 1
+    if not cut.any():
+        return np.empty((0, points.shape[1]))
+    counts = pieces[cut] - 1
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    t = (number / np.repeat(pieces[cut], counts))[:, None]
+    return np.repeat(a[cut], counts, axis=0) * (1 - t) + np.repeat(b[cut], counts, axis=0) * t

@@ -1,0 +1,242 @@
+"""Routes: baselines and inputs join the graph as leaves, and each input takes its shortest way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.metric import Metric
+from leastpath.path import Path
+from leastpath.score import BoundScore
+from leastpath.solution import Solution
+from leastpath.solvers.graph import neighbors
+from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, whole_pieces
+from leastpath.status import Note, Outcome
+
+CUT_OFF = (
+    Note(
+        Outcome.FELL_BACK,
+        "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
+        "was used; pass points where it is finite",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """Ends joined to the graph: each to its nearest points."""
+
+    node: np.ndarray  # (ends,) the point that lies exactly there, or -1
+    neighbor: np.ndarray  # (ends, k) points
+    distance: np.ndarray  # (ends, k) Euclidean
+    length: np.ndarray  # (ends, k) under the metric; 0 at `node`, inf at its others
+    estimate: Estimate | None  # (ends · k) from point to end; zeros where an end is a point
+
+
+@dataclass(frozen=True)
+class Router:
+    """Routes for examples that share one score, over a graph whose edges are known.
+
+    Nodes are numbered in one pool: the graph's points, then the distinct baselines, then the inputs.
+    """
+
+    score: BoundScore
+    metric: Metric
+    topology: Topology
+    table: EdgeTable
+    examples: Tensor  # (batch,) their numbers in the bound score
+    n_neighbors: int
+    n_steps: int
+    search: neighbors.Method
+    trees: Mapping[bytes, Tree]  # those known beforehand, by the baseline's bytes
+    limit: float = np.inf  # gradients an example: no more of them where `n_steps` an edge are too few
+
+    def routed(self, start: Tensor, end: Tensor) -> Solution:
+        """start, end (batch, *features) -> a route each."""
+        n = len(self.topology.points)
+        keys = row_keys(start)
+        first = {key: b for b, key in reversed(list(enumerate(keys)))}  # an example for each distinct baseline
+        number = {key: i for i, key in enumerate(first)}
+        start_of = np.array([number[key] for key in keys])  # (batch,)
+        pick = torch.tensor(list(first.values()))
+        starts = start[pick.to(start.device)]
+        roots = None if all(key in self.trees for key in first) else self.leaves(starts, self.examples[pick])
+        tips = self.leaves(end, self.examples)
+        routes: list[np.ndarray] = [np.empty(0)] * len(end)
+        cut_off = np.zeros(len(end), dtype=bool)
+        for key, i in number.items():
+            tree = self.trees[key] if roots is None or key in self.trees else self.grown(roots, i)
+            rows = np.flatnonzero(start_of == i)
+            cut_off[rows] = ~np.isfinite(self._shortest(tree, tips, rows))
+            direct = self._direct(tips, rows, starts[i], end[torch.as_tensor(rows).to(end.device)], tree)
+            direct |= cut_off[rows]
+            for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, direct), strict=True):
+                routes[b] = route
+        pool = torch.cat([self.topology.points, starts, end])
+        return self._solution(pool, routes, roots, tips, cut_off)
+
+    def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
+        """Join ends (ends, *features), judged as `examples` (ends,), to their nearest points."""
+        points, places = self.topology.points, self.topology.places
+        k = min(self.n_neighbors, len(places))
+        distance, near = neighbors.nearest_neighbors(flat(points)[places], k, queries=flat(ends), method=self.search)
+        neighbor = places[near]
+        node = np.where(distance[:, 0] == 0, neighbor[:, 0], -1)
+        length = np.where((node >= 0)[:, None], np.inf, distance)
+        length[node >= 0, 0] = 0.0
+        apart = np.flatnonzero(np.repeat(node < 0, k))  # an end that is a point needs no edge
+        estimate = None
+        if len(apart):
+            tail = torch.as_tensor(neighbor.ravel()[apart])
+            of = torch.as_tensor(np.repeat(np.arange(len(ends)), k)[apart])
+            if self.metric.needs_gradient:
+                some = self._measured_leaves(ends, examples, tail, of)
+                length.ravel()[apart] = some.length.double().cpu().numpy()
+                estimate = _scattered(some, torch.as_tensor(apart), len(ends) * k)
+            else:
+                a, b = points[tail.to(points.device)], ends[of.to(ends.device)]
+                length.ravel()[apart] = self._plain_lengths(a, b)
+        return Leaves(node, neighbor, distance, length, estimate)
+
+    def _measured_leaves(self, ends: Tensor, examples: Tensor, tail: Tensor, of: Tensor) -> Estimate:
+        """Edges from points `tail` to ends number `of`: (edges,) each."""
+        assert self.table.node_score is not None
+        points = self.topology.points
+        pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
+        at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
+        f0, f1 = self.table.node_score.to(at_ends)[tail.to(at_ends.device)], at_ends[of.to(at_ends.device)]
+        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.limit)
+
+    def _plain_lengths(self, start: Tensor, end: Tensor) -> np.ndarray:
+        a, b = (x.to(self.score.work_dtype) for x in (start, end))
+        return plain_lengths(self.metric, a, b, self.n_steps)
+
+    def grown(self, roots: Leaves, i: int) -> Tree:
+        """The shortest-path tree of baseline i: one Dijkstra, whatever the number of inputs."""
+        finite = np.isfinite(roots.length[i])
+        return self.table.tree(roots.neighbor[i][finite], roots.length[i][finite], int(roots.node[i]))
+
+    def _direct(self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree) -> np.ndarray:
+        """(rows,) whether the baseline is itself among an input's neighbours, and the edge between them is shortest."""
+        apart = torch.linalg.vector_norm((end - start).reshape(len(end), -1).double(), dim=1).cpu().numpy()
+        near = (apart <= tips.distance[rows, -1]) & (tips.node[rows] < 0) & (tree.root < 0)
+        if not near.any():
+            return near
+        ends, owner = end[torch.as_tensor(near).to(end.device)], self.examples[torch.as_tensor(rows[near])]
+        if self.metric.needs_gradient:
+            head = torch.arange(1, len(ends) + 1)
+            pieces = whole_pieces(torch.cat([start[None], ends]), torch.zeros_like(head), head, owner)
+            f0 = self.score.values(start[None].to(self.score.work_dtype), owner[:1]).expand(len(ends))
+            f1 = self.score.values(ends.to(self.score.work_dtype), owner)
+            edges = measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.limit)
+            length = edges.length.double().cpu().numpy()
+        else:
+            length = self._plain_lengths(start.expand_as(ends), ends)
+        near[near] = length <= self._shortest(tree, tips, rows)[near]
+        return near
+
+    def _shortest(self, tree: Tree, tips: Leaves, rows: np.ndarray) -> np.ndarray:
+        """(rows,) length of the shortest route over the points; infinite where there is none."""
+        return (tree.distance[tips.neighbor[rows]] + tips.length[rows]).min(1)
+
+    def _from(
+        self, tree: Tree, start: int, rows: np.ndarray, inputs: int, tips: Leaves, direct: np.ndarray
+    ) -> list[np.ndarray]:
+        """Routes from one baseline (node `start`) to the inputs (nodes `inputs + rows`)."""
+        n = len(self.topology.points)
+        total = tree.distance[tips.neighbor[rows]] + tips.length[rows]
+        last = tips.neighbor[rows, total.argmin(1)]
+        over_points = np.flatnonzero(~direct)
+        route, offsets = neighbors.routes(tree.before, n, last[over_points])
+        route = np.where(route == n, start, route)
+        first = offsets[:-1] + (tree.root >= 0)  # a point at the baseline is itself the first knot
+        result = [np.array([start, inputs + b]) for b in rows.tolist()]
+        for j, row in enumerate(over_points.tolist()):
+            nodes, b = route[first[j] : offsets[j + 1]], rows[row]
+            result[row] = nodes if tips.node[b] >= 0 else np.append(nodes, inputs + b)
+        return result
+
+    def _solution(
+        self, pool: Tensor, routes: list[np.ndarray], roots: Leaves | None, tips: Leaves, cut_off: np.ndarray
+    ) -> Solution:
+        """Path, notes, and what is known of the route's segments; only points that a route visits stay."""
+        offsets = np.concatenate([[0], np.cumsum([len(route) for route in routes])])
+        used, compact = np.unique(np.concatenate(routes), return_inverse=True)
+        path = Path(pool[torch.as_tensor(used).to(pool.device)], torch.as_tensor(compact), torch.as_tensor(offsets))
+        segments = path.segments()
+        a, b = used[segments.tail.numpy()], used[segments.head.numpy()]
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        inner = high < len(self.topology.points)
+        crossed = np.zeros(len(low), dtype=bool)
+        crossed[inner] = self.topology.is_bridge[self.topology.edge_rows(low[inner], high[inner])]
+        bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
+        known = self._known(used, low, high, roots, tips, len(pool))
+        left_out = _left_out_note(self.table.left_out, len(self.topology.points))
+        notes = (
+            (*_bridge_note(int(n)), *(CUT_OFF if cut else left_out)) for n, cut in zip(bridges, cut_off, strict=True)
+        )
+        return Solution(path, tuple(notes), {}, known)
+
+    def _known(
+        self, used: np.ndarray, low: np.ndarray, high: np.ndarray, roots: Leaves | None, tips: Leaves, n_pool: int
+    ) -> KnownSegments | None:
+        """Estimates of the segments (low, high): edges of the graph, of baselines' leaves and of inputs' leaves."""
+        n = len(self.topology.points)
+        first_input = n_pool - len(tips.node)
+        where, found = [], []
+        inner = np.flatnonzero(high < n)
+        if self.table.estimate is not None and len(inner):
+            where.append(inner)
+            found.append(self._rows(self.table.estimate, self.topology.edge_rows(low[inner], high[inner])))
+        for leaves, begin, stop in ((roots, n, first_input), (tips, first_input, n_pool)):
+            outer = np.flatnonzero((high >= begin) & (high < stop) & (low < n))
+            if leaves is None or leaves.estimate is None or not len(outer):
+                continue
+            leaf = high[outer] - begin
+            slot = (leaves.neighbor[leaf] == low[outer][:, None]).argmax(1)
+            where.append(outer)
+            found.append(self._rows(leaves.estimate, leaf * leaves.neighbor.shape[1] + slot))
+        if not where:
+            return None
+        rows = np.concatenate(where)
+        tail, head = (torch.as_tensor(np.searchsorted(used, ends[rows])) for ends in (low, high))
+        group = torch.full_like(tail, int(self.score.groups[self.examples[0]]))
+        return KnownSegments(tail, head, group, Estimate.join(found))
+
+    def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
+        """Some rows, where the score is: a table that was loaded from a file need not be there."""
+        index = torch.as_tensor(rows).to(estimate.length.device)
+        return Estimate(*(part[index].to(self.score.device) for part in estimate.parts))
+
+
+def row_keys(rows: Tensor) -> list[bytes]:
+    """Each row (rows, *features) as bytes, for telling distinct ones apart."""
+    return [row.tobytes() for row in (flat(rows) + 0.0)]  # + 0.0: minus zero is zero
+
+
+def _left_out_note(count: int, n: int) -> tuple[Note, ...]:
+    if not count:
+        return ()
+    sentence = f"{count} of the graph's {n} points were left out, since the score is NaN or infinite there"
+    return (Note(Outcome.SOLVER_NOTE, sentence),)
+
+
+def _bridge_note(count: int) -> tuple[Note, ...]:
+    if not count:
+        return ()
+    bridges = "a bridge" if count == 1 else f"{count} bridges"
+    sentence = (
+        f"the route crosses {bridges} between parts of the graph that n_neighbors does not connect, where there are no "
+        "points to choose a way; raise n_neighbors or add points between"
+    )
+    return (Note(Outcome.BRIDGED, sentence),)
+
+
+def _scattered(estimate: Estimate, rows: Tensor, n: int) -> Estimate:
+    """Rows of an estimate at their places among n, zeros elsewhere."""
+    return Estimate(*(p.new_zeros(n, *p.shape[1:]).index_copy_(0, rows.to(p.device), p) for p in estimate.parts))

@@ -1,0 +1,465 @@
+"""Geodesics on a nearest-neighbour graph: the paper's method for low-dimensional inputs.
+
+Points are the nodes, neighbours are joined by straight edges, and an edge is as long as the metric says. A route from
+baseline to input is a shortest path. Baselines and inputs join as leaves: routes run over the points, never through
+another input of the call, so a batch gives what a loop gives.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path as File
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath._support.checks import check_whole
+from leastpath._support.files import write_whole
+from leastpath.integral.pieces import Estimate
+from leastpath.metric import Euclidean, Metric
+from leastpath.path import Path
+from leastpath.run import Bar, Run
+from leastpath.score import BoundScore, Score, at_work
+from leastpath.solution import Solution, joined, straight_with_note
+from leastpath.solvers.graph import neighbors
+from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
+from leastpath.solvers.graph.generated import Generate, generated_points
+from leastpath.solvers.graph.routes import Router, row_keys
+from leastpath.solvers.shorten import Shortening, shortened, shortest_of
+from leastpath.status import Note, Outcome
+
+REFINED_KNOTS = 33
+REFINING = Shortening(rounds=60, samples=4)
+BLOCK_ELEMENTS = 2**27  # numbers held at once while routes are shortened
+HELD = 8 * (REFINED_KNOTS - 1) * REFINING.samples  # of the size of an input, by one example
+NO_GRAPH = "{file} is not a saved graph: expected a file written by Graph.save"
+INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measured: the straight line was used")
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborGraph:
+    """Shortest routes over a nearest-neighbour graph of given or generated points.
+
+    Args:
+        points: (n, *features) nodes of the graph, e.g. training data. Inputs and baselines join by themselves.
+        n_neighbors: neighbours that each point, input and baseline is joined to.
+        generate: instead of `points`, make some for each example between its ends: "line" (around the straight line),
+            "sobol" (evenly in the box around both ends) or "adaptive" (around the line, denser where the score is
+            steep).
+        refine: shorten each route afterwards under the same metric, so that the graph's zig-zag does not count. The
+            result is never longer than the straight line.
+
+    Rarely needed:
+        n_points: how many to generate, per example.
+        spread: how far generated points stray from the line, or the box reaches beyond the ends, as a share of the
+            distance between the ends.
+        steiner: add points along edges longer than this many times the median edge. None: add none.
+        n_steps: gradients an edge.
+        search: "auto" (exact), "tree", "brute" (both exact) or "faiss" (approximate; needs `leastpath[ann]`).
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
+        >>> points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+        >>> result = lp.attribute(score, torch.ones(1, 2), solver=lp.NeighborGraph(points, n_neighbors=10))
+        >>> bool(result.certificate >= 1)
+        True
+    """
+
+    points: Tensor | None = field(default=None, repr=False)
+    n_neighbors: int = 15
+    generate: Generate | None = None
+    refine: bool = False
+    n_points: int = 200
+    spread: float = 0.25
+    steiner: float | None = None
+    n_steps: int = 3
+    search: neighbors.Method = "auto"
+
+    def __post_init__(self) -> None:
+        if self.points is not None and not isinstance(self.points, Tensor):
+            raise ValueError(
+                f"points is a {type(self.points).__name__}, expected a tensor: use torch.as_tensor(points)"
+            )
+        if (self.points is None) == (self.generate is None):
+            raise ValueError(
+                'give either points or generate: NeighborGraph(train_inputs), or NeighborGraph(generate="line")'
+            )
+        if self.generate is not None and self.generate not in get_args(Generate):
+            raise ValueError(f"generate={self.generate!r} is unknown: use one of {list(get_args(Generate))}")
+        if self.search not in get_args(neighbors.Method):
+            raise ValueError(f"search={self.search!r} is unknown: use one of {list(get_args(neighbors.Method))}")
+        for name in ("n_neighbors", "n_points", "n_steps"):
+            check_whole(name, getattr(self, name), 1)
+        if not self.spread > 0:
+            raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
+        if self.steiner is not None and self.steiner <= 1:
+            raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
+        if self.points is not None:
+            _check_points(self.points)
+        n = self.n_points if self.points is None else len(self.points)
+        if self.n_neighbors >= n:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} for {n} points, expected 1 to {n - 1}: "
+                "pass fewer neighbours or more points"
+            )
+
+    def __repr__(self) -> str:
+        """The settings that play a part: points, or how they are made."""
+        unused = {"points"} | (set() if self.points is None else {"generate", "n_points", "spread"})
+        parts = [] if self.points is None else [f"{len(self.points)} points"]
+        parts += [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in unused]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def build(self, score: Score, metric: Metric, baselines: Tensor | None = None, *, progress: bool = False) -> Graph:
+        """Compute all edges once, for every target of the score. The graph is a solver that knows its edges.
+
+        Args:
+            score: with the targets that will be asked for: an int, or a tensor with all of them.
+            metric: what edges are measured in.
+            baselines: (n, *features) whose shortest-path trees are kept too, so that one more input is instant.
+            progress: show a progress bar.
+        """
+        if self.points is None:
+            raise ValueError("points are generated for each example, so there is no graph to build: pass points")
+        if score.layer is not None or score.additional_forward_args:
+            raise ValueError(
+                "a graph is built for one score: layer and additional_forward_args would change it by example"
+            )
+        topology, tables = self._topology(self.points), {}
+        with (
+            at_work(score.model, self.points.device),
+            Run(progress=progress).bar("edges", len(topology.edges)) as bar,
+        ):
+            for label, single in _single_targets(score).items():
+                tables[label] = EdgeTable.of(single.bind(self.points[:1]), 0, topology, metric, self.n_steps, bar)
+        graph = Graph(self, topology, tables, repr(metric))
+        return graph if baselines is None else graph.with_trees(score, metric, baselines)
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> a route for each example."""
+        if self.points is not None:
+            points = _matching(self.points, start)
+            common = self._topology(points)
+            groups = score.groups
+            units = [(groups == g).nonzero()[:, 0] for g in torch.unique(groups).tolist()]
+        else:
+            common, units = None, list(torch.arange(len(start)).split(1))
+        parts, interrupted = [], False
+        with run.bar("edges", len(units) * len(common.edges) if common else len(units)) as bar:
+            for examples in units:
+                ends = start[examples.to(start.device)], end[examples.to(end.device)]
+                if interrupted:
+                    parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
+                    continue
+                try:
+                    parts.append((examples, self._solved(score, metric, common, examples, ends, run, bar)))
+                    bar.advance(0 if common else 1)
+                except KeyboardInterrupt:
+                    interrupted = True
+                    parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
+        routes = joined(parts)
+        return refined(routes, score, metric, run) if self.refine and not interrupted else routes
+
+    def _solved(
+        self, score: BoundScore, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
+        run: Run, bar: Bar,
+    ) -> Solution:  # fmt: skip
+        """Points, unless they are given, and routes over them; the straight line where the budget is too small."""
+        fewest = self.n_points * self.n_neighbors // 2  # edges, as far as one can tell before there are points
+        looking = self.n_points - self.n_points // 2 if self.generate == "adaptive" else 0
+        note = None if common else self._too_dear(metric, run, f"at least {fewest}", fewest, looking)
+        if note is None:
+            topology = common or self._generated(score, examples, *ends, run)
+            n, spent = len(topology.edges), float(score.gradients_spent[examples.numpy()].max())
+            note = self._too_dear(metric, run, str(n), n / len(examples), spent)
+            if note is None:
+                return self._routed(score, metric, topology, examples, ends, run, bar)
+        return straight_with_note(*ends, note)
+
+    def _too_dear(self, metric: Metric, run: Run, edges: str, each: float, spent: float) -> Note | None:
+        """Whether a graph of `edges`, `each` of which an example pays, costs too much beside what is spent."""
+        cost = self.n_steps * (each + 2 * self.n_neighbors) if metric.needs_gradient else 0
+        remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
+        return _too_dear(f"a graph of {edges} edges", spent + cost, run, remedy)
+
+    def _generated(self, score: BoundScore, example: Tensor, start: Tensor, end: Tensor, run: Run) -> Topology:
+        assert self.generate is not None
+        points = generated_points(self.generate, self.n_points, self.spread, score, int(example), start[0], end[0], run)
+        return self._topology(points)
+
+    def _routed(
+        self, score: BoundScore, metric: Metric, topology: Topology, examples: Tensor, ends: tuple[Tensor, Tensor],
+        run: Run, bar: Bar,
+    ) -> Solution:  # fmt: skip
+        """Edges for one score, then routes for all examples that share it."""
+        quiet = Bar() if self.points is None else bar
+        limit = len(examples) * (run.solver_limit() - 2 * self.n_neighbors * self.n_steps)  # the rest is the leaves'
+        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, quiet, limit)
+        score.split_cost(examples)
+        return self.router(score, metric, topology, table, examples, run=run).routed(*ends)
+
+    def _topology(self, points: Tensor) -> Topology:
+        return Topology.of(points, self.n_neighbors, self.search, self.steiner)
+
+    def router(
+        self, score: BoundScore, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
+        trees: Mapping[bytes, Tree] | None = None, run: Run | None = None,
+    ) -> Router:  # fmt: skip
+        """What finds routes for `examples` (n,) once edges are known."""
+        settings = self.n_neighbors, self.n_steps, self.search
+        # Baselines and inputs join one after the other: the first leave to the second what they need at least.
+        limit = (run or Run()).solver_limit() - (self.n_neighbors + 1) * self.n_steps
+        return Router(score, metric, topology, table, examples, *settings, trees or {}, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class EnhancedIG:
+    """Enhanced IG (Jha et al. 2020): shortest routes by Euclidean length, blind to the model.
+
+    Lengths in the result are still measured in the metric that `attribute` is given.
+
+    Args:
+        points: (n, *features) nodes of the graph.
+        n_neighbors: neighbours that each point, input and baseline is joined to.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> points = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
+        >>> score = lp.Score(lambda x: x.prod(1))
+        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.EnhancedIG(points, 5)).values.shape
+        torch.Size([1, 2])
+    """
+
+    points: Tensor = field(repr=False)
+    n_neighbors: int = 15
+    search: neighbors.Method = "auto"
+
+    def __post_init__(self) -> None:
+        NeighborGraph(self.points, self.n_neighbors, search=self.search)  # checks the arguments
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> a route for each example."""
+        graph = NeighborGraph(self.points, self.n_neighbors, search=self.search)
+        return replace(graph.solve(score, Euclidean(), start, end, run), known=None)
+
+
+def refined(routes: Solution, score: BoundScore, metric: Metric, run: Run) -> Solution:
+    """Each route, shortened; where that or the straight line is shorter than the route, it takes its place."""
+    batch = len(routes.path)
+    try:
+        blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
+        with run.bar("shortening", REFINING.rounds * len(blocks)) as bar:
+            short = [_shortened_routes(routes.path, score, metric, examples, run, bar) for examples in blocks]
+        smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
+        which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
+    except KeyboardInterrupt:
+        note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: it is returned as it was")
+        return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
+    # Bridges are no matter of another path; what the solver remarks on the graph itself still is.
+    remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())
+    parts = []
+    for choice, solution in enumerate((routes, Solution(smooth, remarks or None), Solution(line, remarks or None))):
+        rows = (which == choice).nonzero()[:, 0]
+        if len(rows):
+            notes = solution.notes and tuple(solution.notes[i] for i in rows.tolist())
+            parts.append((rows, replace(solution, path=solution.path.select(rows), notes=notes)))
+    return replace(joined(parts), never_longer=True)
+
+
+def _shortened_routes(path: Path, score: BoundScore, metric: Metric, examples: Tensor, run: Run, bar: Bar) -> Tensor:
+    """The routes of some examples (n,) as polylines of equally many knots, shortened: (n, knots, *features)."""
+    knots = path.select(examples).resample(REFINED_KNOTS).points.unflatten(0, (len(examples), REFINED_KNOTS))
+    return shortened(score, metric, knots, examples, run, REFINING, bar).to(knots.dtype)
+
+
+# ---- a graph to keep ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A built graph: a solver that knows its edges. Made by `NeighborGraph.build`, kept with `save` and `load`.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
+        >>> points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+        >>> graph = lp.NeighborGraph(points, n_neighbors=10).build(score, lp.Conformal())
+        >>> lp.attribute(score, torch.ones(1, 2), solver=graph).values.shape
+        torch.Size([1, 2])
+    """
+
+    solver: NeighborGraph
+    topology: Topology = field(repr=False)
+    tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 where the score has no index
+    metric: str = ""
+    trees: Mapping[tuple[int, bytes], Tree] = field(default_factory=dict, repr=False)
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> a route for each example, over edges that are known already."""
+        if repr(metric) != self.metric:
+            raise ValueError(
+                f"the graph was built for {self.metric}, got {metric!r}: build it anew, or pass metric={self.metric}"
+            )
+        topology = replace(self.topology, points=_matching(self.topology.points, start))
+        labels = score.group_labels
+        missing = sorted(set(labels.values()) - set(self.tables))
+        if missing:
+            raise ValueError(
+                f"the graph was built for targets {sorted(self.tables)}, not for {missing}: build it with "
+                f"lp.Score(model, torch.tensor({sorted({*self.tables, *missing})}), …)"
+            )
+        ends = 1 if self.trees else 2
+        cost = ends * self.solver.n_neighbors * self.solver.n_steps if metric.needs_gradient else 0
+        note = _too_dear("joining an example to the graph", cost, run, "or build the graph with fewer neighbours")
+        if note is not None:
+            return straight_with_note(start, end, note)
+        parts = []
+        for group, label in labels.items():
+            examples = (score.groups == group).nonzero()[:, 0]
+            self._check_same_score(score, int(examples[0]), label, topology.points)
+            trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
+            router = self.solver.router(score, metric, topology, self.tables[label], examples, trees, run)
+            rows = examples.to(start.device)
+            parts.append((examples, router.routed(start[rows], end[rows])))
+        routes = joined(parts)
+        return refined(routes, score, metric, run) if self.solver.refine else routes
+
+    def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
+        """Another model or output has other edges: a few points tell."""
+        known = self.tables[label].node_score
+        if known is None:
+            return
+        rows = torch.linspace(0, len(points) - 1, min(8, len(points))).long()
+        some = points[rows.to(points.device)].to(score.work_dtype)
+        now = score.values(some, torch.full_like(rows, example), strict=False).cpu()
+        then = known.to(now)[rows]
+        scale = torch.where(torch.isfinite(then), then, 0).abs().max()
+        other = ~torch.isclose(now, then, rtol=1e-2, atol=float(1e-3 * scale + 1e-6), equal_nan=True)
+        if other.any():
+            worst = int(torch.where(other, (now - then).abs().nan_to_num(torch.inf), -1).argmax())
+            raise ValueError(
+                f"the graph was built for another score: point {int(rows[worst])} had {float(then[worst]):.4g} then, "
+                f"has {float(now[worst]):.4g} now. Build it for this model and output, "
+                "NeighborGraph(points).build(score, metric)"
+            )
+
+    def with_trees(self, score: Score, metric: Metric, baselines: Tensor) -> Graph:
+        """The same graph with the shortest-path trees of some baselines (n, *features)."""
+        trees = dict(self.trees)
+        examples = torch.arange(len(baselines))
+        topology = replace(self.topology, points=_matching(self.topology.points, baselines))
+        for label, single in _single_targets(score).items():
+            with at_work(score.model, baselines.device):
+                router = self.solver.router(single.bind(baselines), metric, topology, self.tables[label], examples)
+                leaves = router.leaves(baselines, examples)
+                trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(row_keys(baselines))}
+        return replace(self, trees=trees)
+
+    def save(self, file: str | File) -> None:
+        """Write everything to one .npz file (no pickle)."""
+        arrays: dict[str, np.ndarray] = {
+            "points": self.topology.points.cpu().numpy(),
+            "edges": self.topology.edges,
+            "is_bridge": self.topology.is_bridge,
+            "metric": np.array(self.metric),
+            "settings": np.array([self.solver.n_neighbors, self.solver.n_steps, int(self.solver.refine)]),
+            "search": np.array(self.solver.search),
+            "targets": np.array(sorted(self.tables)),
+        }
+        for target, table in self.tables.items():
+            arrays[f"{target}/length"] = table.length
+            if table.node_score is not None:
+                arrays[f"{target}/node_score"] = table.node_score.cpu().numpy()
+            for i, part in enumerate(table.estimate.parts if table.estimate else ()):
+                arrays[f"{target}/estimate/{i}"] = part.cpu().numpy()
+        for i, ((target, key), tree) in enumerate(self.trees.items()):
+            arrays[f"tree/{i}/of"] = np.array([target, tree.root])
+            arrays[f"tree/{i}/key"] = np.frombuffer(key, dtype=np.uint8)
+            arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
+        stream = io.BytesIO()
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        write_whole(file, stream.getvalue())
+
+    @classmethod
+    def load(cls, file: str | File) -> Graph:
+        """Read what `save` wrote."""
+        if File(file).exists() and not zipfile.is_zipfile(file):
+            raise ValueError(NO_GRAPH.format(file=file))
+        with np.load(file, allow_pickle=False) as arrays:
+            if not {"edges", "targets", "settings"} <= set(arrays):
+                raise ValueError(NO_GRAPH.format(file=file))
+            k, n_steps, refine = arrays["settings"].tolist()
+            search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
+            points = torch.as_tensor(arrays["points"])
+            topology = Topology.with_edges(points, arrays["edges"], arrays["is_bridge"])
+            tables = {target: _loaded_table(arrays, target, topology) for target in arrays["targets"].tolist()}
+            trees = {}
+            for i in range(sum(name.endswith("/of") for name in arrays)):
+                target, root = arrays[f"tree/{i}/of"].tolist()
+                tree = Tree(arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"], root)
+                trees[(target, arrays[f"tree/{i}/key"].tobytes())] = tree
+            solver = NeighborGraph(points, k, refine=bool(refine), n_steps=n_steps, search=search)
+            return cls(solver, topology, tables, str(arrays["metric"]), trees)
+
+
+def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topology) -> EdgeTable:
+    def tensor(name: str) -> Tensor | None:
+        return torch.as_tensor(arrays[f"{target}/{name}"]) if f"{target}/{name}" in arrays else None
+
+    parts = [part for i in range(4) if (part := tensor(f"estimate/{i}")) is not None]
+    return EdgeTable.made(
+        arrays[f"{target}/length"], Estimate(*parts) if parts else None, tensor("node_score"), topology
+    )
+
+
+def _too_dear(what: str, cost: float, run: Run, remedy: str) -> Note | None:
+    """Why something is beyond what a solver may spend; None where it is not."""
+    if cost <= run.solver_limit():
+        return None
+    sentence = (
+        f"{what} takes {cost:.0f} gradients an example, and of max_gradients={run.max_gradients} the solver may spend "
+        f"{run.solver_limit():.0f}: the straight line was used; raise it, {remedy}"
+    )
+    return Note(Outcome.FELL_BACK, sentence)
+
+
+def _check_points(points: Tensor) -> None:
+    if points.ndim < 2 or not len(points):
+        raise ValueError(
+            f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
+            'NeighborGraph(train_inputs), or NeighborGraph(generate="adaptive")'
+        )
+    finite = torch.isfinite(points).flatten(1).all(1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        raise ValueError(
+            f"{int((~finite).sum())} of {len(points)} points hold NaN or infinite values (first: row {row}): drop them "
+            "with points[points.isfinite().flatten(1).all(1)]"
+        )
+
+
+def _matching(points: Tensor, like: Tensor) -> Tensor:
+    if points.shape[1:] != like.shape[1:]:
+        raise ValueError(
+            f"the points of the graph have shape {tuple(points.shape)}, the inputs {tuple(like.shape)}: "
+            "expected the same features"
+        )
+    return points.to(like)
+
+
+def _single_targets(score: Score) -> dict[int, Score]:
+    """The score once for each of its targets; -1 where it has no index."""
+    if not isinstance(score.target, Tensor):
+        return {score.target if isinstance(score.target, int) else -1: score}
+    singles = {}
+    for label in torch.unique(score.target).tolist():
+        singles[label] = copy.copy(score)
+        singles[label].target = label
+    return singles

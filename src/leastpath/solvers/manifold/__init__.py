@@ -1,0 +1,1 @@
+"""Curves on the range of a decoder."""

@@ -1,0 +1,234 @@
+"""Geodesics of the data: curves through the latent space of an autoencoder that are short once they are decoded.
+
+The decoder pulls the Euclidean metric of the inputs back to its latent space. A curve that minimises the energy of its
+decoded steps is a geodesic there; it follows the data where the decoder does. Only the decoder is differentiated, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.metric import Metric, decoded, encoded, energy, flat_rows
+from leastpath.run import Bar, Run
+from leastpath.score import BoundScore, untouched
+from leastpath.solution import Solution, straight_with_note
+from leastpath.solvers.descent.field import like, norms
+from leastpath.solvers.energy.energy import LINE, polylines
+from leastpath.solvers.manifold.lbfgs import Lbfgs
+from leastpath.solvers.shorten import inverse_laplacian
+from leastpath.status import Note, Outcome
+
+BLOCK_ELEMENTS = 2**22  # numbers in one call of the decoder
+FIRST_MOVE = 0.1  # largest move of a knot in the first trial step, relative to the distance of the ends in latent space
+FEWEST_KNOTS = 3
+POOR = 0.5  # share of the path in its two joining pieces above which the status advises
+
+
+@dataclass(frozen=True, eq=False)
+class Manifold:
+    """Manifold IG (Zaher et al. 2024): along a geodesic of the decoder's pull-back metric, decoded.
+
+    Both ends are encoded, the latent line between them is bent until its decoded steps are short and even, and the
+    decoded curve is joined to the exact ends by straight pieces. The status says how long these are: a path mostly made
+    of them is hardly the decoder's. The model has no say in the path: lengths in the result are still measured in the
+    metric that `attribute` is given, and gradients of the decoder are not counted as the model's.
+
+    Args:
+        encoder: (n, *features) -> (n, *latent), or a tuple whose first part is that (the mean of a VAE).
+        decoder: (n, *latent) -> (n, *features).
+
+    Rarely needed:
+        n_knots: of the latent curve, its ends included.
+        n_iterations: at most; each takes one gradient of the decoder a knot, and a few more evaluations.
+        tolerance: an example has converged when another iteration promises to lower its energy by a smaller share.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> def on_circle(z):
+        ...     return torch.cat([z.cos(), z.sin()], 1)
+        >>> solver = lp.Manifold(lambda x: torch.atan2(x[:, 1:], x[:, :1]), on_circle, n_knots=9)
+        >>> score = lp.Score(lambda x: x.prod(1))
+        >>> result = lp.attribute(score, torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), solver=solver)
+        >>> bool(torch.allclose(result.path[0].norm(dim=1), torch.ones(11)))
+        True
+    """
+
+    encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]] = field(repr=False)
+    decoder: Callable[[Tensor], Tensor] = field(repr=False)
+    n_knots: int = 32
+    n_iterations: int = 200
+    tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if isinstance(part, type) or not callable(part):
+                raise ValueError(f"{name}={part!r} is no function: Manifold(vae.encoder, vae.decoder)")
+        if self.n_knots < FEWEST_KNOTS or self.n_iterations < 0:
+            raise ValueError(
+                f"n_knots={self.n_knots} must be at least {FEWEST_KNOTS} and n_iterations={self.n_iterations} not "
+                "negative"
+            )
+        if not self.tolerance > 0:
+            raise ValueError(f"tolerance={self.tolerance} must be positive: a share of the energy, as 1e-4")
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> polylines of n_knots + 2 knots; `metric` only measures the result."""
+        for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if isinstance(part, nn.Module) and part.training:
+                raise ValueError(
+                    f"the {name} is in training mode, so that rows may depend on each other: {name}.eval()"
+                )
+        knots = self.n_knots
+        if run.max_gradients is not None:  # the integral looks at every segment once, and leaves a part to verify
+            knots = min(knots, run.max_gradients // 3 - 1)
+        if knots < FEWEST_KNOTS:
+            sentence = f"max_gradients={run.max_gradients} pays for no curve of {FEWEST_KNOTS} knots: {LINE}; raise it"
+            return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
+        size = max(1, BLOCK_ELEMENTS // (knots * score.n_features))
+        curves: list[_Curves] = []
+        with (
+            untouched(self.encoder, start.device),
+            untouched(self.decoder, start.device),
+            run.bar("manifold", len(start)) as bar,
+        ):
+            a, b = (x.to(score.work_dtype) for x in (start, end))
+            for first, last in zip(a.split(size), b.split(size), strict=True):
+                interrupted = bool(curves) and curves[-1].interrupted
+                curves.append(_Curves(self, knots, first, last, interrupted))
+                curves[-1].bend(bar)
+            return _solution(curves, start, end)
+
+
+def _solution(curves: list[_Curves], start: Tensor, end: Tensor) -> Solution:
+    """Decoded curves between the exact ends; the straight line where there is no curve."""
+    knots = torch.cat([block.knots() for block in curves])  # (batch, knots, *features)
+    bent = torch.cat([block.usable for block in curves])
+    whole = torch.cat([start[:, None].to(knots), knots, end[:, None].to(knots)], 1)
+    pieces = norms(whole.diff(dim=1), 2)
+    share = pieces[:, [0, -1]] / pieces.sum(1, keepdim=True).clamp_min(torch.finfo(pieces.dtype).tiny)
+    notes = [note for block in curves for note in block.notes()]
+    notes = [
+        (*said, *((_end_note(*ends),) if curved else ()))
+        for said, ends, curved in zip(notes, share.tolist(), bent.tolist(), strict=True)
+    ]
+    stats = {name: torch.cat([block.stats()[name] for block in curves]) for name in curves[0].stats()}
+    return Solution(polylines(start, knots, end, bent.cpu()), tuple(notes), stats | {"end_share": share})
+
+
+def _end_note(first: float, last: float) -> Note:
+    sentence = (
+        f"joining baseline and input to their reconstructions takes {first:.0%} and {last:.0%} of the path's "
+        "Euclidean length"
+    )
+    if first + last > POOR:
+        sentence += ", so the decoder shapes the smaller part of it: fit it better, or take a baseline from the data"
+    return Note(Outcome.SOLVER_NOTE, sentence)
+
+
+class _Curves:
+    """Latent curves of a block of examples, and their way to the least energy."""
+
+    def __init__(self, settings: Manifold, n_knots: int, start: Tensor, end: Tensor, interrupted: bool) -> None:
+        self.settings, self.features, self.interrupted = settings, start, interrupted
+        z = encoded(settings.encoder, torch.cat([start, end]))
+        self.latent_shape = z.shape[1:]
+        self.ends = flat_rows(z).unflatten(0, (2, -1))  # (2, batch, latent)
+        a, b = self.ends
+        t = torch.linspace(0, 1, n_knots, device=z.device, dtype=z.dtype)[1:-1, None]
+        line = torch.lerp(a[:, None], b[:, None], t)  # (batch, inner knots, latent)
+        # Where the decoder is an isometry, the Hessian of the energy is the Laplacian along the curve. What is left to
+        # learn is how far it is from one.
+        inverse = inverse_laplacian(n_knots - 2, line)
+        self.search = Lbfgs(self._energy, line, inverse, FIRST_MOVE * norms(b - a, 1), settings.tolerance)
+        self.line_energy = self.search.value.clone()
+        self.apart = norms(end - start, 1) > 0
+
+    @property
+    def usable(self) -> Tensor:
+        """(batch,) whether there is a curve to decode."""
+        return self.apart & ~self.search.failed
+
+    def _curve(self, inner: Tensor, rows: Tensor) -> Tensor:
+        a, b = self.ends[:, rows]
+        return torch.cat([a[:, None], inner, b[:, None]], 1)
+
+    def _decoded(self, z: Tensor) -> Tensor:
+        rows = z.flatten(0, 1).unflatten(1, self.latent_shape)
+        return decoded(self.settings.decoder, rows, self.features).unflatten(0, z.shape[:2])
+
+    def _energy(self, inner: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Energies (n,) of decoded curves, and their gradients by the inner knots (n, inner knots, latent)."""
+        with torch.enable_grad():
+            inner = inner.detach().requires_grad_()
+            knots = self._decoded(self._curve(inner, rows))
+            n = knots.shape[1] - 1
+            value = energy(n * norms(knots.diff(dim=1), 2), knots.new_full((n,), 1 / n))
+            (gradient,) = torch.autograd.grad(value.sum(), inner)
+        return value.detach().to(inner.dtype), gradient
+
+    def bend(self, bar: Bar) -> None:
+        """Lower the energies until every example has converged or its iterations are used up."""
+        search, shown = self.search, 0
+        try:
+            for _ in range(0 if self.interrupted else self.settings.n_iterations):
+                done = len(self.features) - len(search.open)
+                bar.advance(done - shown, self._progress())
+                shown = done
+                if done == len(self.features):
+                    break
+                search.iterate()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        bar.advance(len(self.features) - shown, self._progress())
+
+    def _progress(self) -> str:
+        ratio = (self.search.value / self.line_energy)[self.usable & (self.line_energy > 0)]
+        return f"energy {float(ratio.median()):.3f} of the latent line's" if len(ratio) else ""
+
+    def latent(self) -> Tensor:
+        """(batch, knots, *latent)."""
+        curve = self._curve(self.search.x, torch.arange(len(self.features), device=self.ends.device))
+        return curve.unflatten(2, self.latent_shape)
+
+    def knots(self) -> Tensor:
+        """(batch, knots, *features); the start, where there is no curve."""
+        knots = self._decoded(self.latent().flatten(2))
+        return torch.where(like(self.usable, knots), knots, self.features[:, None])
+
+    def notes(self) -> list[tuple[Note, ...]]:
+        """For each example what became of its curve."""
+        interrupted = Note(Outcome.INTERRUPTED, "interrupted: the best curve so far is returned")
+        failed = Note(Outcome.FELL_BACK, f"encoder or decoder give NaN or infinite numbers on the latent line: {LINE}")
+        notes: list[tuple[Note, ...]] = []
+        search = self.search
+        for converged, bad, stuck, n in zip(
+            *(x.tolist() for x in (search.converged, search.failed, search.stuck, search.iterations)), strict=True
+        ):
+            if bad:
+                notes.append((failed,))
+            elif converged:
+                notes.append(())
+            elif self.interrupted and not stuck:
+                notes.append((interrupted,))
+            else:
+                sentence = f"the latent curve was still getting shorter after {n} iterations; raise n_iterations"
+                if stuck:
+                    sentence = (
+                        f"no step made the latent curve any shorter after {n} iterations, though its gradient promised "
+                        "one: the decoder jumps or rounds there; a smoother one, or float64, would go further"
+                    )
+                notes.append((Note(Outcome.NOT_CONVERGED, sentence),))
+        return notes
+
+    def stats(self) -> dict[str, Tensor]:
+        """What the result tells beside the path."""
+        return {
+            "latent": self.latent(),
+            "energy": self.search.value,
+            "line_energy": self.line_energy,
+            "iterations": self.search.iterations,
+        }

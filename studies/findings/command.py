@@ -1,0 +1,125 @@
+"""`python -m studies.findings`: every study that the given data allow, and the page that tells what they found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from leastpath._support.files import write_whole
+from leastpath.commands.run_folder import RunFolder, default_folder
+from leastpath.run import Run
+from studies.findings.page import findings_page
+from studies.findings.study import Record, Setting, Study
+
+
+def command(
+    studies: Annotated[str | None, Option(help="Names separated by commas. Default: all that the data allow.")] = None,
+    photographs: Annotated[Path | None, Option(help="Folder of pictures for EfficientNet-lite0.")] = None,
+    sentences: Annotated[Path | None, Option(help="File of lines: a sentence, a tab, 0 or 1.")] = None,
+    moons: Annotated[Path | None, Option(help="Folder of a finished `python -m studies.moons`, for its table.")] = None,
+    voc: Annotated[Path | None, Option(help="Folder of a finished `python -m studies.voc`, for its table.")] = None,
+    solvers: Annotated[Path | None, Option(help="Results of benchmarks/solvers.py, for their table.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Look at little, to see that everything runs.")] = False,
+    out: Annotated[Path | None, Option(help="Folder of the run. Default: out/findings, numbered where taken.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with an interrupted run: nothing is done twice.")] = False,
+    save: Annotated[
+        Path | None, Option(help="Write findings.md and _generated/findings.json to this folder too.")
+    ] = None,
+) -> None:
+    """What the paper claims or leaves open, measured: sign, metric, baseline, output, domains, nets, a shortcut.
+
+    Small networks on data that come with scikit-learn, and more where data are given. The page is written from the
+    results alone. Complete: about 40 minutes of one CPU.
+    """
+    folder = out or default_folder("findings-quick" if quick else "findings", resume)
+    run = RunFolder.open(folder, "findings", {"quick": quick}, resume=resume)
+    setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers)
+    page = run_findings(run, setting, studies.split(",") if studies else None, progress=True)
+    if save is not None:
+        write_whole(save / "findings.md", page.encode())
+        (save / "_generated").mkdir(exist_ok=True)
+        write_whole(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
+    print(f"page: {run.path / 'findings.md'}")
+
+
+def run_findings(
+    run: RunFolder, setting: Setting, names: Sequence[str] | None = None, *, progress: bool = False
+) -> str:
+    """Do what is left of the studies and write findings.json, findings.md and report.html; the page as Markdown.
+
+    Args:
+        run: the folder.
+        setting: what the studies may use.
+        names: of studies; None: all.
+        progress: show a bar.
+
+    Example:
+        >>> run_findings(RunFolder.open("out/findings", "findings", {"quick": True}), setting)  # doctest: +SKIP
+    """
+    studies = chosen_studies(names)
+    work = [(study, unit) for study in studies.values() for unit in study.units(setting)]
+    todo = [(study, unit) for study, unit in work if unit.reads or _key(study, unit.key) not in run.store]
+    with Run(progress=progress).bar("studies", len(todo)) as bar:
+        for study, unit in todo:
+            run.store.write(_key(study, unit.key), unit.compute())
+            bar.advance(1, f"{study.name}: {unit.key}")
+    found = finished(run)
+    run.write("findings.json", _json_of(found))
+    page = findings_page(chosen_studies(None), found)
+    run.write("findings.md", page)
+    from markdown_it import MarkdownIt  # the command line imports this module to list its commands
+
+    from leastpath.report import Report
+
+    Report("Findings").raw(MarkdownIt().enable("table").render(page.partition("\n")[2])).write(run.path / "report.html")
+    return page
+
+
+def chosen_studies(names: Sequence[str] | None) -> Mapping[str, Study]:
+    """The studies of these names, or all; in the order of the page.
+
+    Example:
+        >>> list(chosen_studies(["voc", "moons"]))
+        ['moons', 'voc']
+    """
+    from studies.findings import STUDIES
+
+    unknown = sorted({name.strip() for name in names or ()} - STUDIES.keys())
+    if unknown:
+        raise ValueError(f"no study is called {unknown[0]!r}: use some of {', '.join(STUDIES)}")
+    wanted = {name.strip() for name in names} if names else STUDIES.keys()
+    return {name: study for name, study in STUDIES.items() if name in wanted}
+
+
+def finished(run: RunFolder) -> dict[str, dict[str, Record]]:
+    """All records of a run: name of the study -> key of the unit -> record.
+
+    Example:
+        >>> finished(run)["sign"]["noise=0.15"]  # doctest: +SKIP
+    """
+    found: dict[str, dict[str, Record]] = {}
+    for name in chosen_studies(None):
+        for key in run.store.keys():  # noqa: SIM118
+            study, colon, unit = key.partition(": ")
+            if colon and study == name:
+                found.setdefault(name, {})[unit] = dict(run.store.read(key).record)
+    return found
+
+
+def _json_of(found: Mapping[str, Mapping[str, Record]]) -> str:
+    """One line a record: to be kept under version control."""
+    studies = [
+        f"{json.dumps(name)}: {{\n"
+        + ",\n".join(f"{json.dumps(key)}: {json.dumps(record, ensure_ascii=False)}" for key, record in records.items())
+        + "\n}"
+        for name, records in found.items()
+    ]
+    return "{\n" + ",\n".join(studies) + "\n}\n"
+
+
+def _key(study: Study, unit: str) -> str:
+    return f"{study.name}: {unit}"

@@ -1,0 +1,1 @@
+"""The first experiment of the paper: half-moons, five seeds, thirteen levels of noise."""

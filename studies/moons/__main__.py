@@ -1,0 +1,7 @@
+"""`python -m studies.moons`"""
+
+from studies.command_line import run
+from studies.moons.experiment import command
+
+if __name__ == "__main__":
+    run(command)

@@ -1,0 +1,118 @@
+"""Table, figures and report of a half-moons run, all from its store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import leastpath as lp
+from leastpath.commands.run_folder import RunFolder
+from leastpath.methods import METHODS
+from leastpath.report import Report, plot_graph
+from studies.markdown import markdown_table
+from studies.moons import figures
+from studies.moons.experiment import BASELINE, MAPPED, MoonsConfig, Unit, explained, net_of
+from studies.moons.table import IDEAL, method_results, summary, table_1
+
+LEAD = (
+    "Purity: of the half of the test points with the largest Σ|A|, the share that the net puts in the class other than "
+    "the baseline's. AUC-purity: its area over the noise, .30 by chance and at most .60."
+)
+READING = """
+The explained output is the log-probability of the predicted class, the baseline is (−.5, −.5), standard errors are over
+seeds, and tests are paired over nets, on the same points.
+
+An attribution without cancellation has Σ|A| = |f(x) − f(x̄)| exactly, so the last row is what *every* perfect NCC method
+scores. A method above that row owes the difference to something else than fewer cancellations: the NCC gap, Σ|A| −
+|Δf|, stands beside for that reason.
+"""
+
+
+def write_report(run: RunFolder, config: MoonsConfig) -> None:
+    """Write table.md, summary.json, the figures and report.html.
+
+    Example:
+        >>> write_report(run, MoonsConfig())  # doctest: +SKIP
+    """
+    table = table_1(run.store, config)
+    run.write("table.md", markdown_table(list(table.columns), table.astype(str).to_numpy().tolist()))
+    run.write("summary.json", json.dumps(summary(run.store, config), indent=2))
+    report = Report("Half-moons", LEAD).section("Table 1").table(table, index=False).text(READING)
+    report.section("Figures")
+    for name, figure, caption in _drawn(run, config):
+        run.save_figure(figure, name, dpi=110)
+        report.figure(figure, caption, dpi=110)
+    report.section("Settings").code((run.path / "config.json").read_text(encoding="utf-8"))
+    report.section("Environment").code((run.path / "environment.json").read_text(encoding="utf-8"))
+    report.write(run.path / "report.html")
+
+
+def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, str]]:
+    """Name, figure and caption of each."""
+    net = config.figure_net
+    model = net_of(run.store, net)
+    inputs = config.mapped_inputs
+    baseline = torch.tensor([BASELINE])
+    other = 1 - int(model(baseline).argmax())
+    score = lp.Score(model, other, "log_softmax")  # the class that paths cross the border to
+    maps = {method: explained(run.store, Unit(method, net, mapped=True)) for method in MAPPED}
+    named = {method: METHODS[method].title for method in MAPPED}
+    values = {named[method]: arrays["values"] for method, arrays in maps.items()}
+    data = f"{len(inputs):,} points, noise {net.noise}, seed {net.seed}"
+    pair = {named[m]: values[named[m]] for m in ("integrated_gradients", "geodesic_graph")}
+    yield (
+        "maps", figures.attribution_maps(inputs, pair, score, BASELINE),
+        f"Integrated Gradients and Geodesic IG on {data}. Completeness holds for both: the last column is the output "
+        "difference below. Only without cancellation does the third column equal its absolute value.",
+    )  # fmt: skip
+    yield (
+        "output_difference",
+        figures.output_difference(inputs, maps["integrated_gradients"]["change"], score, BASELINE),
+        "The change of the explained output between baseline and input.",
+    )
+    results = method_results(run.store, config)
+    titles = {r.method: IDEAL if r.method == "ideal" else METHODS[r.method].title for r in results}
+    yield (
+        "purity", figures.purity_over_noise(config.noises, {r.method: r.purity for r in results}, titles),
+        "Purity over the noise of the data; bands are one standard error over seeds.",
+    )  # fmt: skip
+    yield (
+        "variational_paths", _variational_paths(inputs[:1000], lp.Score(model, other, "softmax"), config),
+        "Ten pairs of points, and the paths that `Variational` finds between them for the class's probability: means, "
+        "and ten samples each. Paths are straight on flat ground and cross steep ground square to the border, with "
+        "knots on both sides of it. The lengths in results are measured between the knots too.",
+    )  # fmt: skip
+    yield (
+        "enhanced_ig", figures.attribution_maps(
+            inputs, {named["enhanced_ig"]: values[named["enhanced_ig"]]}, score, BASELINE
+        ),
+        f"Enhanced IG on {data}: its routes are short in the data's space but do not avoid steep ground.",
+    )  # fmt: skip
+    yield (
+        "graph", _graph(inputs[:300], score, baseline, model(inputs[:300]).argmax(1) == other),
+        "A graph of 300 points with 3 neighbours each falls apart; bridges join its parts between their closest "
+        "points. The experiment's graphs have 2,000 points and 15 neighbours each.",
+    )  # fmt: skip
+
+
+def _variational_paths(points: Tensor, score: lp.Score, config: MoonsConfig) -> Figure:
+    chosen = torch.randperm(len(points), generator=torch.Generator().manual_seed(3))[:20]
+    start, end = points[chosen[:10]], points[chosen[10:]]
+    solver = lp.Variational(n_iterations=config.variational_iterations, spread=0.05, beta_scale=2, n_samples=10)
+    solution = solver.solve(score.bind(end), lp.Conformal(), start, end, lp.Run(seed=0))
+    means = [solution.path[b] for b in range(10)]
+    samples = [[path[b] for path in solution.samples] for b in range(10)]
+    return figures.sampled_paths(points, means, samples, score)
+
+
+def _graph(points: Tensor, score: lp.Score, baseline: Tensor, across: Tensor) -> Figure:
+    """Few points and neighbours, so that the graph has parts; routes to some points across the border."""
+    inputs = points[across]
+    graph = lp.NeighborGraph(points, n_neighbors=3).build(score, lp.Conformal(), baseline)
+    result = lp.attribute(score, inputs, baseline, solver=graph)
+    far = inputs[:, 0].argsort()[[0, len(inputs) // 2, -1]]
+    return plot_graph(graph, result, far.tolist(), score=score)

@@ -1,0 +1,232 @@
+"""The paper's Table 1 from the results of a half-moons run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from leastpath._support.store import Store
+from leastpath._support.store import Unit as StoredUnit
+from leastpath.evaluation.purity import auc_purity, purity
+from leastpath.evaluation.statistics import PairedTest, paired_test
+from leastpath.methods import METHODS
+from studies.moons.experiment import PAPER, MoonsConfig, Unit
+
+if TYPE_CHECKING:
+    import pandas
+
+REFERENCE = "integrated_gradients"  # what every method is tested against, net by net
+IDEAL = "|f(x) − f(x̄)|"
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """What one method reached.
+
+    Args:
+        method: its name, or "ideal".
+        purity: (seeds, noises).
+        ideal: (seeds, noises) purity of |f(x) − f(x̄)| on the same points.
+        reference: (seeds, noises) purity of Integrated Gradients on the same points; NaN where it was not run.
+        cancellation_mean: mean of Σ|A| − |Δf| over points, then nets.
+        cancellation_median: median over points, then mean over nets.
+        points: explained on each net.
+        gradients: model gradients an example, mean.
+        forwards: evaluations without gradient an example, mean.
+        seconds: of one CPU, a net, mean.
+
+    Example:
+        >>> perfect = torch.ones(5, 2)
+        >>> MethodResult("ideal", perfect, perfect, perfect, 0.0, 0.0, 2000).area((0.25, 0.75))
+        (0.5, 0.0)
+    """
+
+    method: str
+    purity: Tensor
+    ideal: Tensor
+    reference: Tensor
+    cancellation_mean: float
+    cancellation_median: float
+    points: int
+    gradients: float = 0.0
+    forwards: float = 0.0
+    seconds: float = 0.0
+
+    def area(self, noises: tuple[float, ...]) -> tuple[float, float]:
+        """AUC-purity: mean over seeds, and its standard error (NaN for one seed)."""
+        areas = torch.as_tensor(auc_purity(noises, self.purity))
+        error = float(areas.std()) / math.sqrt(len(areas)) if len(areas) > 1 else math.nan
+        return float(areas.mean()), error
+
+    def ideal_area(self, noises: tuple[float, ...]) -> float:
+        """AUC-purity of |f(x) − f(x̄)| on the same points, mean over seeds."""
+        return float(torch.as_tensor(auc_purity(noises, self.ideal)).mean())
+
+    def against_reference(self) -> PairedTest | None:
+        """Purity against that of Integrated Gradients on the same points, paired over nets."""
+        if self.method in (REFERENCE, "ideal") or bool(self.reference.isnan().any()) or self.purity.numel() < 2:
+            return None
+        return paired_test(self.purity.flatten(), self.reference.flatten())
+
+
+def method_results(store: Store, config: MoonsConfig) -> list[MethodResult]:
+    """All methods of a run in the order of its configuration, then the ideal score.
+
+    Example:
+        >>> method_results(run.store, config)[0].area(config.noises)  # doctest: +SKIP
+        (0.334, 0.008)
+    """
+    nets = _Nets(store, config)
+    return [*(nets.result(method) for method in config.methods), nets.ideal()]
+
+
+class _Nets:
+    """What every method is judged by: predictions, changes of score and Integrated Gradients, net by net."""
+
+    def __init__(self, store: Store, config: MoonsConfig) -> None:
+        self.store, self.config = store, config
+        self.kept = [store.read(f"net {net.key}").arrays for net in config.nets]
+        self.reference: list[Tensor] | None = None
+        if REFERENCE in config.methods:
+            self.reference = [unit.arrays["values"] for unit in self._units(REFERENCE)]
+
+    def result(self, method: str) -> MethodResult:
+        units = self._units(method)
+        rows = [self.config.rows_of(method, kept["other_class"]) for kept in self.kept]
+
+        def mean(name: str, statistic: Callable[[Tensor], Tensor] = torch.mean) -> float:
+            return sum(float(statistic(unit.arrays[name].double())) for unit in units) / len(units)
+
+        ideal = self._purities([kept["change"][r, None] for kept, r in zip(self.kept, rows, strict=True)], rows)
+        reference = torch.full_like(ideal, math.nan)
+        if self.reference is not None:
+            reference = self._purities([values[r] for values, r in zip(self.reference, rows, strict=True)], rows)
+        return MethodResult(
+            method,
+            self._purities([unit.arrays["values"] for unit in units], rows),
+            ideal,
+            reference,
+            mean("cancellation"),
+            mean("cancellation", torch.median),
+            self.config.points_of(method),
+            mean("gradients"),
+            mean("forwards"),
+            sum(unit.record["seconds"] for unit in units) / len(units),
+        )
+
+    def ideal(self) -> MethodResult:
+        """|f(x) − f(x̄)| itself, on all points."""
+        n = self.config.points
+        purities = self._purities([kept["change"][:n, None] for kept in self.kept], [torch.arange(n)] * len(self.kept))
+        return MethodResult("ideal", purities, purities, purities, 0.0, 0.0, n)
+
+    def _purities(self, values: list[Tensor], rows: list[Tensor]) -> Tensor:
+        """Purity of attributions (n, features) of test points `rows` (n,), net by net: (seeds, noises)."""
+        each = [
+            purity(v, kept["other_class"][r].long(), baseline_class=0)
+            for v, kept, r in zip(values, self.kept, rows, strict=True)
+        ]
+        return torch.tensor(each, dtype=torch.float64).reshape(len(self.config.seeds), -1)
+
+    def _units(self, method: str) -> list[StoredUnit]:
+        return [self.store.read(Unit(method, net).key) for net in self.config.nets]
+
+
+def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
+    """The table as text cells.
+
+    AUC-purity printed in the paper and reached here, with standard error over seeds; that of |f(x) − f(x̄)| on the same
+    points; mean purity minus that of Integrated Gradients, paired over nets; the NCC gap Σ|A| − |Δf|, mean and median
+    over points; test points, gradients and evaluations an example, and seconds a net.
+
+    Example:
+        >>> table_1(run.store, config).to_csv("table.csv")  # doctest: +SKIP
+    """
+    import pandas
+
+    rows = []
+    for result in method_results(store, config):
+        area, error = result.area(config.noises)
+        ideal = result.ideal_area(config.noises)
+        test = result.against_reference()
+        rows.append(
+            {
+                "method": IDEAL if result.method == "ideal" else METHODS[result.method].title,
+                "paper": _number(PAPER.get(result.method), 3),
+                "ours": _number(area, 3) + ("" if math.isnan(error) else f" ± {error:.3f}"),
+                "ideal": _number(ideal, 3),
+                "− IG (p)": "–" if test is None else f"{test.difference:+.3f} ({_p(test.p_value)})",
+                "NCC gap": _number(result.cancellation_mean, 3),
+                "median": _number(result.cancellation_median, 3),
+                "points": f"{result.points:,}",
+                "gradients": f"{result.gradients:,.0f}",
+                "forwards": f"{result.forwards:,.0f}",
+                "CPU s a net": _number(result.seconds, 1),
+            }
+        )
+    return pandas.DataFrame(rows)
+
+
+def summary(store: Store, config: MoonsConfig) -> dict[str, Any]:
+    """The same as plain numbers, for pages that quote them.
+
+    Example:
+        >>> summary(run.store, config)["methods"]["geodesic_graph"]["auc_purity"]  # doctest: +SKIP
+        0.559
+    """
+    methods = {}
+    for result in method_results(store, config):
+        area, error = result.area(config.noises)
+        test = result.against_reference()
+        methods[result.method] = {
+            "auc_purity": area,
+            "standard_error": None if math.isnan(error) else error,
+            "paper": PAPER.get(result.method),
+            "ideal_on_these_points": result.ideal_area(config.noises),
+            "cancellation_mean": result.cancellation_mean,
+            "cancellation_median": result.cancellation_median,
+            "points": result.points,
+            "gradients": result.gradients,
+            "forwards": result.forwards,
+            "seconds_a_net": result.seconds,
+            "against_ig": None if test is None else vars(test),
+            "purity_mean_by_noise": result.purity.mean(0).tolist(),
+            "gap_below_median": None if result.method == "ideal" else gap_below_median(store, config, result.method),
+        }
+    accuracy = [store.glance(f"net {net.key}").record["accuracy"] for net in config.nets]
+    return {"noises": list(config.noises), "seeds": list(config.seeds), "accuracy": accuracy, "methods": methods}
+
+
+def gap_below_median(store: Store, config: MoonsConfig, method: str, noise: float = 0.3) -> dict[str, float]:
+    """The mean NCC gap of points whose |Δf| lies in the second quartile, from this noise on: by side of the border.
+
+    These are the points that some cancellation lifts into the upper half, which purity looks at.
+
+    Example:
+        >>> gap_below_median(run.store, config, "geodesic_graph")  # doctest: +SKIP
+        {'other_class': 0.43, 'baseline_class': 0.01}
+    """
+    gaps: dict[str, list[Tensor]] = {"other_class": [], "baseline_class": []}
+    for net in config.nets:
+        if net.noise >= noise:
+            kept, gap = store.read(f"net {net.key}").arrays, store.read(Unit(method, net).key).arrays["cancellation"]
+            rows = config.rows_of(method, kept["other_class"])
+            change, other = kept["change"][rows].abs(), kept["other_class"][rows]
+            low, high = torch.quantile(change, torch.tensor([0.25, 0.5]))
+            below = (change > low) & (change <= high)
+            gaps["other_class"].append(gap[below & other])
+            gaps["baseline_class"].append(gap[below & ~other])
+    return {side: float(torch.cat(values).double().mean()) for side, values in gaps.items() if values}
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _p(value: float) -> str:
+    return f"{value:.1g}" if value < 0.1 else f"{value:.2f}"

@@ -1,0 +1,1 @@
+"""The second experiment of the paper: Pascal VOC photographs."""

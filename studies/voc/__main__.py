@@ -1,0 +1,7 @@
+"""`python -m studies.voc`"""
+
+from studies.command_line import run
+from studies.voc.experiment import command
+
+if __name__ == "__main__":
+    run(command)

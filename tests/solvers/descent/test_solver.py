@@ -1,0 +1,336 @@
+"""Descent: against closed forms, its promises on saturating nets, and each of its options."""
+
+import pytest
+import torch
+from torch import nn
+
+import leastpath as lp
+from helpers import Counted, Interrupting, mlp, seeded
+from leastpath import Outcome
+from leastpath.run import Run
+from leastpath.solvers.descent.coarse_to_fine import cut_where_long
+from leastpath.solvers.descent.field import Field, coarse
+from leastpath.solvers.descent.flow import flows
+from leastpath.solvers.descent.warm import carried_over
+from oracles import bump, grid_length, half_plane, half_plane_length
+
+
+def scaled(net: nn.Module, factor: float) -> nn.Module:
+    for parameter in net.parameters():
+        parameter.data.mul_(factor)
+    return net.eval()
+
+
+def steep_net(features: int = 24) -> nn.Module:
+    """A smooth classifier whose softmax saturates: short crossings exist on both sides."""
+
+    def make() -> nn.Module:
+        net = nn.Sequential(nn.Linear(features, 48), nn.Tanh(), nn.Linear(48, 3))
+        return scaled(net, 4)
+
+    return seeded(make, 0)
+
+
+NET = steep_net()
+X = seeded(lambda: torch.randn(5, 24), 1)
+CLASSES = NET(X).argmax(1)
+SCORE = lp.Score(NET, CLASSES, output="softmax")
+A = torch.tensor([[-0.8, 0.4], [-1.5, 0.5]], dtype=torch.float64)
+B = torch.tensor([[0.8, 0.6], [1.5, 1.5]], dtype=torch.float64)
+
+
+def field_of(score: lp.Score, start, end, limit: int = 1000, metric=None) -> Field:
+    return Field(score.bind(end), metric or lp.Conformal(), Run(), torch.arange(len(end)), start, end, limit)
+
+
+# ---- against closed forms ----------------------------------------------------------------------------------------
+
+
+def test_half_plane_against_closed_form():
+    result = lp.attribute(lp.Score(half_plane), B, A, solver=lp.Descent(max_gradients=3000))
+    torch.testing.assert_close(result.length, half_plane_length(A, B), rtol=0.02, atol=0)
+    assert all(status.ok for status in result.status)
+
+
+def test_way_round_a_hill_against_fine_grid():
+    a, b = (-1.0, 0.0), (1.0, 0.2)
+    ends = (torch.tensor([p], dtype=torch.float64) for p in (b, a))
+    result = lp.attribute(lp.Score(bump), *ends, metric=lp.Conformal(0.05), solver=lp.Descent(max_gradients=3000))
+    assert float(result.length) <= 1.03 * grid_length(bump, 0.05, a, b)
+    assert float(result.length_ratio) < 0.8
+
+
+def test_linear_score_keeps_the_line_and_says_so():
+    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(2, 30), solver=lp.Descent())
+    assert (result.length_ratio <= 1.0 + 1e-6).all()
+    torch.testing.assert_close(result.values, torch.ones(2, 30), rtol=1e-3, atol=1e-3)
+
+
+# ---- what it promises --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["softmax", "log_softmax"])
+def test_shortens_saturating_nets_within_the_budget(output):
+    result = lp.attribute(lp.Score(NET, CLASSES, output=output), X, solver=lp.Descent())
+    line = lp.attribute(lp.Score(NET, CLASSES, output=output), X, solver=lp.StraightLine())
+    assert float(result.length_ratio.median()) < 0.45 and (result.length_ratio <= 1).all()
+    assert (result.stats["solver_gradients"] <= 500).all()
+    assert float(result.cancellation.median()) < 0.5 * float(line.cancellation.median())
+
+
+def ripples(x):
+    """Sixty dimensions of ripples under a sigmoid: some crossings calm at once, others take all rounds."""
+    return torch.sigmoid(6 * torch.sin(3 * x).sum(1) + x @ seeded(lambda: torch.randn(60), 5))
+
+
+RIPPLED = seeded(lambda: torch.randn(3, 60), 6)
+
+
+def test_rippled_sigmoid_is_crossed_by_way_of_the_plateau():
+    result = lp.attribute(lp.Score(ripples), RIPPLED, solver=lp.Descent())
+    assert float(result.length_ratio.median()) < 0.3
+    for ratio, status in zip(result.length_ratio.tolist(), result.status, strict=True):
+        assert ratio < 1 or Outcome.FELL_BACK in status
+
+
+@pytest.mark.parametrize("metric", [lp.RankOne(), lp.NoCancellation(), lp.Conformal(0.01)], ids=repr)
+def test_other_metrics_are_never_longer_than_the_line(metric):
+    result = lp.attribute(SCORE, X, solver=lp.Descent(), metric=metric)
+    assert (result.length_ratio <= 1.0 + 1e-6).all() and result.path.points.isfinite().all()
+
+
+def test_euclidean_is_the_line_at_once():
+    result = lp.attribute(SCORE, X, solver=lp.Descent(), metric=lp.Euclidean())
+    assert result.path.is_straight.all() and (result.stats["solver_gradients"] == 0).all()
+
+
+def test_ends_are_exact_and_knots_distinct():
+    result = lp.attribute(SCORE, X, 0.3, solver=lp.Descent())
+    assert torch.equal(result.path.end, X) and torch.equal(result.path.start, torch.full_like(X, 0.3))
+    for b in range(len(X)):
+        assert (torch.linalg.vector_norm(result.path[b].diff(dim=0), dim=1) > 0).all()
+
+
+def test_batch_equals_loop():
+    model = NET.to(torch.float64)
+    try:
+        together = lp.attribute(lp.Score(model, CLASSES, output="softmax"), X.double(), solver=lp.Descent())
+        for b in range(len(X)):
+            alone = lp.attribute(
+                lp.Score(model, int(CLASSES[b]), output="softmax"), X[b : b + 1].double(), solver=lp.Descent()
+            )
+            torch.testing.assert_close(together.path[b], alone.path[0], rtol=1e-6, atol=1e-6)
+            assert int(together.stats["solver_gradients"][b]) == int(alone.stats["solver_gradients"][0])
+    finally:
+        model.to(torch.float32)
+
+
+def test_blocks_change_nothing(monkeypatch):
+    whole = lp.attribute(SCORE, X, solver=lp.Descent())
+    monkeypatch.setattr("leastpath.solvers.descent.solver.BLOCK_ELEMENTS", 1)
+    torch.testing.assert_close(lp.attribute(SCORE, X, solver=lp.Descent()).values, whole.values, rtol=1e-2, atol=1e-3)
+
+
+def test_seed_decides_and_global_state_is_left_alone():
+    before = torch.get_rng_state()
+    first, again, other = (lp.attribute(lp.Score(ripples), RIPPLED, solver=lp.Descent(), seed=s) for s in (1, 1, 2))
+    assert torch.equal(first.path.points, again.path.points)
+    assert first.path.points.shape != other.path.points.shape or not torch.equal(first.path.points, other.path.points)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+# ---- budget, interruption, bad gradients -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [60, 300, 700])
+def test_budget_is_kept_and_half_is_left_for_the_measurement(budget):
+    model = Counted(NET)
+    result = lp.attribute(lp.Score(model, CLASSES, output="softmax"), X, solver=lp.Descent(), max_gradients=budget)
+    assert (result.stats["solver_gradients"] <= budget // 2).all()
+    assert model.gradient_rows == int(result.n_gradients.sum()) <= budget * len(X)
+    if budget == 60:
+        assert all("needs" in s.value and Outcome.FELL_BACK in s for s in result.status)
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 12, 20])
+def test_interruption_returns_the_best_so_far(at):
+    start = torch.zeros_like(RIPPLED)
+    bound = lp.Score(Interrupting(ripples, at)).bind(RIPPLED)
+    solution = lp.Descent().solve(bound, lp.Conformal(), start, RIPPLED, Run())
+    assert all(notes[-1].outcome is Outcome.INTERRUPTED for notes in solution.notes)
+    assert torch.equal(solution.path.end, RIPPLED) and torch.equal(solution.path.start, start)
+    assert bool(solution.path.is_straight.all()) == (at <= 5)
+
+
+def test_nan_on_the_line_falls_back_and_spares_the_others():
+    x = torch.ones(2, 30)
+    x[1] = 5.0
+    bound = lp.Score(lambda x: torch.sigmoid(x.sum(1)) + torch.log(2 - x[:, 0])).bind(x)
+    solution = lp.Descent().solve(bound, lp.Conformal(), torch.zeros_like(x), x, Run())
+    assert solution.notes[1][0].outcome is Outcome.FELL_BACK and "NaN" in solution.notes[1][0].sentence
+    assert solution.path.is_straight[1] and solution.path.points.isfinite().all()
+    assert not solution.notes[0]
+
+
+def test_trial_points_outside_the_domain_are_avoided():
+    a, b = torch.tensor([[-1.0, 0.02]]).double(), torch.tensor([[1.0, 0.02]]).double()
+    result = lp.attribute(lp.Score(half_plane), b, a, solver=lp.Descent(max_gradients=2000))
+    assert float(result.length) <= 1.3 * float(half_plane_length(a, b))
+
+
+def test_input_at_its_baseline_stays_there():
+    result = lp.attribute(SCORE, X, X, solver=lp.Descent())
+    assert torch.equal(result.path.end, X) and torch.equal(result.values, torch.zeros_like(X))
+
+
+def test_progress_shows_the_length_ratio(capfd):
+    lp.attribute(SCORE, X, solver=lp.Descent(), progress=True)
+    shown = "".join(capfd.readouterr())
+    assert "descent" in shown and "of the line" in shown
+
+
+# ---- options -----------------------------------------------------------------------------------------------------
+
+
+def test_warm_start_from_its_own_solution_is_as_short_and_cheaper():
+    first = lp.attribute(SCORE, X, solver=lp.Descent())
+    again = lp.attribute(SCORE, X, solver=lp.Descent(start_from=first.path))
+    assert (again.length_ratio <= first.length_ratio + 0.02).all()
+    assert again.stats["solver_gradients"].sum() < 0.7 * first.stats["solver_gradients"].sum()
+
+
+def test_warm_start_takes_the_nearest_solved_input():
+    first = lp.attribute(SCORE, X, solver=lp.Descent())
+    solver = lp.Descent().warm(first, X)
+    near = X.flip(0) + 0.002
+    warm = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, solver=solver)
+    cold = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, solver=lp.Descent())
+    assert warm.stats["solver_gradients"].sum() < cold.stats["solver_gradients"].sum()
+    assert float(warm.length_ratio.mean()) < 1.2 * float(cold.length_ratio.mean())
+    assert "Descent" in warm.solver
+
+
+def test_warm_start_that_does_not_help_costs_little():
+    bad = lp.Path.polyline(torch.stack([torch.zeros(1, 24), torch.full((1, 24), 9.0), torch.ones(1, 24)], 1))
+    warm = lp.attribute(SCORE, X, solver=lp.Descent(start_from=bad))
+    cold = lp.attribute(SCORE, X, solver=lp.Descent())
+    torch.testing.assert_close(warm.length_ratio, cold.length_ratio, rtol=0.5, atol=0.1)
+
+
+def test_a_carried_path_keeps_its_deviation():
+    path = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 0.0]]]))
+    start, end = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 1.0]])
+    (carried,) = carried_over(path, torch.tensor([0]), start, end)
+    torch.testing.assert_close(carried, torch.tensor([[1.0, 1.0], [1.5, 2.0], [2.0, 1.0]]))
+    (same,) = carried_over(path, torch.tensor([0]), path.start, path.end)
+    assert torch.equal(same, path[0])
+
+
+def small_cnn() -> nn.Module:
+    def make() -> nn.Module:
+        net = nn.Sequential(nn.Conv2d(1, 6, 3, 2), nn.Tanh(), nn.Conv2d(6, 8, 3, 2), nn.Tanh(), nn.Flatten())
+        net.append(nn.Linear(8 * 9, 3))
+        return scaled(net, 3)
+
+    return seeded(make, 2)
+
+
+def test_resolution_makes_the_deviation_smooth():
+    net, x = small_cnn(), seeded(lambda: torch.rand(2, 1, 16, 16), 3)
+    score = lp.Score(net, net(x).argmax(1), output="softmax")
+    for resolution in (None, 4):
+        result = lp.attribute(score, x, solver=lp.Descent(resolution=resolution))
+        assert (result.length_ratio <= 1).all()
+        roughness = []
+        for b in range(2):
+            knots = result.path[b]
+            if len(knots) > 2:
+                t = ((knots - knots[0]) * x[b]).flatten(1).sum(1) / (x[b] ** 2).sum()
+                deviation = (knots - t.view(-1, 1, 1, 1) * x[b])[1:-1]
+                roughness.append(deviation.diff(dim=-1).norm() / deviation.norm())
+        assert roughness and (max(roughness) < 0.5) == (resolution == 4)
+
+
+def test_coarse_grid_keeps_what_is_smooth():
+    torch.testing.assert_close(coarse(torch.ones(2, 3, 8, 10), 4), torch.ones(2, 3, 8, 10))
+
+
+def test_double_backward_against_finite_difference():
+    net, x = mlp(6).double(), seeded(lambda: torch.randn(4, 6).double(), 4)
+    lengths = []
+    for hessian in ("finite_difference", "double_backward"):
+        solver = lp.Descent(max_gradients=2000, hessian=hessian)
+        lengths.append(lp.attribute(lp.Score(net, 1), x, -x, solver=solver).length)
+    torch.testing.assert_close(*lengths, rtol=0.02, atol=0)
+
+
+def test_hessian_vector_against_closed_form_and_its_price():
+    bound = lp.Score(lambda x: (x**3).sum(1) / 6, batch_size=2).bind(torch.ones(3, 4))
+    points, vectors = torch.randn(5, 4), torch.randn(5, 4)
+    product = bound.hessian_vector(points, vectors, torch.tensor([0, 0, 1, 2, 2]))
+    torch.testing.assert_close(product, points * vectors)
+    assert bound.gradients_spent.tolist() == [4, 2, 4]
+    linear = lp.Score(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1))).bind(torch.ones(3, 4))
+    assert not linear.hessian_vector(points, vectors, torch.tensor([0, 0, 1, 2, 2])).any()
+
+
+@pytest.mark.parametrize(
+    ("n_features", "max_gradients", "expected"),
+    [(4, None, "NeighborGraph"), (21, None, "Descent"), (4, 1000, "Descent")],
+)
+def test_default_solver_names_itself(n_features, max_gradients, expected):
+    score = lp.Score(lambda x: torch.sigmoid(x.sum(1)))
+    result = lp.attribute(score, torch.ones(1, n_features), max_gradients=max_gradients)
+    assert result.solver.startswith(expected)
+
+
+# ---- the parts ---------------------------------------------------------------------------------------------------
+
+
+def test_flow_costs_the_change_of_score():
+    start, end = torch.zeros(2, 5), torch.ones(2, 5)
+    score = lp.Score(lambda x: torch.tanh(2 * x.mean(1)))
+    field = field_of(score, start, end)
+    flow = flows(field, end, torch.arange(2), torch.tensor([1.0, -1.0]), torch.ones(2))
+    rise = flow.value - score(end)
+    assert rise[0] > 0 > rise[1]
+    torch.testing.assert_close(flow.cost, rise.abs(), rtol=0.2, atol=0)
+    assert torch.equal(flow.trail[:, 0], end) and (field.spent <= 16).all()
+
+
+def test_cutting_keeps_the_curve_and_doubles_its_segments():
+    start, end = torch.zeros(1, 2).double(), torch.tensor([[1.0, 0.0]]).double()
+    field = field_of(lp.Score(lambda x: torch.sigmoid(40 * (x[:, 0] - 0.9))), start, end)
+    path = torch.tensor([[[0.0, 0.0], [0.5, 0.3], [0.8, 0.0], [1.0, 0.0]]]).double()
+    cut = cut_where_long(field, path, torch.tensor([0]), 0)
+    assert cut.shape == (1, 7, 2)
+    assert all((cut[0] - knot).norm(dim=1).min() < 1e-12 for knot in path[0])
+    assert (cut[0, :, 0] > 0.8).sum() >= 3  # most new knots where the score changes
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_gradients": 0}, "max_gradients=0 must be at least 1"),
+        ({"hessian": "exact"}, "hessian='exact' is unknown"),
+        ({"resolution": 0}, "resolution=0 must be at least 1"),
+        ({"n_knots": 1}, "n_knots=1 must be at least 2"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        lp.Descent(**settings)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="resolution=4 needs inputs of shape"):
+        lp.attribute(SCORE, X, solver=lp.Descent(resolution=4))
+    two = lp.Path.straight(torch.zeros(2, 24), torch.ones(2, 24))
+    with pytest.raises(ValueError, match="start_from has 2 paths for 5 examples"):
+        lp.attribute(SCORE, X, solver=lp.Descent(start_from=two))
+    small = lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3))
+    with pytest.raises(ValueError, match="expected the same features"):
+        lp.attribute(SCORE, X, solver=lp.Descent(start_from=small))
+    result = lp.attribute(SCORE, X, solver=lp.StraightLine())
+    with pytest.raises(ValueError, match="the result has 5 paths for 2 inputs"):
+        lp.Descent().warm(result, X[:2])
