@@ -6,7 +6,8 @@ import re
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]  # the tutorials, the studies
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the studies
+sys.path.insert(0, str(Path(__file__).parent))
 from build_tutorials import build_all
 
 project = "leastpath"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath.metric import flat_rows
+from leastpath._support.rows import flat_rows
 from leastpath.outputs import output_tensor
 from leastpath.run import Run
 from leastpath.score import Score, device_of, untouched, warn_of_training_mode

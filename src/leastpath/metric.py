@@ -14,6 +14,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.rows import flat_rows
+
 NEIGHBOR = 5  # the bandwidth of a density is the typical distance to a point's neighbour of this number
 BLOCK_ELEMENTS = 2**24  # distances between points and data held at once
 
@@ -44,11 +46,6 @@ class Metric(Protocol):
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,), non-negative and proportional to the size of `step`."""
         ...
-
-
-def flat_rows(tensor: Tensor) -> Tensor:
-    """(n, *features) as (n, all features), also for n = 0 and for no feature dimension at all."""
-    return tensor.reshape(len(tensor), tensor.shape[1:].numel())  # −1 could not tell for no rows
 
 
 def _norm(tensor: Tensor) -> Tensor:

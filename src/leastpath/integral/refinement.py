@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.integral.pieces import (
     Estimate,
     KnownSegments,
@@ -21,7 +22,7 @@ from leastpath.integral.pieces import (
     WholePathWeighting,
     quadrature,
 )
-from leastpath.metric import Metric, flat_rows
+from leastpath.metric import Metric
 from leastpath.path import Path, Segments
 from leastpath.run import Bar
 from leastpath.score import BoundScore

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath.metric import flat_rows
+from leastpath._support.rows import flat_rows
 
 By = Literal["segment", "length"]
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution, bound_with_baselines, without_path
-from leastpath.metric import flat_rows
 from leastpath.run import Bar, Run
 from leastpath.score import (
     Baselines,

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
-from leastpath.metric import Metric, flat_rows
+from leastpath._support.rows import flat_rows
+from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import BoundScore

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from leastpath._support.rows import norms, per_row
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore
-from leastpath.solvers.descent.field import coarse, like, norms
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
@@ -102,7 +102,7 @@ class _Shortener:
         todo = torch.arange(len(rows), device=rows.device)
         for _ in range(self.how.tries):
             trial = self.knots[rows[todo]].clone()
-            trial[:, 1:-1] += like(self.step[rows[todo]], trial) * move[todo]
+            trial[:, 1:-1] += per_row(self.step[rows[todo]], trial) * move[todo]
             better = self._length(trial, self.examples[rows[todo].cpu()], t) < now[todo]
             self.knots[rows[todo[better]]] = trial[better]
             # On a plateau every step is "better": none may be longer than the way itself.
@@ -152,7 +152,7 @@ class _Shortener:
             reach = self.distance[rows].repeat_interleave(len(t))
             by_point = by_point + self._difference(flat, flat_steps, gradient, by_gradient, reach, examples)
         by_point, by_step = (torch.nan_to_num(d).view_as(points) for d in (by_point, by_step))
-        share = like(fraction, by_point[0]).unsqueeze(0)
+        share = per_row(fraction, by_point[0]).unsqueeze(0)
         pull = torch.zeros_like(self.knots[rows])
         pull.index_add_(1, k, (1 - share) * by_point - by_step)
         pull.index_add_(1, k + 1, share * by_point + by_step)
@@ -165,9 +165,9 @@ class _Shortener:
         size = norms(vectors, 1)
         # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.
         h = torch.minimum(self.how.difference * reach, 0.1 * norms(steps, 1)).clamp_min(1e-6 * reach)
-        unit = vectors / like(size.clamp_min(torch.finfo(points.dtype).tiny), points)
-        _, ahead = self.score.gradients(points + like(h, points) * unit, examples, strict=False)
-        return like(size / h, points) * (ahead - gradient)
+        unit = vectors / per_row(size.clamp_min(torch.finfo(points.dtype).tiny), points)
+        _, ahead = self.score.gradients(points + per_row(h, points) * unit, examples, strict=False)
+        return per_row(size / h, points) * (ahead - gradient)
 
 
 def _speed_derivatives(
@@ -180,6 +180,15 @@ def _speed_derivatives(
         # A metric may ignore some of them.
         by = torch.autograd.grad(speed.sum(), variables, allow_unused=True, materialize_grads=True)
     return speed.detach(), by[0], by[1], by[2]
+
+
+def coarse(images: Tensor, resolution: int) -> Tensor:
+    """Averages of (…, height, width) on a grid of `resolution`², interpolated back: spatially smooth."""
+    size = images.shape[-2:]
+    planes = images.reshape(-1, 1, *size)
+    grid = (min(resolution, size[0]), min(resolution, size[1]))
+    pooled = nn.functional.adaptive_avg_pool2d(planes, grid)
+    return nn.functional.interpolate(pooled, size=size, mode="bilinear", align_corners=False).view_as(images)
 
 
 def inverse_laplacian(n: int, knots: Tensor) -> Tensor:
@@ -210,5 +219,5 @@ def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: R
 def _largest_one(move: Tensor) -> Tensor:
     """Moves (batch, knots, *features) whose largest has norm 1; scaled first, since squares of tiny forces vanish."""
     tiny = torch.finfo(move.dtype).tiny
-    scaled = move / like(move.flatten(1).abs().amax(1).clamp_min(tiny), move)
-    return scaled / like(norms(scaled, 2).amax(1).clamp_min(tiny), move)
+    scaled = move / per_row(move.flatten(1).abs().amax(1).clamp_min(tiny), move)
+    return scaled / per_row(norms(scaled, 2).amax(1).clamp_min(tiny), move)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from leastpath.metric import flat_rows
+from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.run import Run
-from leastpath.solvers.descent.field import Field, like, norms
+from leastpath.solvers.descent.field import Field
 from leastpath.solvers.shorten import Shortening, shortened
 
 COARSEST = 4  # segments that a line begins with
@@ -55,13 +55,13 @@ def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
     best_length = field.length(line, n, rows, draw)
     for number in range(BOWS):
         noise = field.run.noise(tuple(a.shape[1:]), a, draw + 100 + number // 2)
-        across = noise - like(flat_rows(noise * chord).sum(1) / size**2, chord) * chord
-        across = (-1) ** number * across / like(norms(across, 1).clamp_min(torch.finfo(a.dtype).tiny), across)
+        across = noise - per_row(flat_rows(noise * chord).sum(1) / size**2, chord) * chord
+        across = (-1) ** number * across / per_row(norms(across, 1).clamp_min(torch.finfo(a.dtype).tiny), across)
         height = BOW_HEIGHTS[(number // 2) % len(BOW_HEIGHTS)]
-        bow = line + like(height * size, line) * torch.sin(torch.pi * t) * across[:, None]
+        bow = line + per_row(height * size, line) * torch.sin(torch.pi * t) * across[:, None]
         length = field.length(bow, n, rows, draw)
         better = length < best_length
-        best = torch.where(like(better, best), bow, best)
+        best = torch.where(per_row(better, best), bow, best)
         best_length = torch.where(better, length, best_length)
     best[:, -1] = field.end[rows]
     return best

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from leastpath.metric import Metric, flat_rows
+from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.metric import Metric
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore
+from leastpath.solvers.shorten import coarse
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Field:
         """
         value, gradient = self.score.gradients(points, self.examples[rows.cpu()], strict=False)
         finite = torch.isfinite(value) & torch.isfinite(flat_rows(gradient)).all(1)
-        return value, torch.where(like(finite, gradient), gradient, 0), finite
+        return value, torch.where(per_row(finite, gradient), gradient, 0), finite
 
     def sample(self, paths: Tensor, positions: Tensor, rows: Tensor) -> Samples:
         """paths (rows, knots, *features) at positions (rows, n), which count segments from the start."""
@@ -83,7 +85,7 @@ class Field:
         k = positions.floor().long().clamp(0, paths.shape[1] - 2)
         each = torch.arange(len(paths), device=paths.device)[:, None]
         a, b = paths[each, k], paths[each, k + 1]
-        points, steps = torch.lerp(a, b, like(positions - k, a)), b - a
+        points, steps = torch.lerp(a, b, per_row(positions - k, a)), b - a
         flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
         value, gradient, finite = self.gradient(flat, rows.repeat_interleave(n))
         speed = torch.where(finite, self.metric.speed(flat, gradient, flat_steps), torch.inf)
@@ -120,22 +122,3 @@ class Field:
     def smooth(self, direction: Tensor) -> Tensor:
         """(…, *features) on the coarse grid of `resolution`, if there is one."""
         return direction if self.resolution is None else coarse(direction, self.resolution)
-
-
-def coarse(images: Tensor, resolution: int) -> Tensor:
-    """Averages of (…, height, width) on a grid of `resolution`², interpolated back: spatially smooth."""
-    size = images.shape[-2:]
-    planes = images.reshape(-1, 1, *size)
-    grid = (min(resolution, size[0]), min(resolution, size[1]))
-    pooled = nn.functional.adaptive_avg_pool2d(planes, grid)
-    return nn.functional.interpolate(pooled, size=size, mode="bilinear", align_corners=False).view_as(images)
-
-
-def norms(tensor: Tensor, dims: int) -> Tensor:
-    """Euclidean norms over all but the first `dims` dimensions."""
-    return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()
-
-
-def like(values: Tensor, other: Tensor) -> Tensor:
-    """(rows, …) with as many trailing dimensions of size one as `other` has more."""
-    return values.reshape(*values.shape, *[1] * (other.ndim - values.ndim))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath.metric import flat_rows
-from leastpath.solvers.descent.field import Field, like, norms
+from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.solvers.descent.field import Field
 
 STEPS = 16  # gradients a flow, at most
 KNOTS = 8  # of its steps that are kept
@@ -47,7 +47,7 @@ def flows(field: Field, origin: Tensor, rows: Tensor, sign: Tensor, straight: Te
         if not len(i):
             break
         now, slope = _direction(field, gradient[i])
-        new = point[i] + like(sign[i] * step[i], now) * now
+        new = point[i] + per_row(sign[i] * step[i], now) * now
         new_value, new_gradient, finite = field.gradient(new, rows[i])
         gain = torch.where(finite, sign[i] * (new_value - value[i]) / (step[i] * slope), -1)
         works = gain >= ARMIJO
@@ -68,7 +68,7 @@ def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """The unit step (n, *features) in which the score rises, and its slope (n,)."""
     smooth = field.smooth(gradient)
     tiny = torch.finfo(gradient.dtype).tiny
-    unit = smooth / like(norms(smooth, 1).clamp_min(tiny), smooth)
+    unit = smooth / per_row(norms(smooth, 1).clamp_min(tiny), smooth)
     return unit, flat_rows(unit * gradient).sum(1).clamp_min(tiny)
 
 

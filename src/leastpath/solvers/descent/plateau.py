@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath.solvers.descent.field import Field, Samples, like, norms
+from leastpath._support.rows import norms, per_row
+from leastpath.solvers.descent.field import Field, Samples
 
 PROBES = (0.003, 0.01)  # steps up and down from the line, relative to its length
 SAMPLES = 12  # fresh positions a round
@@ -36,7 +37,7 @@ def flatter_side(field: Field, line: Samples, rows: Tensor) -> Tensor:
         for i, step in enumerate(PROBES):  # interleaved, so that both steps see the whole line
             points, steps, gradient = (x[rows, i :: len(PROBES)] for x in (line.points, line.steps, line.gradient))
             size = norms(gradient, 2).clamp_min(torch.finfo(gradient.dtype).tiny)
-            moved = points + like(sign * step * field.distance[rows, None] / size, points) * gradient
+            moved = points + per_row(sign * step * field.distance[rows, None] / size, points) * gradient
             n = points.shape[1]
             speed = field.speed(moved.flatten(0, 1), steps.flatten(0, 1), rows.repeat_interleave(n))
             total[rows] += speed.clamp_min(0).sqrt().view(-1, n).sum(1)  # roots: one cliff must not decide
@@ -146,9 +147,9 @@ class _Pushing:
             *positions.shape, -1
         )  # (n, knots, all features)
         force = self.field.smooth(force.view_as(way.knots))
-        return force / like(norms(force, 2).amax(1).clamp_min(torch.finfo(force.dtype).tiny), force)
+        return force / per_row(norms(force, 2).amax(1).clamp_min(torch.finfo(force.dtype).tiny), force)
 
     def _move(self, i: Tensor, force: Tensor) -> None:
-        calm = like(self.calm[i] >= 1, force)  # what is calm stays, to be looked at again
+        calm = per_row(self.calm[i] >= 1, force)  # what is calm stays, to be looked at again
         self.momentum[i] = torch.where(calm, 0, MOMENTUM * self.momentum[i] + force)
-        self.way.knots[i] += like(self.way.push[i], force) * self.momentum[i]
+        self.way.knots[i] += per_row(self.way.push[i], force) * self.momentum[i]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
+from leastpath._support.rows import norms
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
@@ -25,7 +26,7 @@ from leastpath.score import BoundScore
 from leastpath.solution import Solution, joined
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
-from leastpath.solvers.descent.field import Field, Samples, norms
+from leastpath.solvers.descent.field import Field, Samples
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import flows
 from leastpath.solvers.descent.plateau import Crossing, crossed, flatter_side

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from leastpath.metric import flat_rows
+from leastpath._support.rows import flat_rows
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import BoundScore

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from leastpath.solvers.descent.field import like, norms
+from leastpath._support.rows import norms, per_row
 
 ARMIJO = 1e-4  # a step must achieve this share of its first-order decrease
 TRIES = 12  # halvings of a step
@@ -62,7 +62,7 @@ class Lbfgs:
             todo = (~moved).nonzero()[:, 0]
             if not len(todo):
                 break
-            trial = self.x[rows[todo]] + like(step[todo], direction) * direction[todo]
+            trial = self.x[rows[todo]] + per_row(step[todo], direction) * direction[todo]
             value, gradient = self.function(trial, rows[todo])
             good = value <= self.value[rows[todo]] + ARMIJO * step[todo] * slope[todo]
             at = rows[todo[good]]
@@ -70,7 +70,7 @@ class Lbfgs:
             moved[todo[good]] = True
             step[todo[~good]] /= 2
         self.iterations[rows] += 1
-        self._remember(rows[moved], (like(step, direction) * direction)[moved], before[moved])
+        self._remember(rows[moved], (per_row(step, direction) * direction)[moved], before[moved])
         self._forget(rows[~moved])
 
     def _direction(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,11 +79,11 @@ class Lbfgs:
         q, shares = gradient.clone(), []
         for move, change, inverse in reversed(self.past):
             share = inverse[rows] * _product(move[rows], q)
-            q -= like(share, q) * change[rows]
+            q -= per_row(share, q) * change[rows]
             shares.append(share)
-        q = like(torch.where(fresh, 1.0, self.scale[rows]), q) * (self.inverse @ q)
+        q = per_row(torch.where(fresh, 1.0, self.scale[rows]), q) * (self.inverse @ q)
         for (move, change, inverse), share in zip(self.past, reversed(shares), strict=True):
-            q += like(share - inverse[rows] * _product(change[rows], q), q) * move[rows]
+            q += per_row(share - inverse[rows] * _product(change[rows], q), q) * move[rows]
         slope = -_product(gradient, q)
         largest = norms(q, 2).amax(1).clamp_min(torch.finfo(q.dtype).tiny)
         return -q, slope, torch.where(fresh, self.first_move[rows] / largest, 1.0)

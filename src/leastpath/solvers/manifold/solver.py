@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from leastpath.metric import Metric, decoded, encoded, energy, flat_rows
+from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.metric import Metric, decoded, encoded, energy
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore, untouched
 from leastpath.solution import Solution, straight_with_note
-from leastpath.solvers.descent.field import like, norms
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
@@ -197,7 +197,7 @@ class _Curves:
     def knots(self) -> Tensor:
         """(batch, knots, *features); the start, where there is no curve."""
         knots = self._decoded(self.latent().flatten(2))
-        return torch.where(like(self.usable, knots), knots, self.features[:, None])
+        return torch.where(per_row(self.usable, knots), knots, self.features[:, None])
 
     def notes(self) -> list[tuple[Note, ...]]:
         """For each example what became of its curve."""

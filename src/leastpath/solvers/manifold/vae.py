@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.files import write_whole
-from leastpath.metric import flat_rows
+from leastpath._support.rows import flat_rows
 from leastpath.run import Run
 
 KEPT_VARIANCE = 1e-6  # of the data: below it a reconstruction counts as exact
