@@ -5,9 +5,9 @@
 The study `sign` of `python -m studies.findings` with a number of points of your own, and a target: three networks
 (2-10-10-2, ReLU, Adam 1e-3, batch 32, 50 epochs; noise .05, .15, .30), baseline (−.5, −.5), log-softmax of the
 predicted class, error-controlled integral. The hyper-parameters were chosen on networks of other seeds. The median
-alone would hide that the energy is a heuristic: the median over the points across the border from the baseline, the mean over all, and the
-share of points whose gap grew by more than 0.01 stand beside. `--fast` trains for 3 epochs, runs 10 iterations on
-8 points, and takes seconds.
+alone would hide that the energy is a heuristic: the median over the points across the border from the baseline, the
+mean over all, and the share of points whose gap grew by more than 0.01 stand beside. `--fast` trains for 3 epochs,
+runs 10 iterations on 8 points, and takes seconds.
 """
 
 from __future__ import annotations

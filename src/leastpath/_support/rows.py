@@ -1,0 +1,26 @@
+"""Tensors whose first dimensions are rows and whose last ones are features of any shape."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def flat_rows(tensor: Tensor) -> Tensor:
+    """(n, *features) as (n, all features), also for n = 0 and for no feature dimension at all."""
+    return tensor.reshape(len(tensor), tensor.shape[1:].numel())  # −1 could not tell for no rows
+
+
+def norms(tensor: Tensor, dims: int) -> Tensor:
+    """Euclidean norms over all but the first `dims` dimensions."""
+    return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()
+
+
+def per_row(values: Tensor, other: Tensor) -> Tensor:
+    """(rows, …) with trailing dimensions of size one, so that it multiplies `other` (rows, …, *features) row by row.
+
+    Example:
+        >>> per_row(torch.ones(2), torch.ones(2, 3, 4)).shape
+        torch.Size([2, 1, 1])
+    """
+    return values.reshape(*values.shape, *[1] * (other.ndim - values.ndim))
