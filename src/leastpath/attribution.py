@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
+from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.integrator import check_settings, integrate
-from leastpath.integral.pieces import Weighting
-from leastpath.integral.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
+from leastpath.integral.result import Integral, unknown_integral
+from leastpath.integral.sums import ROUNDING
+from leastpath.integral.weightings import Weighting
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integral.pieces import Weighting
+from leastpath.integral.weightings import Weighting
 from leastpath.metric import Metric
 from leastpath.outputs import output_tensor
 from leastpath.score import Baselines, Inputs, Score, Target

@@ -14,8 +14,13 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
-from leastpath.integral.pieces import RULES, KnownSegments, PathIntegral, Weighting
-from leastpath.integral.refinement import Block, Integral, Plan, joined_integrals, unknown_integral
+from leastpath.integral.block import Block, Plan
+from leastpath.integral.fixed_steps import at_fixed_steps
+from leastpath.integral.pieces import KnownSegments
+from leastpath.integral.refinement import refined
+from leastpath.integral.result import Integral, joined_integrals, unknown_integral
+from leastpath.integral.rules import check_rule
+from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
@@ -86,7 +91,7 @@ def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -
     An interruption while a block is refined leaves the others at a first look. One during a first look leaves what is
     finished: the rest is unknown, and where there is nothing else, it is the caller's to deal with.
     """
-    bound, groups = plan.score, plan.score.groups
+    bound = plan.score
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
     mean_segments = max(1.0, len(path.route) / len(path) - 1)
     per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
@@ -98,11 +103,13 @@ def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -
                 parts.append(unknown_integral(bound, len(examples)))
                 continue
             try:
-                block = Block.make(plan, path.select(examples), examples, groups[examples], known)
-                block.interrupted = interrupted  # then a first look must do
-                parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
-                bar.advance(len(examples) if plan.tolerance is None else 0)
-                interrupted = block.interrupted
+                block = Block.make(plan, path.select(examples), examples)
+                if plan.tolerance is None:
+                    parts.append(at_fixed_steps(block))
+                    bar.advance(len(examples))
+                else:
+                    integral, interrupted = refined(block, known, bar, interrupted)
+                    parts.append(integral)
             except KeyboardInterrupt:
                 if not parts:
                     raise
@@ -119,8 +126,7 @@ def check_settings(
     max_gradients: int | Tensor | None = None,
 ) -> None:
     """Refuse what cannot be integrated, before anything is spent on it."""
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
+    check_rule(rule)
     check_whole("n_steps", n_steps, 1, or_none=", or None")
     if not isinstance(max_gradients, Tensor):
         check_whole("max_gradients", max_gradients, 1, or_none=", or None")

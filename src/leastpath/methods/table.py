@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leastpath.integral.pieces import Weighting
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
 from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, occlusion
 from leastpath.methods.floor import random
 from leastpath.methods.method import Method, Methods, settings_of
