@@ -11,13 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms
-from leastpath.integral.grouped import extreme_by, share_by, total_by
+from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
-from leastpath.integral.weightings import Weighting
+from leastpath.integral.result import Integral
+from leastpath.integral.sums import Errors, Sums, extreme_by, share_by, total_by
+from leastpath.integral.weightings import Weighting, WholePathWeighting
 from leastpath.metric import Metric
 from leastpath.path import Path, Segments
 from leastpath.score import BoundScore
+from leastpath.status import Note
+
+SUM_ELEMENTS = 2**26  # numbers gathered at once while summing along routes
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ class Plan:
         """Gradients a piece: kinks and cliffs want few (2 at 1 %), tight tolerances reward more."""
         assert self.tolerance is not None
         return int(np.clip(round(-np.log10(self.tolerance)), 2, 8))
+
+    def allowed(self, sums: Sums) -> Errors:
+        """What each example may err by."""
+        assert self.tolerance is not None
+        return sums.allowed(self.tolerance, self.score.eps)
 
     @cached_property
     def groups(self) -> Tensor:
@@ -212,3 +221,42 @@ class Block:
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
         return Pieces(self.path.points, s.tail[segment], s.head[segment], self.examples[s.owner[segment]], t0, t1)
+
+    # ---- what it comes to ----------------------------------------------------------------------------------------
+
+    def sums(self, live: Live) -> Sums:
+        """Pieces summed by segment, and segments along each example's route."""
+        s, batch, device = self.segments, len(self), live.length.device
+        segment, legs, examples = (index.to(device) for index in (live.segment, s.leg_segment, s.leg_example))
+        sizes = (live.length, live.residual, live.moved, live.length_moved, torch.ones_like(live.length))
+        of_segment = total_by(torch.stack(sizes, 1), segment, len(s))
+        length, residual, moved, length_moved, pieces = total_by(of_segment[legs], examples, batch).unbind(1)
+        low = extreme_by(extreme_by(live.low, segment, len(s), "amin")[legs], examples, batch, "amin")
+        high = extreme_by(extreme_by(live.high, segment, len(s), "amax")[legs], examples, batch, "amax")
+        values = self._walked(total_by(live.attributions, segment, len(s)))
+        low, high = torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high)
+        return Sums(values, length, residual, moved, length_moved, pieces.clamp_min(1), low, high, self.change)
+
+    def _walked(self, of_segment: Tensor) -> Tensor:
+        """Attributions of segments (segments, *features) summed along each example's route: (batch, *features)."""
+        s, total = self.segments, of_segment.new_zeros(len(self), *of_segment.shape[1:])
+        for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
+            signed = of_segment[s.leg_segment[rows].to(total.device)]
+            if not isinstance(self.plan.weighting, WholePathWeighting):  # of those, both directions add the same
+                signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
+            total.index_add_(0, s.leg_example[rows].to(total.device), signed)
+        return total
+
+    def integral(self, sums: Sums, notes: list[Note]) -> Integral:
+        """The sums as the result that callers see, with a note (batch,) each."""
+        bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
+        if len(bad):
+            row = self.plan.score.row(int(self.examples[int(bad[0])]))
+            raise ValueError(
+                f"the gradient of example {row} is NaN or infinite along its path, "
+                "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"
+            )
+        return Integral(
+            sums.values, sums.change, sums.length, sums.length_moved, sums.moved,
+            sums.low, sums.high, self.gradients(), notes,
+        )  # fmt: skip

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from leastpath._support.rows import per_row
 from leastpath.integral.block import Block, Live
-from leastpath.integral.grouped import extreme_by, total_by
 from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.integral.sums import extreme_by, total_by
 from leastpath.integral.weightings import PathIntegral
 
 FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twice as many again

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from leastpath.integral import notes
 from leastpath.integral.block import Block, Live
-from leastpath.integral.grouped import extreme_by, share_by, total_by
 from leastpath.integral.result import Integral
-from leastpath.integral.sums import integral_of, sums_along
+from leastpath.integral.sums import extreme_by, share_by, total_by
 from leastpath.integral.weightings import WholePathWeighting
 
 STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one each, and three to share out
@@ -30,19 +29,19 @@ def at_fixed_steps(block: Block) -> Integral:
         nodes = _steps(block.length_share(), s.leg_segment, s.leg_example, n_steps)
         ends = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
         live = block.look(torch.arange(len(s)), *ends, nodes)
-    sums = sums_along(block, live)
+    sums = block.sums(live)
     unknown = torch.full_like(sums.length, torch.nan)
     sums = sums._replace(moved=unknown, length_moved=unknown)
     if isinstance(plan.weighting, WholePathWeighting):
         length = total_by(block.leg_lengths(), s.leg_example, len(block)).to(sums.length)
         difference = (block.path.end - block.path.start).to(sums.values)
         sums = sums._replace(values=plan.weighting.conclude(sums.values, length, difference))
-    each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), block.budget, sums.gap)), strict=True)
+    each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), block.budget, sums.errors.gap)), strict=True)
     told = [
         notes.FLAT if flat else notes.fixed_steps(plan.n_steps, spent, budget, plan.max_gradients, gap)
         for flat, spent, budget, gap in each
     ]
-    return integral_of(block, sums, told)
+    return block.integral(sums, told)
 
 
 def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:

@@ -131,18 +131,18 @@ def check_settings(
     if not isinstance(max_gradients, Tensor):
         check_whole("max_gradients", max_gradients, 1, or_none=", or None")
     asked: object = tolerance
-    if not isinstance(asked, numbers.Real | Tensor | None):
-        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
     if tolerance is None and n_steps is None:
         raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")
-    if tolerance is not None and not 0 < tolerance < 1:
+    if tolerance is None:
+        most = None if isinstance(max_gradients, Tensor) else max_gradients
+        if n_steps is not None and most is not None and n_steps > most:
+            raise ValueError(f"n_steps={n_steps} do not fit in max_gradients={most}: lower the one or raise the other")
+        return
+    if not isinstance(asked, numbers.Real | Tensor):
+        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
+    if not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
-    most = None if isinstance(max_gradients, Tensor) else max_gradients
-    if tolerance is None and n_steps is not None and most is not None and n_steps > most:
-        raise ValueError(
-            f"n_steps={n_steps} do not fit in max_gradients={max_gradients}: lower the one or raise the other"
-        )
-    if tolerance is not None and weighting is not None and not weighting.complete:
+    if weighting is not None and not weighting.complete:
         raise ValueError(
             f"{type(weighting).__name__} is not complete, so its error cannot be controlled: "
             "pass tolerance=None, n_steps=50"

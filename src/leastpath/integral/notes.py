@@ -13,16 +13,17 @@ FLAT = Note(
     "choose another baseline, target or output",
 )
 UNKNOWN = Note(Outcome.INTERRUPTED, "interrupted before the integral was known, so there are no attributions")
-SHORTFALLS = (  # what is said before and after the number
-    ("the attributions may still be wrong by", " in total"),
-    ("the length may still be wrong by", ""),
-    ("the completeness gap is", ""),
-    ("the completeness gaps of single pieces of the path add up to", ""),
+SHORTFALLS = (  # in the order of `sums.Errors`
+    "the attributions may still be wrong by {:.2g} in total ({:.2g} allowed)",
+    "the completeness gap is {:.2g} ({:.2g} allowed)",
+    "the length may still be wrong by {:.2g} ({:.2g} allowed)",
 )
+# The fourth of these errors, said where nothing else is missing.
+OF_PIECES = "the completeness gaps of single pieces of the path add up to {:.2g} ({:.2g} allowed)"
 
 
 def fixed_steps(n_steps: int, spent: float, budget: float, max_gradients: float | None, gap: float) -> Note:
-    """No error control. `budget` is what was left of `max_gradients`."""
+    """An example at fixed steps. `budget` is what was left of `max_gradients`."""
     why = ""
     if budget < n_steps:
         why = f"max_gradients={max_gradients or budget:.0f} left no more"
@@ -35,66 +36,53 @@ def fixed_steps(n_steps: int, spent: float, budget: float, max_gradients: float 
     )
 
 
-def reached(tolerance: float, spent: float) -> Note:
-    """All is as exact as was asked for."""
-    return Note(Outcome.REACHED, f"reached tolerance {tolerance:g}, with {spent:.0f} gradients for the integral")
-
-
-def reached_rounding(tolerance: float, spent: float, dtype: str, gap: float, allowed: float) -> Note:
-    """All is as exact as the arithmetic allows, which is less than was asked for."""
+def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: float, allowed: float) -> Note:
+    """An example that is done. `by_rounding`: more than the tolerance, rounding errors are what allows a gap."""
+    cost = f"with {spent:.0f} gradients for the integral"
+    if not by_rounding:
+        return Note(Outcome.REACHED, f"reached tolerance {tolerance:g}, {cost}")
     return Note(
         Outcome.REACHED,
-        f"as exact as {dtype} rounds this score, since its rounding errors alone exceed tolerance {tolerance:g}: "
-        f"completeness gap {gap:.2g} ({allowed:.2g} allowed), with {spent:.0f} gradients for the integral",
+        f"as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance {tolerance:g}: "
+        f"completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
     )
 
 
-def interrupted(tolerance: float, spent: float, missing: str) -> Note:
-    """The user stopped it."""
-    return Note(
-        Outcome.INTERRUPTED,
-        f"the integral was interrupted after {_gradients(spent)}, before tolerance {tolerance:g} was reached: "
-        f"{missing}; run it again",
-    )
-
-
-def unresolved(tolerance: float, dtype: str, missing: str) -> Note:
-    """The pieces that are wrong cannot be cut any more."""
-    return Note(
-        Outcome.UNRESOLVED,
-        f"{dtype} cannot resolve this score any further (it jumps, or its changes are smaller than its rounding "
-        f"errors), so tolerance {tolerance:g} was not reached: {missing}; "
-        f"{'' if dtype == 'float64' else 'use float64, or '}explain a smoother output",
-    )
-
-
-def budget_spent(tolerance: float, spent: float, budget: float, max_gradients: float | None, missing: str) -> Note:
-    """No further cut was paid for. `budget` is what was left of `max_gradients`."""
+def not_reached(
+    tolerance: float, dtype: str, missing: str, interrupted: bool, stuck: bool, spent: float, budget: float,
+    max_gradients: float | None,
+) -> Note:  # fmt: skip
+    """An example that is not done. `stuck`: a piece that should be cut cannot be cut any more."""
+    gradients = f"{spent:.0f} gradient{'' if round(spent) == 1 else 's'}"
+    before = f"before tolerance {tolerance:g} was reached"
+    if interrupted:
+        sentence = f"the integral was interrupted after {gradients}, {before}: {missing}; run it again"
+        return Note(Outcome.INTERRUPTED, sentence)
+    if stuck:
+        return Note(
+            Outcome.UNRESOLVED,
+            f"{dtype} cannot resolve this score any further (it jumps, or its changes are smaller than its rounding "
+            f"errors), so tolerance {tolerance:g} was not reached: {missing}; "
+            f"{'' if dtype == 'float64' else 'use float64, or '}explain a smoother output",
+        )
     said = max_gradients or budget
-    left = "" if said == budget else f"{budget:.0f} were left of "
-    return Note(
-        Outcome.BUDGET_SPENT,
-        f"stopped after {_gradients(spent)} ({left}max_gradients={said:.0f}), before tolerance {tolerance:g} was "
-        f"reached: {missing}; raise max_gradients or tolerance",
-    )
+    limit = f"{'' if said == budget else f'{budget:.0f} were left of '}max_gradients={said:.0f}"
+    sentence = f"stopped after {gradients} ({limit}), {before}: {missing}; raise max_gradients or tolerance"
+    return Note(Outcome.BUDGET_SPENT, sentence)
 
 
 def missing(errors: Sequence[float], allowed: Sequence[float]) -> str:
-    """What is not reached yet. Both are in the order of `sums.Errors`; errors that nobody has measured are inf.
+    """The first two things that are not reached. In the order of `sums.Errors`; errors not measured are inf.
 
     Example:
-        >>> missing((0.3, 0.1, 0.06, 0.2), (0.1, 0.2, 0.15, 0.3))
+        >>> missing((0.3, 0.06, 0.1, 0.2), (0.1, 0.15, 0.2, 0.3))
         'the attributions may still be wrong by 0.3 in total (0.1 allowed)'
     """
     said = [
-        f"{what} {error:.2g}{of} ({limit:.2g} allowed)"
-        for (what, of), error, limit in zip(SHORTFALLS, errors, allowed, strict=True)
-        if error > limit
+        words.format(error, limit)
+        for words, error, limit in zip(SHORTFALLS, errors[:3], allowed[:3], strict=True)
+        if limit < error < math.inf
     ]
-    if math.isinf(errors[0]):  # then so is the length's: both are measured by cutting
-        said[:2] = ["the errors of the attributions and of the length are not known"]
-    return " and ".join(said)
-
-
-def _gradients(count: float) -> str:
-    return f"{count:.0f} gradient{'' if round(count) == 1 else 's'}"
+    if math.isinf(errors[0]):  # so is the length's: both are measured by cutting
+        said.insert(0, "the errors of the attributions and of the length are not known")
+    return " and ".join(said[:2]) or OF_PIECES.format(errors[3], allowed[3])

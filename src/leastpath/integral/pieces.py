@@ -109,18 +109,10 @@ def quadrature(
     Pieces and nodes are walked in blocks of at most `score.batch_size` rows, so memory does not grow with n. `strict`
     is that of `BoundScore.gradients`.
     """
+    if len(pieces) > score.batch_size:
+        blocks = (pieces.take(rows) for rows in torch.arange(len(pieces)).split(score.batch_size))
+        return Estimate.join([quadrature(score, b, metric, rule, n, weighting, strict=strict) for b in blocks])
     weighting = weighting or PathIntegral()
-    blocks = []
-    size = score.batch_size  # kept: it shrinks on the way when memory runs out
-    for first in range(0, max(1, len(pieces)), size):
-        block = pieces.take(slice(first, first + size))
-        blocks.append(_quadrature_block(score, block, metric, rule, n, weighting, strict))
-    return Estimate.join(blocks)
-
-
-def _quadrature_block(
-    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting, strict: bool
-) -> Estimate:
     dtype, m = score.work_dtype, len(pieces)
     start, end = pieces.ends(dtype)
     step = end - start

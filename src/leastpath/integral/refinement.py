@@ -15,12 +15,10 @@ from leastpath._support.rows import flat_rows
 from leastpath.integral import notes
 from leastpath.integral.block import Block, Live
 from leastpath.integral.first_look import first_look
-from leastpath.integral.grouped import extreme_by, total_by
 from leastpath.integral.pieces import KnownSegments
 from leastpath.integral.result import Integral, joined_integrals
-from leastpath.integral.sums import Errors, Sums, allowed, integral_of, sums_along, within
+from leastpath.integral.sums import Errors, Sums, extreme_by, total_by
 from leastpath.run import Bar
-from leastpath.status import Note
 
 CUT = 0.4  # unequal, so that nothing symmetric looks the same before and after
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
@@ -42,9 +40,9 @@ class _State:
         """One round: the chosen pieces (pieces,) are cut."""
         plan = self.block.plan
         live = Live.join([self.live.where(~chosen), _cut(self.block, self.live.where(chosen))])
-        sums = sums_along(self.block, live)
-        limits = allowed(sums, plan)
-        done = within(sums.errors, limits, plan.only_length)
+        sums = self.block.sums(live)
+        limits = plan.allowed(sums)
+        done = sums.errors.within(limits, plan.only_length)
         wanted, stuck = _wanted(self.block, live, Errors(*(limit / sums.pieces for limit in limits)), ~done)
         return _State(self.block, self.rows, live, sums, wanted, done, stuck)
 
@@ -66,10 +64,10 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
     """
     live, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
     wanted = torch.ones(len(live.segment), dtype=torch.bool)
-    state = _State(block, torch.arange(len(block)), live, sums_along(block, live), wanted, no, no)
+    state = _State(block, torch.arange(len(block)), live, block.sums(live), wanted, no, no)
     finished: list[tuple[Tensor, Integral]] = []
     try:
-        while not interrupted and (chosen := _affordable(state)).any():
+        while not interrupted and (chosen := _affordable(state, state.block.budget - state.block.gradients())).any():
             state = state.after_cutting(chosen)
             ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
             if len(rest) and len(ready) >= LEAVING_SHARE * len(state.done):
@@ -88,25 +86,18 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
 def _cut(block: Block, parents: Live) -> Live:
     """Both unequal parts of each piece, with how far they moved from what the whole had said."""
     middle = parents.t0 + CUT * (parents.t1 - parents.t0)
-    f_middle = block.score_at(parents.segment, middle)
-    parts = block.look(
-        parents.segment.repeat_interleave(2), _pairs(parents.t0, middle), _pairs(middle, parents.t1),
-        torch.full((2 * len(middle),), block.plan.order),
-        (_pairs(parents.f0, f_middle), _pairs(f_middle, parents.f1)),
-    )  # fmt: skip
+    t = torch.stack([parents.t0, middle, parents.t1], 1)
+    f = torch.stack([parents.f0, block.score_at(parents.segment, middle), parents.f1], 1)
+    (t0, t1), (f0, f1) = ((of[:, :2].flatten(), of[:, 1:].flatten()) for of in (t, f))
+    nodes = torch.full_like(t0, block.plan.order, dtype=torch.long)
+    parts = block.look(parents.segment.repeat_interleave(2), t0, t1, nodes, (f0, f1))
     moved = _size_of_error(flat_rows(parts.attributions.unflatten(0, (-1, 2)).sum(1) - parents.attributions))
     length_moved = (parts.length.view(-1, 2).sum(1) - parents.length).abs()
     # The blame goes half to both parts alike, half by their residuals, which say where the score was missed.
     residual = parts.residual.view(-1, 2)
     blame = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
-    return parts._replace(
-        moved=(blame * moved[:, None]).flatten(), length_moved=(blame * length_moved[:, None]).flatten()
-    )
-
-
-def _pairs(first: Tensor, second: Tensor) -> Tensor:
-    """Two (n,) interleaved: (2n,)."""
-    return torch.stack([first, second], 1).flatten()
+    moved, length_moved = ((blame * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
+    return parts._replace(moved=moved, length_moved=length_moved)
 
 
 def _size_of_error(difference: Tensor) -> Tensor:
@@ -153,66 +144,49 @@ def _wanted(block: Block, live: Live, share: Errors, is_open: Tensor) -> tuple[T
     return too_much & can_cut, stuck & is_open
 
 
-def _affordable(state: _State) -> Tensor:
-    """(pieces,) the worst of the wanted pieces, as many as the budgets of all the examples that walk them pay for."""
-    block, live, rows = state.block, state.live, state.wanted.nonzero()[:, 0]
-    badness = torch.maximum(live.moved, live.residual).cpu()[rows]
-    chosen = torch.zeros_like(state.wanted)
-    chosen[rows] = _paid_for(block, live.segment[rows], badness, block.budget - block.gradients())
+def _affordable(state: _State, purse: Tensor) -> Tensor:
+    """(pieces,) the worst of the wanted pieces, as many as all the examples that walk them can pay for.
+
+    `purse` (batch,) gradients each example has left; the walkers of a segment share the cost of a cut.
+    """
+    block, s, rows = state.block, state.block.segments, state.wanted.nonzero()[:, 0]
+    segment = state.live.segment[rows]
+    walkers = block.sharers[segment]  # (wanted,)
+    piece = torch.arange(len(rows)).repeat_interleave(walkers)  # (parts,) each walker pays its part of a piece
+    first = block.sharers.cumsum(0) - block.sharers
+    place = torch.arange(len(piece)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
+    leg = s.leg_segment.argsort()[first[segment][piece] + place]
+    payer, part = s.leg_example[leg], 2 * block.plan.order / walkers.double()[piece]
+    bill = total_by(part, payer, len(purse))
+    if bool((bill <= purse).all()):
+        return state.wanted
+    badness = torch.maximum(state.live.moved, state.live.residual).cpu()[rows]
+    order = torch.as_tensor(np.lexsort((-badness[piece].numpy(), payer.numpy())))
+    so_far = part[order].cumsum(0) - (bill.cumsum(0) - bill)[payer[order]]
+    chosen = state.wanted.clone()
+    # Sums of thirds round: a millionth of a gradient is not what the budget is about.
+    chosen[rows[piece[order[so_far > purse[payer[order]] + 1e-6]]]] = False
     return chosen
 
 
-def _paid_for(block: Block, segment: Tensor, badness: Tensor, purse: Tensor) -> Tensor:
-    """(pieces,) which cuts are paid for, the worst first, with what each example has left: purse (batch,) gradients.
-
-    The pieces lie on `segment` (pieces,), and the walkers of a segment share the cost of a cut.
-    """
-    s, walkers, cost = block.segments, block.sharers[segment], 2 * block.plan.order
-    piece = torch.arange(len(segment)).repeat_interleave(walkers)  # (parts,) each walker pays its part of a piece
-    first = block.sharers.cumsum(0) - block.sharers
-    within_piece = torch.arange(len(piece)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
-    leg = s.leg_segment.argsort()[first[segment][piece] + within_piece]
-    payer, part = s.leg_example[leg], cost / walkers.double()[piece]
-    bill, paid = total_by(part, payer, len(purse)), torch.ones(len(segment), dtype=torch.bool)
-    if bool((bill <= purse).all()):
-        return paid
-    order = torch.as_tensor(np.lexsort((-badness[piece].numpy(), payer.numpy())))
-    so_far = part[order].cumsum(0) - (bill.cumsum(0) - bill)[payer[order]]
-    # Sums of thirds round: a millionth of a gradient is not what the budget is about.
-    paid[piece[order[so_far > purse[payer[order]] + 1e-6]]] = False
-    return paid
-
-
 def _integral(block: Block, sums: Sums, stuck: Tensor, interrupted: bool) -> Integral:
-    return integral_of(block, sums, _notes(block, sums, stuck, interrupted))
-
-
-def _notes(block: Block, sums: Sums, stuck: Tensor, interrupted: bool) -> list[Note]:
-    """One note an example. Zeros are never silent: a score that does not move at all is said to be flat."""
-    plan, errors, limits = block.plan, sums.errors, allowed(sums, block.plan)
+    """The result, with one note an example. Zeros are never silent: a score that does not move is said to be flat."""
+    plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
-    tolerance, dtype = plan.tolerance, str(plan.score.dtype).removeprefix("torch.")
-    rounding = limits.gap / tolerance > 2 * sums.scale  # more than the tolerance, it is what allows a gap
-
-    def note(
-        flat: bool, done: bool, rounding: bool, stuck: bool, spent: float, budget: float, error: list[float],
-        limit: list[float],
-    ) -> Note:  # fmt: skip
-        missing = notes.missing(error, limit)
-        if flat:
-            return notes.FLAT
-        if done and rounding:
-            return notes.reached_rounding(tolerance, spent, dtype, error[2], limit[2])
-        if done:
-            return notes.reached(tolerance, spent)
-        if interrupted:
-            return notes.interrupted(tolerance, spent, missing)
-        if stuck:
-            return notes.unresolved(tolerance, dtype, missing)
-        return notes.budget_spent(tolerance, spent, budget, plan.max_gradients, missing)
-
+    by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.only_length)
+    dtype, told = str(plan.score.dtype).removeprefix("torch."), []
     columns = (
-        sums.flat, within(errors, limits, plan.only_length), rounding, stuck, block.gradients(), block.budget,
+        sums.flat, done, by_rounding, stuck, block.gradients(), block.budget,
         torch.stack(errors, 1), torch.stack(limits, 1),
     )  # fmt: skip
-    return [note(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    for flat, ok, rounding, stays, spent, budget, error, limit in zip(*(of.tolist() for of in columns), strict=True):
+        if flat:
+            told.append(notes.FLAT)
+        elif ok:
+            told.append(notes.reached(plan.tolerance, dtype, rounding, spent, error[1], limit[1]))
+        else:
+            missing = notes.missing(error, limit)
+            told.append(notes.not_reached(
+                plan.tolerance, dtype, missing, interrupted, stays, spent, budget, plan.max_gradients
+            ))  # fmt: skip
+    return block.integral(sums, told)

@@ -40,17 +40,7 @@ class Integral:
 
     def where(self, mask: Tensor, other: Integral) -> Integral:
         """The other's measurements for the examples in `mask` (batch,), these for the rest."""
-        rows = mask.nonzero()[:, 0]
-
-        def mixed(name: str) -> Tensor:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            at = rows.to(mine.device)
-            return mine.index_copy(0, at, theirs[at])
-
-        notes = [
-            theirs if use else mine for use, mine, theirs in zip(mask.tolist(), self.notes, other.notes, strict=True)
-        ]
-        return Integral(**{name: mixed(name) for name in MEASURED}, notes=notes)
+        return joined_integrals([self, other], torch.arange(len(mask)) + mask * len(mask))
 
     @property
     def gap(self) -> Tensor:
