@@ -12,23 +12,21 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
-from leastpath.integral.integrator import check_settings, integrate
-from leastpath.integral.pieces import Weighting
-from leastpath.integral.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
-from leastpath.metric import Conformal, Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
+from leastpath.bound import BoundScore
+from leastpath.guards import (
     at_work,
     baselines_per_example,
     check_rows_are_independent,
     device_of,
     warn_of_training_mode,
 )
+from leastpath.integral.integrator import check_settings, integrate
+from leastpath.integral.pieces import Weighting
+from leastpath.integral.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
+from leastpath.metric import Conformal, Metric
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solution, Solver, joined
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph

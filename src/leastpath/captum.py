@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
+from leastpath.guards import device_of, untouched
 from leastpath.integral.pieces import Weighting
 from leastpath.metric import Metric
 from leastpath.outputs import output_tensor
@@ -109,9 +110,9 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             return result.values
         if self.multiplies_by_inputs:
             return result.values, result.completeness_gap
-        return result.values, self.compute_convergence_delta(
-            result.values, baselines, inputs, target, additional_forward_args
-        )
+        with untouched(self.forward_func, device_of(inputs)):
+            delta = self.compute_convergence_delta(result.values, baselines, inputs, target, additional_forward_args)
+        return result.values, delta
 
     def explain(
         self,

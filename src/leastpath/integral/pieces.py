@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric, length
-from leastpath.score import BoundScore
 
 Nodes = tuple[np.ndarray, np.ndarray]
 

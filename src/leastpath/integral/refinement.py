@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
+from leastpath.bound import BoundScore
 from leastpath.integral.pieces import (
     Estimate,
     KnownSegments,
@@ -25,7 +26,6 @@ from leastpath.integral.pieces import (
 from leastpath.metric import Metric
 from leastpath.path import Path, Segments
 from leastpath.run import Bar
-from leastpath.score import BoundScore
 from leastpath.status import Note, Outcome
 
 CUT = 0.4  # unequal, so that nothing symmetric looks the same before and after
