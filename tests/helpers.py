@@ -95,6 +95,21 @@ class TextNet(nn.Module):
         return self.head(hidden.mean(1))
 
 
+class Dropping(nn.Module):
+    """Training mode changes buffers and draws random numbers, but row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+            torch.rand(1)
+        return self.net(x)
+
+
 class Counted:
     """A callable that counts what it is asked for: rows with and without gradient, calls, the largest call."""
 

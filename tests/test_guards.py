@@ -1,11 +1,13 @@
 """Guards: what is refused, with the sentence that says why; the model is left as it was found."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import TextNet, cnn, flat_points, left_untouched, mlp, seeded
+from helpers import Dropping, TextNet, cnn, flat_points, left_untouched, mlp, seeded
 from leastpath.guards import UnfitInputs, baselines_per_example, flat_baseline, parameter_of
 
 X = flat_points(5, 4)
@@ -153,21 +155,6 @@ def test_a_floating_point_parameter_tells_device_and_dtype():
     assert parameter_of(nn.ReLU()) is None and parameter_of(torch.sin) is None
 
 
-class Dropping(nn.Module):
-    """Training mode changes buffers and draws random numbers, but row by row."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = mlp()
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, x):
-        if self.training:
-            self.calls += 1
-            torch.rand(1)
-        return self.net(x)
-
-
 def test_training_mode_warns():
     with pytest.warns(UserWarning, match=r"the model is in training mode: .* Call model.eval\(\) first"):
         explain(lp.Score(Dropping().train(), 1))
@@ -206,6 +193,7 @@ USES = {
     "call": lambda score, x: score(x),
     "integrate": lambda score, x: lp.integrate(score, lp.Path.straight(torch.zeros_like(x), x)),
     "outputs": lambda score, x: score.outputs(x),
+    "bind a layer": lambda score, x: replace(score, layer=next(score.model.children())).bind(x),
 }
 
 
@@ -222,7 +210,7 @@ def test_model_is_left_untouched(use, training):
 
 
 @pytest.mark.filterwarnings("ignore:the model is in training mode")
-@pytest.mark.parametrize("use", ["attribute", "call", "outputs"])
+@pytest.mark.parametrize("use", ["attribute", "call", "outputs", "bind a layer"])
 def test_batch_norm_in_training_keeps_its_statistics(use):
     model = cnn().train()
     with left_untouched(model):

@@ -12,8 +12,7 @@ model. Only `leastpath.captum` hands the user's model to Captum itself, for a co
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -32,6 +31,7 @@ from leastpath.guards import (
     flat_baseline,
     is_out_of_memory,
     ordinary,
+    untouched,
 )
 from leastpath.outputs import check_rows, output_tensor, scalar_output
 
@@ -93,8 +93,12 @@ class ModelCalls:
         source = torch.arange(self.n_rows, device=self.device).repeat_interleave(n // self.n_rows)
 
         def chunk(rows: slice) -> Tensor:
-            given = [part[rows] for part in parts]
-            with torch.no_grad(), _recorded_output(layer) as seen:
+            given, seen = [part[rows] for part in parts], []
+
+            def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
+                seen.append(_first_tensor(output).detach().clone())
+
+            with torch.no_grad(), layer.register_forward_hook(record):
                 self(given, source[rows])
             if len(seen) != 1:
                 raise ValueError(
@@ -159,15 +163,16 @@ class BoundScore:
         self._calls = ModelCalls(score, inputs, integers_allowed=score.layer is not None)
         self._raw = self._calls.inputs
         self.device = self._calls.device
-        self._source = torch.arange(len(self._raw[0])).repeat_interleave(baselines_per_example)
-        """(batch,) row of the raw inputs"""
+        self._source = torch.arange(len(self._raw[0])).repeat_interleave(baselines_per_example)  # (batch,) input row
         self.batch = len(self._source)
         self._targets = self._bound_targets()
         self._per_example = score.layer is not None or self._calls.args_differ_by_row
         self._looks_up_rows = self._per_example or isinstance(self._targets, Tensor)
         self._joint = isinstance(inputs, tuple) and score.layer is None
-        layer = score.layer
-        self._explained = list(self._raw) if layer is None else [self._calls.layer_outputs(layer, self._raw)]
+        self._explained = list(self._raw)
+        if score.layer is not None:
+            with untouched(score.model, self.device):  # not every caller that binds is inside the guard
+                self._explained = [self._calls.layer_outputs(score.layer, self._raw)]
         self._shapes = [part.shape[1:] for part in self._explained]
         self.dtype = self._explained[0].dtype
         for part in self._explained[1:]:
@@ -247,8 +252,7 @@ class BoundScore:
         With a layer, a tensor that does not look like the raw inputs is an activation; anything else is raw inputs.
         """
         layer, raw = self.score.layer, self._raw
-        is_raw = not isinstance(baselines, Tensor) or (len(raw) == 1 and fits_inputs(baselines, raw[0]))
-        if layer is not None and isinstance(baselines, Tensor) and not is_raw:
+        if layer is not None and isinstance(baselines, Tensor) and (len(raw) > 1 or not fits_inputs(baselines, raw[0])):
             return [self._baseline_rows(baselines, self._explained[0])]
         given = baselines if isinstance(baselines, tuple) else (baselines,)
         if len(given) == 1 and not isinstance(given[0], Tensor):
@@ -369,7 +373,11 @@ class BoundScore:
         rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
         points = points.to(self.dtype)
         if self.score.layer is not None:
-            with _replaced_output(self.score.layer, points):
+
+            def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+                return (points, *output[1:]) if isinstance(output, tuple) else points
+
+            with self.score.layer.register_forward_hook(replaced):
                 output = self._calls([part[rows] for part in self._raw], rows)
         else:
             parts = self.split(points)
@@ -406,36 +414,6 @@ def _resolution(dtype: torch.dtype, device: torch.device) -> float:
     if torch.is_autocast_enabled(device.type):
         eps = max(eps, torch.finfo(torch.get_autocast_dtype(device.type)).eps)
     return eps
-
-
-# ---- layers ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _recorded_output(layer: nn.Module) -> Iterator[list[Tensor]]:
-    """While inside, the layer's outputs, one for each time it runs."""
-    seen: list[Tensor] = []
-    handle = layer.register_forward_hook(
-        lambda _module, _inputs, output: seen.append(_first_tensor(output).detach().clone())
-    )
-    try:
-        yield seen
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def _replaced_output(layer: nn.Module, points: Tensor) -> Iterator[None]:
-    """While inside, the layer answers with `points`, whatever it is given."""
-
-    def replace(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-        return (points, *output[1:]) if isinstance(output, tuple) else points
-
-    handle = layer.register_forward_hook(replace)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def _first_tensor(output: Any) -> Tensor:

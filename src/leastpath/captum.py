@@ -6,13 +6,14 @@ IntegratedGradients(model).attribute(inputs, target=1)      ->  GeodesicIntegrat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import device_of, untouched
@@ -350,17 +351,12 @@ def _check_index(given: int, output: Tensor) -> None:
         )
 
 
-@contextmanager
-def _passed_through(probe: nn.Module, layer: nn.Module) -> Iterator[None]:
-    """While inside, the layer's first input is the probe's output: explaining the probe explains that input."""
+def _passed_through(probe: nn.Module, layer: nn.Module) -> RemovableHandle:
+    """Inside `with`, the layer's first input is the probe's output: explaining the probe explains that input."""
 
     def reroute(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if not args:
             raise ValueError("the layer is called with keyword arguments only: explain the layer before it instead")
         return probe(args[0]), *args[1:]
 
-    handle = layer.register_forward_pre_hook(reroute)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return layer.register_forward_pre_hook(reroute)

@@ -283,11 +283,8 @@ class _ReplacedTokens(nn.Module):
         def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
             return torch.where(free[..., None], self.probe(vectors), vectors)
 
-        handle = self.embedding.register_forward_hook(through)
-        try:
+        with self.embedding.register_forward_hook(through):
             return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
-        finally:
-            handle.remove()
 
 
 def _tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
