@@ -12,6 +12,16 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
+from leastpath.bound import BoundScore
+from leastpath.guards import (
+    Baselines,
+    Inputs,
+    at_work,
+    baselines_per_example,
+    check_rows_are_independent,
+    device_of,
+    warn_of_training_mode,
+)
 from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.integrator import check_settings, integrate
 from leastpath.integral.result import Integral, unknown_integral
@@ -20,17 +30,7 @@ from leastpath.integral.weightings import Weighting
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    at_work,
-    baselines_per_example,
-    check_rows_are_independent,
-    device_of,
-    warn_of_training_mode,
-)
+from leastpath.score import Score
 from leastpath.solution import Solution, Solver, joined
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph

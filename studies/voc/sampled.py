@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from leastpath._support.interruption import check_finished
+from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.integral.integrator import integrate
 from leastpath.integral.weightings import IDGI
@@ -143,7 +144,7 @@ def bowed(path: Path, spread: float, run: Run, draw: int) -> Path:
         knots = path[b]
         noise = run.noise(tuple(knots.shape[1:]), knots, draw)
         t = torch.linspace(0, 1, len(knots), dtype=knots.dtype, device=knots.device)
-        height = torch.sin(torch.pi * t).view(-1, *[1] * (knots.ndim - 1))
+        height = per_row(torch.sin(torch.pi * t), knots)
         moved = knots + spread * height * noise
         moved[0], moved[-1] = knots[0], knots[-1]
         lines.append(moved)

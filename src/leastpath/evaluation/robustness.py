@@ -14,17 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
 from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    device_of,
-    untouched,
-    warn_of_training_mode,
-)
+from leastpath.guards import device_of, untouched, warn_of_training_mode
+from leastpath.score import Baselines, Inputs, Score
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
@@ -73,7 +68,8 @@ class Infidelity:
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
             end = bound.explained().to(bound.work_dtype)
             scale = self.noise * end.reshape(bound.batch, -1).std(1, correction=0)
-            noise = _noise(inputs, seed, self.n_samples, end) * scale.view(-1, *[1] * (end.ndim))  # (batch, n, …)
+            noise = _noise(inputs, seed, self.n_samples, end)  # (batch, n, …)
+            noise = noise * per_row(scale, noise)
 
             def perturbed(points: Tensor, _baselines: Tensor) -> Tensor:
                 return points - noise.reshape(points.shape)
@@ -194,7 +190,8 @@ class NoiseRobustness:
         again = _Again(score, inputs, baselines, explain, seed, self.name)
         before = pictures(checked_attributions(again.bound, result))
         scale = self.noise * again.points.reshape(len(again.points), -1).std(1, correction=0)
-        noise = _noise(inputs, seed, self.n_samples, again.points) * scale.view(-1, *[1] * again.points.ndim)
+        noise = _noise(inputs, seed, self.n_samples, again.points)
+        noise = noise * per_row(scale, noise)
         likeness = [ssim(before, pictures(again(again.points + noise[:, j]))) for j in range(self.n_samples)]
         return again.measured(torch.stack(likeness).mean(0))
 
@@ -261,18 +258,18 @@ class AttackRobustness:
         shift = self.radius * _across(_noise(inputs, seed, 1, clean, uniform=True)[:, 0], gradient).clamp(-1, 1)
         best, furthest = clean.clone(), torch.full_like(value, -1.0)
         for _ in range(self.steps):
-            here, turned = bound.gradients(clean + shift, rows)
+            attacked, turned = bound.gradients(clean + shift, rows)
             difference = turned - gradient
-            distance, admissible = flat_norm(difference), (here - value).abs() <= allowed
+            distance, admissible = flat_norm(difference), (attacked - value).abs() <= allowed
             better = admissible & (distance > furthest)
-            best = torch.where(_wide(better, best), clean + shift, best)
+            best = torch.where(per_row(better, best), clean + shift, best)
             furthest = torch.where(better, distance, furthest)
-            ahead = difference / _wide(distance.clamp_min(TINY), difference) * self.radius
+            ahead = difference / per_row(distance.clamp_min(TINY), difference) * self.radius
             _, next_ = bound.gradients(clean + shift + ahead, rows)
             uphill = _across(next_ - turned, turned)  # H(∇f(x + δ) − ∇f(x)) up to its length, along the score's level
-            further = shift + 2.5 * self.radius / self.steps * uphill / _wide(_largest(uphill), uphill)
+            further = shift + 2.5 * self.radius / self.steps * uphill / per_row(_largest(uphill), uphill)
             further = further.clamp(-self.radius, self.radius)
-            shift = torch.where(_wide(admissible, shift), further, shift / 2)  # back towards the input, if need be
+            shift = torch.where(per_row(admissible, shift), further, shift / 2)  # back towards the input, if need be
         return best, furthest >= 0
 
 
@@ -364,16 +361,11 @@ class _Again:
         return Measured.of(values, None, forwards, self._gradients + torch.as_tensor(self.bound.gradients_spent).long())
 
 
-def _noise(inputs: Inputs, seed: int, n: int, like: Tensor, uniform: bool = False) -> Tensor:
+def _noise(inputs: Inputs, seed: int, n: int, points: Tensor, uniform: bool = False) -> Tensor:
     """Standard normal, or uniform in [-1, 1], n draws an example: (batch, n, *shape)."""
-    shape = (n, *like.shape[1:])
+    shape = (n, *points.shape[1:])
     draw: Callable[..., Tensor] = (lambda *a, **k: 2 * torch.rand(*a, **k) - 1) if uniform else torch.randn
-    return torch.stack([draw(shape, generator=g) for g in generators(inputs, seed)]).to(like)
-
-
-def _wide(rows: Tensor, like: Tensor) -> Tensor:
-    """(n,) as something that broadcasts over (n, *shape)."""
-    return rows.view(-1, *[1] * (like.ndim - 1))
+    return torch.stack([draw(shape, generator=g) for g in generators(inputs, seed)]).to(points)
 
 
 def _captum_metrics() -> Any:

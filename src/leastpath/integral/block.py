@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.result import Integral
 from leastpath.integral.sums import Errors, Sums, extreme_by, share_by, total_by
 from leastpath.integral.weightings import Weighting, WholePathWeighting
 from leastpath.metric import Metric
 from leastpath.path import Path, Segments
-from leastpath.score import BoundScore
 from leastpath.status import Note
 
 SUM_ELEMENTS = 2**26  # numbers gathered at once while summing along routes

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
+from leastpath.bound import BoundScore
+from leastpath.guards import at_work
 from leastpath.integral.block import Block, Plan
 from leastpath.integral.fixed_steps import at_fixed_steps
 from leastpath.integral.pieces import KnownSegments
@@ -24,7 +26,7 @@ from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore, Score, at_work
+from leastpath.score import Score
 
 DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining

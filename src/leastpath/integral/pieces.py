@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.metric import Metric, length
-from leastpath.score import BoundScore
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
+from leastpath.bound import BoundScore
 from leastpath.integral.notes import UNKNOWN
-from leastpath.score import BoundScore
 from leastpath.status import Note
 
 MEASURED = ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")

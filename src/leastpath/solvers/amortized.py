@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.files import write_whole
+from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.descent.solver import Descent
 
@@ -167,4 +168,4 @@ class PathPredictor(nn.Module):
 def _line(start: Tensor, end: Tensor, n_knots: int) -> Tensor:
     """The inner knots of the straight line: (batch, n_knots, *features)."""
     t = torch.linspace(0, 1, n_knots + 2, device=start.device, dtype=start.dtype)[1:-1]
-    return torch.lerp(start[:, None], end[:, None], t.view(1, -1, *[1] * (start.ndim - 1)))
+    return torch.lerp(start[:, None], end[:, None], per_row(t[None], start[:, None]))

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from leastpath._support.checks import check_whole
 from leastpath._support.rows import flat_rows
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, straight_with_note
 from leastpath.status import Note, Outcome
 

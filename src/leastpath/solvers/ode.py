@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_bvp
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.metric import Conformal, Metric, RankOne
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, joined
 from leastpath.status import Note, Outcome
 

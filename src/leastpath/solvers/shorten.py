@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import norms, per_row
+from leastpath.bound import BoundScore
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
@@ -130,8 +130,7 @@ class _Shortener:
         k = t.floor().long().clamp(0, self.segments - 1)
         fraction = t - k
         a, b = knots[:, k], knots[:, k + 1]
-        shape = (1, -1, *[1] * (knots.ndim - 2))
-        return a + fraction.view(shape) * (b - a), b - a, k, fraction
+        return a + per_row(fraction[None], a) * (b - a), b - a, k, fraction
 
     def _length(self, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
         points, steps, _, _ = self._at(knots, t)

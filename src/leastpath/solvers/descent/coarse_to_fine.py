@@ -47,7 +47,7 @@ def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
     """
     t = torch.linspace(0, 1, COARSEST + 1, device=field.start.device, dtype=field.start.dtype)
     a, chord, size = field.start[rows], (field.end - field.start)[rows], field.distance[rows]
-    t = t.view(1, -1, *[1] * (a.ndim - 1))
+    t = per_row(t[None], a[:, None])
     line = best = a[:, None] + t * chord[:, None]
     if field.limit < BOWS_FROM:
         return line
@@ -92,5 +92,5 @@ def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tens
     fraction = (within / pieces.gather(1, segment)).to(paths.dtype)
     each = torch.arange(len(paths), device=paths.device)[:, None]
     a, b = paths[each, segment], paths[each, segment + 1]
-    knots = torch.lerp(a, b, fraction.view(*fraction.shape, *[1] * (a.ndim - 2)))
+    knots = torch.lerp(a, b, per_row(fraction, a))
     return torch.cat([knots, paths[:, -1:]], 1)

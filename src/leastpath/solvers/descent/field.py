@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solvers.shorten import coarse
 
 

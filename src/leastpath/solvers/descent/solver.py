@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
-from leastpath._support.rows import norms
+from leastpath._support.rows import norms, per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, joined
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
@@ -226,7 +226,7 @@ class _Solve:
         (left, right), cost = both.trail.unflatten(0, (2, -1)), both.cost.view(2, -1).sum(0)
         cost = cost + both.value.view(2, -1).diff(dim=0)[0].abs()
         t = (1 - torch.cos(torch.linspace(0, torch.pi, self.settings.n_knots, dtype=torch.float64))) / 2
-        t = t.to(start).view(1, -1, *[1] * (start.ndim - 1))
+        t = per_row(t.to(start)[None], start[:, None])
         away = left[:, -1] - start, right[:, -1] - end
         knots = torch.lerp(start[:, None], end[:, None], t) + (away[0] + away[1])[:, None]
         farthest = torch.maximum(norms(away[0], 1), norms(away[1], 1))

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.energy.energy import (
     LINE,

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.energy.energy import (
     LINE,
@@ -293,7 +294,7 @@ class _Guide:
         solver, energy = self.task.solver, self.energy
         finite = torch.isfinite(self.kept_loc).flatten(1).all(1) & torch.isfinite(self.kept_scale).flatten(1).all(1)
         self.failed |= ~finite.cpu()
-        shape, wide = energy.line.shape[1:], (-1, *[1] * (energy.line.ndim - 1))
+        shape = energy.line.shape[1:]
         samples = [
             energy.knots(self.kept_loc + self.kept_scale * self.task.run.noise(shape, energy.line, draw))
             for draw in range(solver.n_iterations, solver.n_iterations + self.task.n_samples)
@@ -302,7 +303,7 @@ class _Guide:
             "loss": self.windows.mean.to(energy.line),
             "beta": energy.beta,
             "iterations": self.iterations,
-            "scale": self.kept_scale * energy.unit.view(wide),
+            "scale": self.kept_scale * per_row(energy.unit, energy.line),
         }
         knots = energy.knots(self.kept_loc)
         notes = [self._notes(b, interrupted) for b in range(len(energy))]

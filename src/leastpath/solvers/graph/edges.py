@@ -10,11 +10,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.rules import rule_nodes
 from leastpath.metric import Metric, length
 from leastpath.run import Bar
-from leastpath.score import BoundScore
 from leastpath.solvers.graph import neighbors
 
 RULE = "gauss_legendre"

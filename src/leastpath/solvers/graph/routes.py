@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.metric import Metric
 from leastpath.path import Path
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, whole_pieces

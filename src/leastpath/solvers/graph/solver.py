@@ -7,7 +7,6 @@ another input of the call, so a batch gives what a loop gives.
 
 from __future__ import annotations
 
-import copy
 import io
 import zipfile
 from collections.abc import Mapping
@@ -21,11 +20,13 @@ from torch import Tensor
 
 from leastpath._support.checks import check_whole
 from leastpath._support.files import write_whole
+from leastpath.bound import BoundScore
+from leastpath.guards import at_work
 from leastpath.integral.pieces import Estimate
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore, Score, at_work
+from leastpath.score import Score
 from leastpath.solution import Solution, joined, straight_with_note
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
@@ -458,8 +459,4 @@ def _single_targets(score: Score) -> dict[int, Score]:
     """The score once for each of its targets; -1 where it has no index."""
     if not isinstance(score.target, Tensor):
         return {score.target if isinstance(score.target, int) else -1: score}
-    singles = {}
-    for label in torch.unique(score.target).tolist():
-        singles[label] = copy.copy(score)
-        singles[label].target = label
-    return singles
+    return {label: replace(score, target=label) for label in torch.unique(score.target).tolist()}

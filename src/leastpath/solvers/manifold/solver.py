@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
+from leastpath.guards import untouched
 from leastpath.metric import Metric, decoded, encoded, energy
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore, untouched
 from leastpath.solution import Solution, straight_with_note
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
