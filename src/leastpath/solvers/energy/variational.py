@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath.budget import Budget
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
 from leastpath.score import BoundScore
@@ -103,7 +104,7 @@ class Variational:
         The energy fixes what is minimised: `metric` is what the result's length is measured in, nothing more.
         """
         pyro = imported_pyro("Variational")
-        budget, n_samples = solver_budget(run, self.n_points, self.n_samples)
+        budget, n_samples = solver_budget(run.budget(score), self.n_points, self.n_samples)
         task = _Task(self, score, run, budget, n_samples, pyro)
         per_block = max(1, BLOCK_ELEMENTS // (self.n_points * score.n_features))
         blocks = torch.arange(len(start)).split(per_block)
@@ -145,7 +146,7 @@ class _Task:
     solver: Variational
     score: BoundScore
     run: Run
-    budget: float  # gradients an example
+    budget: Budget
     n_samples: int
     pyro: Any
 
@@ -174,8 +175,8 @@ class _Task:
 
     def _affordable(self, examples: Tensor) -> int:
         """Iterations that the budget still allows: a block that is taken apart has spent a part of it."""
-        n, spent = self.solver.n_points, self.score.gradients_spent[examples.numpy()].max()
-        return int(min(self.solver.n_iterations, max(0.0, (self.budget - spent - n) / (2 * n))))
+        n = self.solver.n_points
+        return int(min(self.solver.n_iterations, self.budget.keeping(n).least_left(examples) / (2 * n)))
 
     def _straight(self, examples: Tensor, start: Tensor, end: Tensor, note: Note, interrupted: bool = False) -> _Fit:
         batch, n = len(examples), self.solver.n_points
