@@ -39,7 +39,7 @@ from leastpath.status import Note, Outcome, Status
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
 EXAMPLES = {"solver": "StraightLine", "metric": "Conformal"}
-GRAPH_GRADIENTS = 20_000  # what a graph on generated points needs, about: with a smaller budget it is not the default
+GRAPH_GRADIENTS = 20_000  # about what a graph on generated points needs; with a smaller budget it is not the default
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,8 +66,8 @@ class Attribution:
     length_ratio: Tensor
     """length / length of the straight line; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
-    """length / |f(x) − f(x̄)|: ≥ 1 for the model metrics, and 1, as far as `length_error` goes, is provably shortest.
-    inf where Δf vanishes, NaN for metrics that do not bound the score."""
+    """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
+    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score."""
     path: Path | None
     """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
     status: tuple[Status, ...]
@@ -161,7 +161,7 @@ def attribute(
         solution = solver.solve(bound, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if _chooses_start(solver) else start, end, solver)
         work = Measuring(bound, metric, weighting, tolerance, n_steps, rule, run, bool(solution.samples))
-        solving = work.total.spent()
+        solving = work.budget.spent()
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
         solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
@@ -169,7 +169,7 @@ def attribute(
 
 
 def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
-    """Refuse what is no score, solver or metric, and baselines that a solver would not look at."""
+    """Refuse what is not a score, solver or metric, and baselines for a solver that chooses its own start."""
     if not isinstance(score, Score):
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
@@ -178,7 +178,7 @@ def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):
-            raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
+            raise ValueError(f"{name}={given!r} is not a {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
     if _chooses_start(solver) and baselines is not None:
         raise ValueError(
             f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
@@ -225,7 +225,7 @@ def _assembled(
     bound, metric, change, values = work.bound, work.metric, integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
     rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
-    # No length over no length is one; some length over none is endless.
+    # Where the line has no length, the ratio is 1 for a path without length and infinite for any other.
     ratio = torch.where((line == 0) & (integral.length == 0), torch.ones_like(line), integral.length / line)
     certificate = torch.where(change.abs() <= rounding, torch.inf, (integral.length / change.abs()).clamp_min(1))
     if not metric.bounds_score:
@@ -251,7 +251,7 @@ def _assembled(
         certificate=_finite_mean(certificate, m),
         path=solution.path,
         status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
-        n_gradients=total(work.total.spent()),
+        n_gradients=total(work.budget.spent()),
         score_change=mean(change),
         n_forwards=total(torch.as_tensor(bound.forwards_spent)),
         attribution_error=mean(integral.attribution_error),
@@ -342,6 +342,6 @@ def _finite_mean(values: Tensor, m: int) -> Tensor:
 
 
 def _whole(counts: np.ndarray) -> np.ndarray:
-    """Whole numbers whose sum is that of the shares: a shared segment's gradients are split, not multiplied."""
+    """Whole numbers with the same sum: gradients that several examples share are split into fractions."""
     edges = np.rint(np.concatenate([[0.0], np.cumsum(counts)]))
     return np.diff(edges).astype(np.int64)

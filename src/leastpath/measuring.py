@@ -31,7 +31,8 @@ def steps_reserved(tolerance: float | None, n_steps: int | None) -> int:
 class Measuring:
     """The integrals of one call: how they are made, and what they may cost.
 
-    Half of what the solver left is for its path and for the straight line if there are further paths, all of it if not.
+    If there are further paths, they keep half of what the solver has left. The rest is for the solver's path and the
+    straight line.
     """
 
     bound: BoundScore
@@ -45,16 +46,16 @@ class Measuring:
     interrupted: bool = False  # then a coarse look at the rest must be enough
 
     def __post_init__(self) -> None:
-        self.total = self.budget = self.run.budget(self.bound).with_reserved
+        self.budget = self.for_path = self.run.budget(self.bound).with_reserved
         if self.has_samples:
-            self.budget = self.total.keeping(torch.floor(self.total.left() / 2))
+            self.for_path = self.budget.keeping(torch.floor(self.budget.left() / 2))
 
     def of_path(self, solution: Solution, worth_keeping: bool) -> Integral:
         """The integral along the solution's path.
 
         Where it is interrupted before anything is known, it is unknown, or an error if the path is not worth keeping.
         """
-        budget = self.budget
+        budget = self.for_path
         if self.tolerance is not None:  # a bent path keeps a quarter, for measuring the straight line
             budget = budget.keeping(torch.where(solution.path.is_straight, 0, torch.floor(budget.left() / 4)))
         integral = self.tried(solution.path, budget, known=solution.known, weighting=self.weighting)
@@ -66,7 +67,7 @@ class Measuring:
         """Attributions (batch, *features) along further paths, each with an equal part of what is left."""
         found: list[Tensor] = []
         for done, path in enumerate(samples):
-            integral = self.tried(path, self.total.shared_by(len(samples) - done), weighting=self.weighting)
+            integral = self.tried(path, self.budget.shared_by(len(samples) - done), weighting=self.weighting)
             if integral is None:
                 break
             found.append(integral.values)
@@ -96,17 +97,17 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     lines (batch,): NaN where they could not be measured any more.
     """
     bent, known = ~solution.path.is_straight, torch.isfinite(integral.length).cpu()
-    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.budget.affords(1)
+    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.for_path.affords(1)
     line = torch.where(bent.to(integral.length.device), torch.nan, integral.length)
-    measured = work.tried(lines.only(payable), work.budget, only_length=True) if payable.any() else None
+    measured = work.tried(lines.only(payable), work.for_path, only_length=True) if payable.any() else None
     if measured is None:
         return solution, integral, line
     line = torch.where(payable.to(line.device), measured.length, line)
     longer = payable & (integral.length > line).cpu()
     if not solution.never_longer or not longer.any():
         return solution, integral, line
-    again = longer & work.budget.affords(measured.n_gradients.clamp_min(1))
-    better = work.tried(lines.only(again), work.budget, weighting=work.weighting) if again.any() else None
+    again = longer & work.for_path.affords(measured.n_gradients.clamp_min(1))
+    better = work.tried(lines.only(again), work.for_path, weighting=work.weighting) if again.any() else None
     if better is not None:
         measured = measured.where(again, better)
     if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for

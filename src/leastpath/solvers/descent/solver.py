@@ -5,7 +5,7 @@
 3. Across the plateau: the knots between the flows are pushed the same way until the crossing is flat.
 4. Where there is no plateau, descent of the sampled length itself, coarse to fine.
 
-A solver's own samples are no measurement: the solution asks `attribute` to compare it with the straight line.
+A few samples do not measure a length: the solution asks `attribute` to compare the path with the straight line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from leastpath.attribution import Attribution
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
-FEW_FEATURES = 20  # up to here a plateau is no high-dimensional certainty, and the true force is worth its price
+FEW_FEATURES = 20  # up to here there may be no plateau to cross, and the true force is worth its gradients
 LINE_SAMPLES = 16  # of the straight line, or a tenth of what may be spent if that is less
 HOPELESS = 0.5  # of the line's sampled length: above it after a few rounds, the other side is tried
 PATIENCE = 5

@@ -53,7 +53,7 @@ class Variational:
         as_printed: the equations to the letter: the minus sign (`sign` is ignored) and p(γ) ∝ exp(−E), that is T = 1
             in the units of the inputs (`spread` then only says where the scales begin).
         endpoint_weight: the paper's w, on deviations of the first and last tenth of the knots. The ends themselves
-            are no parameters: they cannot move.
+            are not parameters: they cannot move.
         spread: how far sampled paths stray from the line where nothing pushes them, as a share of its length; sets T.
             Also the first scale. Below about 0.1 the path no longer sees past a plateau of the gradient norm.
         lr: of Adam, in units of the root-mean-square difference between the two ends.

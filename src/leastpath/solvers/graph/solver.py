@@ -176,7 +176,7 @@ class NeighborGraph:
         run: Run, bar: Bar,
     ) -> Solution:  # fmt: skip
         """Points, unless they are given, and routes over them; the straight line where the budget is too small."""
-        fewest = self.n_points * self.n_neighbors // 2  # edges, as far as one can tell before there are points
+        fewest = self.n_points * self.n_neighbors // 2  # edges, estimated before there are points
         looking = self.n_points - self.n_points // 2 if self.generate == "adaptive" else 0
         remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
         note = None
@@ -269,7 +269,7 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
     except KeyboardInterrupt:
         note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: it is returned as it was")
         return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
-    # Bridges are no matter of another path; what the solver remarks on the graph itself still is.
+    # A note on bridges is only about the route; a note on the graph itself is kept for the other paths, too.
     remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())
     parts = []
     for choice, solution in enumerate((routes, Solution(smooth, remarks or None), Solution(line, remarks or None))):

@@ -67,7 +67,7 @@ class Manifold:
     def __post_init__(self) -> None:
         for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(part, type) or not callable(part):
-                raise ValueError(f"{name}={part!r} is no function: Manifold(vae.encoder, vae.decoder)")
+                raise ValueError(f"{name}={part!r} is not a function: Manifold(vae.encoder, vae.decoder)")
         if self.n_knots < FEWEST_KNOTS or self.n_iterations < 0:
             raise ValueError(
                 f"n_knots={self.n_knots} must be at least {FEWEST_KNOTS} and n_iterations={self.n_iterations} not "
