@@ -19,7 +19,7 @@ from leastpath.status import Note, Outcome
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
 ROUNDING = 16  # in units of eps times the whole distance: sums over many features do not come closer than that
-SOLVER_SHARE = 0.4  # of max_gradients; as much again looks at every segment, and the rest measures the straight line
+SOLVER_SHARE = 0.4  # of the budget; the integral looks at every segment for as much, the rest is for the straight line
 LINE = "the straight line was used"
 INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
 
@@ -60,7 +60,7 @@ class GuidedIG:
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""
-        n = int(min(self.n_steps, run.solver_limit(SOLVER_SHARE)))
+        n = int(min(self.n_steps, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < min(2, self.n_steps):
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))

@@ -5,7 +5,7 @@
 3. Across the plateau: the knots between the flows are pushed the same way until the crossing is flat.
 4. Where there is no plateau, descent of the sampled length itself, coarse to fine.
 
-A solver's own samples are no measurement: the solution asks `attribute` to compare it with the straight line.
+A few samples do not measure a length: the solution asks `attribute` to compare the path with the straight line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from leastpath.status import Note, Outcome
 if TYPE_CHECKING:
     from leastpath.attribution import Attribution
 
-FEW_FEATURES = 20  # up to here a plateau is no high-dimensional certainty, and the true force is worth its price
+SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
+FEW_FEATURES = 20  # up to here there may be no plateau to cross, and the true force is worth its gradients
 LINE_SAMPLES = 16  # of the straight line, or a tenth of what may be spent if that is less
 HOPELESS = 0.5  # of the line's sampled length: above it after a few rounds, the other side is tried
 PATIENCE = 5
@@ -68,7 +69,7 @@ class Descent:
 
     Rarely needed:
         hessian: how the force of the last stage is found: "finite_difference" of gradients, which also sees the kinks
-            of ReLU nets, or "double_backward", exact on smooth nets and half as dear again.
+            of ReLU nets, or "double_backward", which is exact on smooth nets and takes 3 gradients instead of 2.
         n_knots: between the two flows.
         n_rounds: of pushing them.
 
@@ -121,14 +122,14 @@ class Descent:
             raise ValueError(
                 f"start_from has {len(self.start_from)} paths for {len(start)} examples: pass one for all, or one each"
             )
-        limit = int(min(self.max_gradients, run.solver_limit()))
+        budget = run.budget(score).share(SOLVER_SHARE).at_most(self.max_gradients)
         per_block = max(1, BLOCK_ELEMENTS // (HELD * score.n_features))
         parts, interrupted = [], False
-        with run.bar("descent", len(start) * limit) as bar:
+        with run.bar("descent", float(budget.left().sum())) as bar:
             a, b = (x.to(score.work_dtype) for x in (start, end))
             for examples in torch.arange(len(start)).split(per_block):
                 rows = examples.to(start.device)
-                here = Field(score, metric, run, examples, a[rows], b[rows], limit, self.resolution, bar)
+                here = Field(score, metric, run, budget, examples, a[rows], b[rows], self.resolution, bar)
                 here.interrupted = interrupted
                 parts.append((examples, _Solve(self, here).solution()))
                 interrupted = here.interrupted
@@ -199,7 +200,7 @@ class _Solve:
         cold = rows if self.settings.start_from is None else self._warmed(self.settings.start_from, line, rows)
         sign = flatter_side(self.field, line, cold)
         poor = self._over_plateau(cold, sign[cold], SIDE)
-        poor = self.field.affordable(poor, self._least() - self.look_cost - 2 * self.n_look)
+        poor = poor[self.field.affords(poor, self._least() - self.look_cost - 2 * self.n_look)]
         self._over_plateau(poor, -sign[poor], OTHER_SIDE)
         if not self.field.interrupted:
             self._by_force(rows, cold)
@@ -280,7 +281,7 @@ class _Solve:
             self._offer(group, paths)
         for group, paths in found:
             cost = how.round_cost * how.samples * (paths.shape[1] - 1) + self.n_check
-            able = self.field.spent[group] + cost <= self.field.limit
+            able = self.field.affords(group, cost)
             if able.any():
                 self._offer(group[able], force_shortened(self.field, paths[able], group[able], how, self.n_check))
 
@@ -301,7 +302,7 @@ class _Solve:
                 self._push_on(group[near], knots[near], torch.where(above[near], 1.0, -1.0).to(length))
         few = self.field.score.n_features <= FEW_FEATURES
         cold = rows[~(self.length[rows] < (1 if few else HOPELESS) * self.straight[rows])]
-        return self.field.affordable(cold, self._least() - self.look_cost)
+        return cold[self.field.affords(cold, self._least() - self.look_cost)]
 
     def _push_on(self, rows: Tensor, knots: Tensor, sign: Tensor) -> None:
         """All inner knots of the paths (n, knots, *features) as one crossing, for a few rounds."""

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.path import Path
-from leastpath.run import Run
 from leastpath.status import Note, Outcome
 
 Sign = Literal["away", "toward"]
@@ -227,18 +227,17 @@ def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
     return Path(points.flatten(0, 1), torch.arange(kept.numel())[kept.flatten()], offsets)
 
 
-def solver_budget(run: Run, n_points: int, n_samples: int) -> tuple[float, int]:
-    """How many gradients an example a solver may spend, and how many sampled paths there will be money to integrate.
+def solver_budget(budget: Budget, n_points: int, n_samples: int) -> tuple[Budget, int]:
+    """The solver's part of the budget of a call, and how many sampled paths the rest can integrate.
 
-    At least half of a budget, or what a few gradients a segment cost, is left to the integrals.
+    The integrals keep half of the budget, or less where a few gradients a segment cost less.
     """
-    if run.max_gradients is None:
-        return float("inf"), n_samples
-    path = 3 * (n_points + 1)  # a first look at every segment, and its verification
-    if 2 * (1 + n_samples) * path > run.max_gradients / 2:
+    left = budget.with_reserved.least_left()
+    path = 3 * (n_points + 1)  # a first look at every segment, and a check of what it saw
+    if 2 * (1 + n_samples) * path > left / 2:
         n_samples = 0
-    kept = min(run.max_gradients / 2, 2 * (1 + n_samples) * path)
-    return min(run.max_gradients - kept, run.solver_limit(1.0)), n_samples
+    kept = min(left / 2, 2 * (1 + n_samples) * path)
+    return budget.at_most(left - kept), n_samples
 
 
 def imported_pyro(solver: str) -> ModuleType:
