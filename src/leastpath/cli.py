@@ -4,7 +4,6 @@ Commands live beside what they run (`leastpath.commands`, `leastpath.jobs.comman
 imports late, so that `leastpath --help` answers quickly.
 """
 
-import importlib
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -79,10 +78,11 @@ def application() -> "Typer":
     def frame(version: Annotated[bool, version] = False, traceback: Annotated[bool, traceback] = False) -> None:
         """Options of every command; `main` reads them."""
 
-    app.command("explain")(importlib.import_module("leastpath.commands.explain").command)
-    app.command()(solvers)
-    app.command()(methods)
-    app.command()(importlib.import_module("leastpath.jobs.command").run)
+    from leastpath.commands.explain import command as explain
+    from leastpath.jobs.command import run
+
+    for name, command in (("explain", explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+        app.command(name)(command)
     return app
 
 

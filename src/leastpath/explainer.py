@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leastpath._support.fingerprint import described
 from leastpath._support.interruption import whole
 from leastpath.attribution import Attribution, attribute
+from leastpath.methods import METHODS, Method
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 
-if TYPE_CHECKING:
-    from leastpath.methods import Method
-
-    Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
+Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
+"""What `explainer_of` takes."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,6 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
         name: what to call it; a callable needs one.
         settings: of a method that the table has.
     """
-    from leastpath.methods import METHODS, Method
-
     if isinstance(given, str):
         given = METHODS[given]
     if isinstance(given, Method):

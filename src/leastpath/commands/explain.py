@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leastpath._support.fingerprint import digest
 from leastpath._support.interruption import whole
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
+from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.model_files import load_model
 from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.images import read_image
+from leastpath.report import Report, bars, heatmap
+from leastpath.report.canvas import SERIES, array, limit, new_figure
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
@@ -292,8 +295,6 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
 
 def write_report(run: RunFolder, question: Question, found: Sequence[Answer], title: str) -> None:
     """report.html, and the same pictures as PNG in figures/."""
-    from leastpath.report import Report
-
     report = Report(title, f"Explained: {question.explained}.")
     report.section("What the model says").table(question.top)
     report.section("Attributions")
@@ -326,9 +327,6 @@ def _scale_words(question: Question) -> str:
 
 
 def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
-    from leastpath.report import bars, heatmap
-    from leastpath.report.canvas import array, limit, new_figure
-
     if question.features is not None:
         figure = new_figure(11, 1.6 + 0.32 * min(16, len(question.features)))
         axes = figure.subplots(1, len(found), sharex=True, squeeze=False)
@@ -357,8 +355,6 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
 
 
 def _masking(found: Sequence[Answer]) -> Figure:
-    from leastpath.report.canvas import SERIES, new_figure
-
     figure = new_figure(10, 3.6)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, name, words in ((axes[0], "deletion", "masked"), (axes[1], "insertion", "kept")):
@@ -423,13 +419,6 @@ def read_labels(file: Path) -> list[str]:
     return [str(name[-1] if isinstance(name, list) else name) for name in names]
 
 
-def default_classifier() -> nn.Module:
-    """The ImageNet classifier that installs from PyPI."""
-    from leastpath.images import EfficientNetLite0
-
-    return EfficientNetLite0()
-
-
 def run_explain(
     source: Path,
     folder: Path,
@@ -459,7 +448,7 @@ def run_explain(
         raise ValueError("a table needs its model and a row: leastpath explain table.csv --model model.pt2 --row 12")
     if not is_table and row is not None:
         raise ValueError(f"--row is for tables, and {source.name} is none of {', '.join(TABLES)}")
-    used = default_classifier() if model is None else load_model(model, model_class, model_args)
+    used = EfficientNetLite0() if model is None else load_model(model, model_class, model_args)
     names = None if labels is None else read_labels(labels)
     settings: dict[str, Any] = {"target": target, "output": output, "labels": names}
     if is_table:

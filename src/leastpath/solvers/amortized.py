@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,8 @@ from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import BoundScore
-from leastpath.solution import Solution
+from leastpath.solution import Solution, Solved
 from leastpath.solvers.descent.solver import Descent
-
-if TYPE_CHECKING:
-    from leastpath.attribution import Attribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +46,7 @@ class Amortized:
     @classmethod
     def fit(
         cls,
-        result: Attribution,
+        result: Solved,
         solver: Descent | None = None,
         *,
         n_knots: int = 16,
