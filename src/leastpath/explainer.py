@@ -60,7 +60,9 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
         given = METHODS[given]
     if isinstance(given, Method):
         method = given.with_settings(**settings)
-        return Explainer(name or method.name, _Calling(method), [method.name, method.defaults])
+        # Of a user's own method the code counts too: its name may come to mean something else.
+        code = [] if method.name in METHODS.built_in else [method.explain]
+        return Explainer(name or method.name, _Calling(method), [method.name, method.defaults, *code])
     if settings:
         raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
     if isinstance(given, type):

@@ -1,4 +1,4 @@
-"""One picture, or one row of a table, from file to report: Integrated Gradients and Geodesic IG side by side.
+"""One picture, or one row of a table, from file to report: Integrated Gradients beside Geodesic IG or another method.
 
 `leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --row 12`.
 """
@@ -24,6 +24,7 @@ from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.images import read_image
+from leastpath.methods import METHODS, Method
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import SERIES, array, limit, new_figure
 from leastpath.score import Score
@@ -257,23 +258,30 @@ class Answer:
 
 
 def answers(
-    question: Question, run: RunFolder, solver: Solver | None, max_gradients: int | None, seed: int
+    question: Question, run: RunFolder, used: Solver | Method | None, max_gradients: int | None, seed: int
 ) -> list[Answer]:
-    """Integrated Gradients and the geodesic, each kept in the run's store and computed only if it is not there."""
+    """Integrated Gradients, and the geodesic or another method; kept in the run's store, computed if not there yet."""
     found = []
-    for key, used in (("straight", StraightLine()), ("geodesic", solver)):
+    for key, chosen in (("straight", StraightLine()), ("geodesic", used)):
         if key not in run.store:
-            result = attribute(
-                question.score, question.inputs, question.baselines, solver=used, max_gradients=max_gradients,
-                progress=True, seed=seed,
-            )  # fmt: skip
-            _keep(run, key, question, whole(result), seed)
+            _keep(run, key, question, whole(_explained(question, chosen, max_gradients, seed)), seed)
         unit = run.store.read(key)
-        title = (
-            "Integrated Gradients" if key == "straight" else f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
-        )
+        title = f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
+        if key == "straight":
+            title = "Integrated Gradients"
+        elif isinstance(used, Method):
+            title = used.title
         found.append(Answer(title, unit.record, **unit.arrays))
     return found
+
+
+def _explained(question: Question, used: Solver | Method | None, max_gradients: int | None, seed: int) -> Attribution:
+    given: dict[str, Any] = {"max_gradients": max_gradients, "seed": seed, "progress": True}
+    if not isinstance(used, Method):
+        return attribute(question.score, question.inputs, question.baselines, solver=used, **given)
+    if "max_gradients" not in used.defaults:
+        given.pop("max_gradients")
+    return used(question.score, question.inputs, question.baselines if used.takes_baselines else None, **given)
 
 
 def _keep(run: RunFolder, key: str, question: Question, result: Attribution, seed: int) -> None:
@@ -430,6 +438,7 @@ def run_explain(
     target: int | None = None,
     output: str | None = None,
     solver: str | None = None,
+    method: str | None = None,
     baseline: str | None = None,
     size: int = 224,
     labels: Path | None = None,
@@ -441,6 +450,11 @@ def run_explain(
     """Explain one picture or one row, into a folder; see `command` for the arguments."""
     if solver is not None and solver not in SOLVERS:
         raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
+    if solver is not None and method is not None:
+        raise ValueError(
+            f"--solver {solver} is for Geodesic IG, and --method {method} replaces it: pass one of the two"
+        )
+    chosen = METHODS[method] if method is not None else None if solver is None else SOLVERS[solver]()
     if not source.is_file():
         raise ValueError(f"{source} is no file: pass a picture, or a table as .csv")
     is_table = source.name.lower().endswith(TABLES)
@@ -458,12 +472,12 @@ def run_explain(
         question = image_question(source, used, size=size, baseline=baseline or "black", **settings)
     config = {
         "source": source.name, "model": None if model is None else digest(model.read_bytes()),
-        "model_class": model_class, "model_args": model_args, "solver": solver,
+        "model_class": model_class, "model_args": model_args, "solver": solver, "method": method,
         "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
         "max_gradients": max_gradients, "seed": seed,
     }  # fmt: skip
     run = RunFolder.open(folder, "explain", config, resume=resume)
-    found = answers(question, run, None if solver is None else SOLVERS[solver](), max_gradients, seed)
+    found = answers(question, run, chosen, max_gradients, seed)
     what = source.name if row is None else f"{source.name}, row {row}"
     write_report(run, question, found, what)
     return run
@@ -490,6 +504,9 @@ def command(
     solver: Annotated[
         str | None, typer.Option(help=f"What finds the path: {', '.join(SOLVERS)}; chosen by size if not given.")
     ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Instead of a geodesic: any method, by its name in `leastpath methods`.")
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -513,7 +530,7 @@ def command(
     columns = [name.strip() for name in drop.split(",") if name.strip()]
     run = run_explain(
         source, folder, model=model, model_class=model_class, model_args=model_args, row=row, target=target,
-        output=output, solver=solver, baseline=baseline, size=size, labels=labels, drop=columns,
+        output=output, solver=solver, method=method, baseline=baseline, size=size, labels=labels, drop=columns,
         max_gradients=max_gradients, seed=seed, resume=resume,
     )  # fmt: skip
     print(run.path / "report.html")
