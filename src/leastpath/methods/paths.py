@@ -72,10 +72,9 @@ class SolverExplainer:
     @property
     def defaults(self) -> dict[str, Any]:
         """All settings with their defaults."""
-        own: dict[str, Any] = {}
-        if is_dataclass(self.solver):
-            own = {f.name: getattr(self.solver, f.name) for f in fields(self.solver) if f.init}
-        return {**own, **INTEGRAL}
+        solver: Any = self.solver
+        own = [f.name for f in fields(solver) if f.init] if is_dataclass(solver) else []
+        return {**{name: getattr(solver, name) for name in own}, **INTEGRAL}
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int, progress: bool, **settings: Any
