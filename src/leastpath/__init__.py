@@ -5,6 +5,7 @@ score = lp.Score(model, target, output="log_softmax")
 result = lp.attribute(score, inputs, baselines)
 """
 
+from leastpath._support.version import __version__ as __version__
 from leastpath.attribution import Attribution, attribute
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral
@@ -32,8 +33,6 @@ from leastpath.solvers import (
     WarmDescent,
 )
 from leastpath.status import Note, Outcome, Status
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Amortized",

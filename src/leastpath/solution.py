@@ -60,6 +60,14 @@ class Solver(Protocol):
         ...
 
 
+class Solved(Protocol):
+    """What has the paths of solved examples: an `Attribution`."""
+
+    @property
+    def path(self) -> Path | None:
+        """One polyline an example; None where there is none."""
+
+
 def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:
     """Straight lines, and why: what a solver that fails returns."""
     return Solution(Path.straight(start, end), tuple((note,) for _ in range(len(start))))

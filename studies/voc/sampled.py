@@ -13,8 +13,6 @@ from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.integral.integrator import integrate
 from leastpath.integral.weightings import IDGI
-from leastpath.methods import Method, Methods
-from leastpath.methods.method import settings_of
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.metric import Conformal
 from leastpath.path import Path
@@ -150,20 +148,3 @@ def bowed(path: Path, spread: float, run: Run, draw: int) -> Path:
         lines.append(moved)
     counts = torch.tensor([0, *(len(line) for line in lines)])
     return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))
-
-
-SAMPLED = Methods(
-    (
-        Method(
-            "geodesic_sampled", "Geodesic IDGI (sampled)", "weighting",
-            "IDGI averaged over paths drawn around a coarse geodesic and around the straight line.", True,
-            sampled_idgi, settings_of(sampled_idgi),
-        ),
-        Method(
-            "idgi_sampled", "IDGI (sampled lines)", "weighting",
-            "IDGI averaged over paths drawn around the straight line.", True,
-            line_sampled_idgi, settings_of(line_sampled_idgi),
-        ),
-    )
-)  # fmt: skip
-"""Methods that this experiment adds to the table."""

@@ -18,6 +18,7 @@ from leastpath.commands import explain
 from leastpath.commands.explain import image_question, read_labels, read_table, run_explain, table_question
 from leastpath.commands.run_folder import RunFolder
 from leastpath.images import read_image
+from leastpath.methods import METHODS, register
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,22 @@ def folder(tmp_path_factory):
 def run_row(folder, out, **more):
     settings = {"model": folder / "row.pt", "row": 7, "drop": ["name"], "solver": "descent", "max_gradients": 300}
     return run_explain(folder / "table.csv", out, **(settings | more))
+
+
+def test_another_method_beside_integrated_gradients(folder, tmp_path, monkeypatch):
+    """Any name of the table, a user's own too. Oracle: the method called directly."""
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    register(METHODS["random"], "my_random", title="My numbers")
+    run = run_row(folder, tmp_path / "out", solver=None, method="my_random")
+    question = table_question(read_table(folder / "table.csv", ["name"]), 7, explain.load_model(folder / "row.pt"))
+    expected = METHODS["my_random"](question.score, question.inputs, question.baselines)
+    assert torch.equal(run.store.read("geodesic").arrays["values"], expected.values)
+    page = (run.path / "report.html").read_text()
+    assert "My numbers" in page and "has no path" in page and ">nan<" not in page
+    with pytest.raises(ValueError, match="--method my_random replaces it: pass one of the two"):
+        run_row(folder, tmp_path / "both", method="my_random")
+    with pytest.raises(ValueError, match="no method is called 'magic'"):
+        run_row(folder, tmp_path / "none", solver=None, method="magic")
 
 
 def test_a_picture_becomes_a_self_contained_report(folder, tmp_path):

@@ -5,13 +5,24 @@ What is kept, averaged or measured must not take half a result for a whole one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
-from leastpath.attribution import Attribution
-from leastpath.status import Outcome
+from leastpath.status import Outcome, Status
 
 
-def whole(result: Attribution) -> Attribution:
+class Explanation(Protocol):
+    """What tells of each example how it went: an `Attribution`."""
+
+    @property
+    def status(self) -> Sequence[Status]:
+        """One an example."""
+
+
+Explained = TypeVar("Explained", bound=Explanation)
+
+
+def whole(result: Explained) -> Explained:
     """The result, which no interruption cut short; else KeyboardInterrupt.
 
     Example:

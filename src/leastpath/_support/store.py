@@ -24,6 +24,7 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.files import flush_to_disk, temporary_beside, write_whole
+from leastpath._support.version import __version__
 
 SCHEMA = 1
 SUFFIX = ".safetensors"
@@ -215,8 +216,6 @@ class Store:
 
     def _settled(self, given: dict[str, Any] | None) -> dict[str, Any]:
         """The configuration that the folder is of: written if there is none yet, else compared with the one given."""
-        from leastpath import __version__
-
         manifest = self._kept_manifest()
         if manifest is None:
             if given is None:
@@ -259,8 +258,6 @@ class Store:
         return manifest
 
     def _write_manifest(self, config: dict[str, Any]) -> None:
-        from leastpath import __version__
-
         manifest = {"schema": SCHEMA, "leastpath": __version__, "fingerprint": _fingerprint(config), "config": config}
         temporary = temporary_beside(self._manifest)
         flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())

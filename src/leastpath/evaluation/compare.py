@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -17,12 +17,9 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
-from leastpath.explainer import Explainer, explainer_of
+from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.run import Bar, Run
 from leastpath.score import Baselines, Inputs, Score
-
-if TYPE_CHECKING:
-    from leastpath.explainer import Contender
 
 
 class _Kept(Protocol):

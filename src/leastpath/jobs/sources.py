@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import described
+from leastpath.images import read_image
 from leastpath.score import Inputs
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
@@ -362,8 +363,6 @@ class Pictures(_Files):
         )
 
     def _cropped(self, file: Path) -> Tensor:
-        from leastpath.images import read_image
-
         return read_image(file, self.size)[0]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +19,8 @@ from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.solution import Solution
+from leastpath.solution import Solution, Solved
 from leastpath.solvers.descent.solver import Descent
-
-if TYPE_CHECKING:
-    from leastpath.attribution import Attribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +47,7 @@ class Amortized:
     @classmethod
     def fit(
         cls,
-        result: Attribution,
+        result: Solved,
         solver: Descent | None = None,
         *,
         n_knots: int = 16,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -23,19 +23,16 @@ from leastpath.bound import BoundScore
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.solution import Solution, joined
+from leastpath.solution import Solution, Solved, joined
 from leastpath.solvers.descent import plateau
+from leastpath.solvers.descent.carried import carried_over
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
 from leastpath.solvers.descent.field import Field, Samples
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import flows
 from leastpath.solvers.descent.plateau import Crossing, crossed, flatter_side
-from leastpath.solvers.descent.warm import WarmDescent, carried_over
 from leastpath.solvers.shorten import Hessian, Shortening
 from leastpath.status import Note, Outcome
-
-if TYPE_CHECKING:
-    from leastpath.attribution import Attribution
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 FEW_FEATURES = 20  # up to here there may be no plateau to cross, and the true force is worth its gradients
@@ -97,7 +94,7 @@ class Descent:
         if self.hessian not in get_args(Hessian):
             raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
 
-    def warm(self, result: Attribution, inputs: Tensor) -> WarmDescent:
+    def warm(self, result: Solved, inputs: Tensor) -> WarmDescent:
         """A solver that begins each example with the path of the nearest of some inputs that are solved already.
 
         Args:
@@ -135,6 +132,44 @@ class Descent:
                 interrupted = here.interrupted
         stats = {name: torch.cat([part.stats[name] for _, part in parts]) for name in parts[0][1].stats}
         return replace(joined(parts), stats=stats, never_longer=True)
+
+
+@dataclass(frozen=True, eq=False)
+class WarmDescent:
+    """`Descent` that begins with the path of the nearest input that is solved already. Made by `Descent.warm`.
+
+    The closer the inputs, the more of the path carries over: frames of a film, slightly changed rows of a table, the
+    same inputs with a slightly changed model.
+
+    Args:
+        solver: what goes on from there.
+        inputs: (n, *features) that are solved.
+        paths: of n examples.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> score = lp.Score(lambda x: torch.sigmoid(20 * x.mean(1) - 10))
+        >>> x = torch.ones(1, 30)
+        >>> first = lp.attribute(score, x, solver=lp.Descent())
+        >>> again = lp.attribute(score, 0.99 * x, solver=lp.Descent().warm(first, x))
+        >>> bool(again.stats["solver_gradients"] <= first.stats["solver_gradients"])
+        True
+    """
+
+    solver: Descent
+    inputs: Tensor = field(repr=False)
+    paths: Path = field(repr=False)
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> a polyline for each example."""
+        if self.inputs.shape[1:] != end.shape[1:]:
+            raise ValueError(
+                f"the solved inputs have shape {tuple(self.inputs.shape)}, these {tuple(end.shape)}: "
+                "expected the same features"
+            )
+        known = self.inputs.flatten(1).to(end.device, torch.float64)
+        nearest = torch.cdist(end.flatten(1).double(), known).argmin(1).cpu()
+        return replace(self.solver, start_from=self.paths.select(nearest)).solve(score, metric, start, end, run)
 
 
 class _Solve:
