@@ -1,23 +1,33 @@
 """What Ctrl-C leaves: solvers catch it and return what they have, which a person may look at.
 
-What is kept, averaged or measured must not take half a result for a whole one, so it asks here first.
+What is kept, averaged or measured must not take half a result for a finished one, so it asks here first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
-from leastpath.attribution import Attribution
-from leastpath.status import Outcome
+from leastpath.status import Outcome, Status
 
 
-def whole(result: Attribution) -> Attribution:
-    """The result, which no interruption cut short; else KeyboardInterrupt.
+class HasStatus(Protocol):
+    """A result with one status an example."""
+
+    @property
+    def status(self) -> Sequence[Status]: ...
+
+
+Result = TypeVar("Result", bound=HasStatus)
+
+
+def finished(result: Result) -> Result:
+    """The result, if no interruption cut it short; else KeyboardInterrupt.
 
     Example:
         >>> import leastpath as lp, torch
         >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
-        >>> whole(result) is result
+        >>> finished(result) is result
         True
     """
     check_finished(outcome for status in result.status for outcome in status.outcomes)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
 from leastpath.commands.model_files import load_model
@@ -264,7 +264,7 @@ def answers(
                 question.score, question.inputs, question.baselines, solver=used, max_gradients=max_gradients,
                 progress=True, seed=seed,
             )  # fmt: skip
-            _keep(run, key, question, whole(result), seed)
+            _keep(run, key, question, finished(result), seed)
         unit = run.store.read(key)
         title = (
             "Integrated Gradients" if key == "straight" else f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"

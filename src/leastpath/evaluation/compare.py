@@ -321,11 +321,11 @@ def _check_result(result: Attribution, name: str, batch: int) -> None:
 
 
 def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None) -> None:
-    how = (
+    remedy = (
         "they are in this result only: give store=folder next time, to be able to go on"
         if store is None
         else f"call compare again with the same arguments and store={str(store)!r} to go on from here"
     )
     warnings.warn(
-        f"interrupted with {done} of {total} (method, input) pairs finished; {how}", UserWarning, stacklevel=3
+        f"interrupted with {done} of {total} (method, input) pairs finished; {remedy}", UserWarning, stacklevel=3
     )

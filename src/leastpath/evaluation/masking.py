@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from leastpath._support.fingerprint import described
 from leastpath.attribution import Attribution
-from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
+from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.methods.groups import maps_over
@@ -167,7 +167,7 @@ normalize=False, pool=None)
     def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
         points = bound.explained()
         start = points
-        if any(isinstance(f, Baseline) for f in self.fillers.values()):
+        if any(isinstance(f, BaselineFill) for f in self.fillers.values()):
             start = one_start(bound, inputs, baselines, 'fill="baseline"')
         # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
         return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}

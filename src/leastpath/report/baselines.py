@@ -27,7 +27,7 @@ def baselines_figure(
     *,
     solver: Solver | None = None,
     percentile: float = 99,
-    **how: Any,
+    **arguments: Any,
 ) -> Figure:
     """Draw an image's baselines in one row and the attributions that each gives below, on one scale.
 
@@ -38,7 +38,7 @@ def baselines_figure(
             "samples" needs `{"samples": {"points": train_images}}`. Of several baselines the first is shown.
         solver: the straight line by default.
         percentile: of the magnitudes, where colours end.
-        how: further arguments of `attribute`.
+        arguments: further arguments of `attribute`.
 
     Example:
         >>> import torch, leastpath as lp
@@ -55,7 +55,7 @@ def baselines_figure(
     starts, planes, labels = [], [], []
     for name, given in chosen.items():
         start = baseline(name, images, score, **given)
-        result = attribute(score, images, start, solver=solver or StraightLine(), **how)
+        result = attribute(score, images, start, solver=solver or StraightLine(), **arguments)
         single = start[:, 0] if start.ndim == images.ndim + 1 else start
         starts.append(array(single[0], "baselines"))
         planes.append(array(result)[0].sum(0))

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,7 +136,7 @@ class Report:
         """Write the page; a reader sees the old file or the new one, never half of it. Returns the path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, self.html().encode())
+        return write_atomically(path, self.html().encode())
 
     def _anchor(self, title: str) -> str:
         """A name for links, made of the title; numbered where another section has it."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_whole
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
 from leastpath.integral.pieces import Estimate
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
@@ -385,7 +385,7 @@ class Graph:
             arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
         stream = io.BytesIO()
         np.savez_compressed(stream, allow_pickle=False, **arrays)
-        write_whole(file, stream.getvalue())
+        write_atomically(file, stream.getvalue())
 
     @classmethod
     def load(cls, file: str | File) -> Graph:
