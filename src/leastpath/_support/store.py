@@ -27,6 +27,7 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.files import flush_to_disk, temporary_beside, write_atomically
+from leastpath._support.optional import optional
 
 SCHEMA = 1
 SUFFIX = ".safetensors"
@@ -350,10 +351,7 @@ class _Broken(Exception):
 
 def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
     """A safetensors file whose metadata hold the header and a checksum of all bytes but the checksum's own."""
-    try:
-        from safetensors.torch import save
-    except ImportError as error:
-        raise ImportError("results are kept as safetensors: pip install 'leastpath[io]'") from error
+    save = optional("safetensors.torch", "results are kept as safetensors", "io").save
     plain: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, array in arrays.items():
@@ -362,7 +360,7 @@ def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
         shared = tensor.untyped_storage().data_ptr() in storages
         plain[name] = tensor.clone() if shared else tensor
         storages.add(plain[name].untyped_storage().data_ptr())
-    content = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
+    content: bytes = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
     found = _DIGEST.search(content)
     if found is None:  # pragma: no cover
         raise RuntimeError("this version of safetensors writes its header in an unknown way")

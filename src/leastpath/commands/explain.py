@@ -327,7 +327,7 @@ def _scale_words(question: Question) -> str:
 
 def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
     from leastpath.report import bars, heatmap
-    from leastpath.report.canvas import array, limit, new_figure
+    from leastpath.report.canvas import array, limit, new_figure, without_ticks
 
     if question.features is not None:
         figure = new_figure(11, 1.6 + 0.32 * min(16, len(question.features)))
@@ -347,9 +347,7 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
     one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
     axes[1, 0].imshow(one[0].clamp(0, 1).permute(1, 2, 0).numpy())
     axes[1, 0].set_title("baseline", fontsize="medium")
-    for ax in axes[:, 0]:
-        ax.set_xticks([])
-        ax.set_yticks([])
+    without_ticks(axes[:, 0])
     for j, answer in enumerate(found, 1):
         heatmap(answer.values, scale=end, title=answer.title, colorbar=j == len(found), ax=axes[0, j])
         heatmap(answer.values, question.inputs, ax=axes[1, j])

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import described
+from leastpath._support.optional import optional
 from leastpath.score import Inputs
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
@@ -646,7 +647,4 @@ def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | N
 
 
 def _arrow(module: str = "") -> Any:
-    try:
-        return import_module(f"pyarrow.{module}".rstrip("."))
-    except ImportError as error:
-        raise ImportError("tables need pyarrow: pip install 'leastpath[jobs]'") from error
+    return optional(f"pyarrow.{module}".rstrip("."), "tables need pyarrow", "jobs")

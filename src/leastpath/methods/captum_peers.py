@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
@@ -28,11 +29,7 @@ INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss before the s
 
 def imported_captum(method: str) -> Any:
     """`captum.attr`, or an error that says how to get it."""
-    try:
-        import captum.attr
-    except ImportError as error:
-        raise ImportError(f"{method} is Captum's: pip install 'leastpath[captum]'") from error
-    return captum.attr
+    return optional("captum.attr", f"{method} is Captum's", "captum")
 
 
 def input_x_gradient(
