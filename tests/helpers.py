@@ -44,6 +44,25 @@ def mlp(features: int = 4, classes: int = 3, seed: int = 0, activation: type[nn.
     ).eval()
 
 
+def autoencoder(points: Tensor, n_latent: int = 1, width: int = 32, epochs: int = 40) -> tuple[nn.Module, nn.Module]:
+    """A small encoder and decoder that have learnt points (n, features), the same every time."""
+
+    def learnt() -> tuple[nn.Module, nn.Module]:
+        sizes = (points.shape[1], n_latent), (n_latent, points.shape[1])
+        parts = [nn.Sequential(nn.Linear(a, width), nn.SiLU(), nn.Linear(width, b)) for a, b in sizes]
+        both = nn.Sequential(*parts)
+        optimizer = torch.optim.Adam(both.parameters(), 5e-3)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(points)).split(64):
+                optimizer.zero_grad()
+                (both(points[rows]) - points[rows]).square().mean().backward()
+                optimizer.step()
+        both.eval().requires_grad_(False)
+        return parts[0], parts[1]
+
+    return seeded(learnt)
+
+
 def cnn(classes: int = 3, seed: int = 0) -> nn.Module:
     """For images (batch, 2, 6, 6)."""
     return seeded(

@@ -15,7 +15,6 @@ from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solvers import (
-    VAE,
     Amortized,
     BlurIG,
     Descent,
@@ -68,7 +67,6 @@ __all__ = [
     "Solver",
     "Status",
     "StraightLine",
-    "VAE",
     "Variational",
     "WarmDescent",
     "Weighting",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 from leastpath.bound import BoundScore
 from leastpath.guards import (
     Baselines,
@@ -150,7 +150,7 @@ def attribute(
     """
     _check_parts(score, solver, metric, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    check_whole("seed", seed, advice="the same one gives the same result, as seed=0 does")
+    check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):
@@ -240,7 +240,7 @@ def _assembled(
         return tensor if m == 1 else tensor.unflatten(0, (-1, m)).mean(1)
 
     def total(counts: Tensor) -> Tensor:
-        return torch.as_tensor(_whole(counts.numpy()).reshape(-1, m).sum(1))
+        return torch.as_tensor(_integers(counts.numpy()).reshape(-1, m).sum(1))
 
     return Attribution(
         values=bound.split(mean(values)),
@@ -342,7 +342,7 @@ def _finite_mean(values: Tensor, m: int) -> Tensor:
     return torch.where(finite.any(1), mean, each[:, 0])
 
 
-def _whole(counts: np.ndarray) -> np.ndarray:
+def _integers(counts: np.ndarray) -> np.ndarray:
     """Whole numbers with the same sum: gradients that several examples share are split into fractions."""
     edges = np.rint(np.concatenate([[0.0], np.cumsum(counts)]))
     return np.diff(edges).astype(np.int64)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 from leastpath.bound import BoundScore, ModelCalls
 from leastpath.guards import Baselines, Inputs, Target, at_work, checked_target, device_of, untouched
 from leastpath.outputs import Output, OutputName
@@ -68,7 +68,7 @@ class Score:
             )
         if self.output == "logit_margin" and (self.target is None or callable(self.target)):
             raise ValueError('output="logit_margin" compares one class with the others: give target as an index')
-        check_whole("batch_size", self.batch_size, 1, or_none=", or None for a default by input size")
+        check_integer("batch_size", self.batch_size, 1, or_none=", or None for a default by input size")
         if self.layer is not None and not (
             isinstance(self.model, nn.Module) and any(self.layer is module for module in self.model.modules())
         ):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.optional import optional
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import UnfitInputs, parameter_of
 from leastpath.outputs import Output
@@ -474,8 +475,4 @@ def _categorical_columns(frame: Any, categorical: Sequence[Any] | None) -> set[A
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("leastpath.tabular needs pandas: pip install 'leastpath[tabular]'") from error
-    return pandas
+    return optional("pandas", "leastpath.tabular needs pandas", "tabular")

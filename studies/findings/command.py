@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.run import Run
 from studies.findings.page import findings_page
@@ -40,9 +40,9 @@ def command(
     setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers)
     page = run_findings(run, setting, studies.split(",") if studies else None, progress=True)
     if save is not None:
-        write_whole(save / "findings.md", page.encode())
+        write_atomically(save / "findings.md", page.encode())
         (save / "_generated").mkdir(exist_ok=True)
-        write_whole(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
+        write_atomically(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
     print(f"page: {run.path / 'findings.md'}")
 
 

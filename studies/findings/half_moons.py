@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import LENGTH_MARGIN, Attribution, attribute
 from leastpath.evaluation.purity import purity_of
 from leastpath.evaluation.statistics import holm
@@ -90,7 +90,7 @@ class Task:
         found = attribute(
             self.score, self.inputs, self.baseline, solver=solver, metric=metric, tolerance=TOLERANCE, seed=self.seed
         )
-        return whole(found)
+        return finished(found)
 
 
 def moons_task(setting: Setting, net: Moons, n: int, *, flat: bool = False) -> Task:

@@ -62,7 +62,7 @@ def sampled_idgi(
     if n_paths < 1 or spread < 0 or n_steps < 1:
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         run = Run(seed)
         solver = Descent(max_gradients=solver_gradients, resolution=resolution)
         geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run)
@@ -70,7 +70,7 @@ def sampled_idgi(
         return _averaged(problem, [geodesic.path] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
 
     described = f"SampledIDGI(n_paths={n_paths}, spread={spread:g}, resolution={resolution})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def line_sampled_idgi(
@@ -104,11 +104,11 @@ def line_sampled_idgi(
     if n_paths < 1 or spread < 0 or n_steps < 1:
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         return _averaged(problem, [_line(problem, n_steps)] * n_paths, spread, Run(seed))
 
     described = f"LineSampledIDGI(n_paths={n_paths}, spread={spread:g})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def _line(problem: Problem, n_steps: int) -> Path:

@@ -1,8 +1,11 @@
 """Store: results kept one file a unit of work, so that a run can be killed at any moment and started again.
 
 A unit is a JSON record with arrays, in one .safetensors file with a checksum over every byte of it. It is written to a
-temporary name, flushed to the disk and renamed: what has the right name is whole. Writers of different keys need no
+temporary name, flushed to the disk and renamed: what has the right name is complete. Writers of different keys need no
 lock, and two writers of one key do no harm, since the last to finish wins.
+
+By hand: no file format or database at hand gives a checksum of every byte, writers without locks and a refusal of
+other configurations, all in plain files.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.files import flush_to_disk, temporary_beside, write_whole
+from leastpath._support.files import flush_to_disk, temporary_beside, write_atomically
+from leastpath._support.optional import optional
 from leastpath._support.version import __version__
 
 SCHEMA = 1
@@ -97,7 +101,7 @@ class Store:
         self._units, self._aside = self.folder / "units", self.folder / "aside"
         self._manifest = self.folder / "manifest.json"
         self.fingerprint = ""
-        self._seen: dict[str, tuple[int, int, int]] = {}  # files found whole, as they then were
+        self._seen: dict[str, tuple[int, int, int]] = {}  # files found intact, as they then were
         if config is None or not create:
             if not self._manifest.is_file():
                 raise FileNotFoundError(f"{self.folder} holds no store: expected a manifest.json there")
@@ -133,8 +137,8 @@ class Store:
         header = {"schema": SCHEMA, "fingerprint": self.fingerprint, "key": key, "record": record, "files": sums}
         content = _sealed(header, arrays or {})
         for suffix, attached in (files or {}).items():
-            write_whole(self._attachment(path, suffix, sums[suffix]), attached)
-        write_whole(path, content)
+            write_atomically(self._attachment(path, suffix, sums[suffix]), attached)
+        write_atomically(path, content)
         self._seen.pop(key, None)
 
     def read(self, key: str) -> Unit:
@@ -155,7 +159,7 @@ class Store:
         return Unit(header["record"], arrays, files)
 
     def __contains__(self, key: object) -> bool:
-        """Whether the unit is finished and whole. Every byte is checked, once for each state of the file."""
+        """Whether the unit is finished and intact. Every byte is checked, once for each state of the file."""
         if not isinstance(key, str):
             return False
         state = _state(self.path(key))
@@ -242,12 +246,12 @@ class Store:
     def _kept_manifest(self) -> dict[str, Any] | None:
         try:
             manifest: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
-            whole = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
+            intact = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
-            whole = False
-        if not whole:
+            intact = False
+        if not intact:
             self._set_aside(self._manifest, "it is no manifest that fits its own fingerprint")
             return None
         if manifest["schema"] != SCHEMA:
@@ -344,10 +348,7 @@ class _Broken(Exception):
 
 def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
     """A safetensors file whose metadata hold the header and a checksum of all bytes but the checksum's own."""
-    try:
-        from safetensors.torch import save
-    except ImportError as error:
-        raise ImportError("results are kept as safetensors: pip install 'leastpath[io]'") from error
+    save = optional("safetensors.torch", "results are kept as safetensors", "io").save
     plain: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, array in arrays.items():
@@ -356,7 +357,7 @@ def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
         shared = tensor.untyped_storage().data_ptr() in storages
         plain[name] = tensor.clone() if shared else tensor
         storages.add(plain[name].untyped_storage().data_ptr())
-    content = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
+    content: bytes = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
     found = _DIGEST.search(content)
     if found is None:  # pragma: no cover
         raise RuntimeError("this version of safetensors writes its header in an unknown way")

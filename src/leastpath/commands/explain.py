@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
 from leastpath.commands.classifier import EfficientNetLite0
@@ -267,7 +267,7 @@ def answers(
     found = []
     for key, chosen in (("straight", StraightLine()), ("geodesic", used)):
         if key not in run.store:
-            _keep(run, key, question, whole(_explained(question, chosen, max_gradients, seed)), seed)
+            _keep(run, key, question, finished(_explained(question, chosen, max_gradients, seed)), seed)
         unit = run.store.read(key)
         title = f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
         if key == "straight":
@@ -356,9 +356,7 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
     one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
     axes[1, 0].imshow(one[0].clamp(0, 1).permute(1, 2, 0).numpy())
     axes[1, 0].set_title("baseline", fontsize="medium")
-    for ax in axes[:, 0]:
-        ax.set_xticks([])
-        ax.set_yticks([])
+    without_ticks(axes[:, 0])
     for j, answer in enumerate(found, 1):
         heatmap(answer.values, scale=end, title=answer.title, colorbar=j == len(found), ax=axes[0, j])
         heatmap(answer.values, question.inputs, ax=axes[1, j])

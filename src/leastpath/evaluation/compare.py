@@ -18,8 +18,9 @@ from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
+from leastpath.guards import Baselines, Inputs
 from leastpath.run import Bar, Run
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.score import Score
 
 
 class _Kept(Protocol):
@@ -317,11 +318,11 @@ def _check_result(result: Attribution, name: str, batch: int) -> None:
 
 
 def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None) -> None:
-    advice = (
+    remedy = (
         "they are in this result only: give store=folder next time, to be able to go on"
         if store is None
         else f"call compare again with the same arguments and store={str(store)!r} to go on from here"
     )
     warnings.warn(
-        f"interrupted with {done} of {total} (method, input) pairs finished; {advice}", UserWarning, stacklevel=3
+        f"interrupted with {done} of {total} (method, input) pairs finished; {remedy}", UserWarning, stacklevel=3
     )

@@ -18,13 +18,13 @@ from leastpath._support.fingerprint import described
 from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
-from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
+from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.guards import device_of, untouched, warn_of_training_mode
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
 from leastpath.methods.groups import maps_over
 from leastpath.outputs import Output
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.score import Score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -161,7 +161,7 @@ normalize=False, pool=None)
     def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
         points = bound.explained()
         start = points
-        if any(isinstance(f, Baseline) for f in self.fillers.values()):
+        if any(isinstance(f, BaselineFill) for f in self.fillers.values()):
             start = one_start(bound, inputs, baselines, 'fill="baseline"')
         # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
         return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}

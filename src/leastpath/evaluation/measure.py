@@ -167,8 +167,8 @@ def measure_all(
             staged[key] = measure.stage(score, inputs, baselines, result, seed)
             found.append(measure.read(staged[key]))
         elif needs_method(measure):
-            how = required_method(explain, measure.name)
-            found.append(measure(score, inputs, baselines, result, seed=seed, explain=how))  # type: ignore[call-arg]
+            anew = required_method(explain, measure.name)
+            found.append(measure(score, inputs, baselines, result, seed=seed, explain=anew))  # type: ignore[call-arg]
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.optional import optional
 from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
-from leastpath.guards import device_of, untouched, warn_of_training_mode
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score import Score
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
@@ -301,11 +302,7 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
         >>> ssim(torch.rand(2, 8, 8), torch.rand(2, 8, 8)).shape
         torch.Size([2])
     """
-    try:
-        import skimage.metrics
-    except ImportError as error:
-        raise ImportError("SSIM needs scikit-image: pip install 'leastpath[eval]'") from error
-    likeness: Callable[..., float] = skimage.metrics.structural_similarity
+    likeness = optional("skimage.metrics", "SSIM needs scikit-image", "eval").structural_similarity
     side = min(WINDOW, (min(a.shape[1:]) - 1) // 2 * 2 + 1)  # odd, and no larger than the picture
     if side < 3:
         raise ValueError(f"pictures of {tuple(a.shape[1:])} are too small for SSIM: at least 3 × 3")
@@ -369,11 +366,7 @@ def _noise(inputs: Inputs, seed: int, n: int, points: Tensor, uniform: bool = Fa
 
 
 def _captum_metrics() -> Any:
-    try:
-        import captum.metrics
-    except ImportError as error:
-        raise ImportError("infidelity and sensitivity come from Captum: pip install 'leastpath[captum]'") from error
-    return captum.metrics
+    return optional("captum.metrics", "infidelity and sensitivity come from Captum", "captum")
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -13,7 +13,7 @@ import numbers
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 from leastpath.bound import BoundScore
 from leastpath.guards import at_work
 from leastpath.integral.block import Block, Plan
@@ -129,9 +129,9 @@ def check_settings(
 ) -> None:
     """Refuse what cannot be integrated, before anything is spent on it."""
     check_rule(rule)
-    check_whole("n_steps", n_steps, 1, or_none=", or None")
+    check_integer("n_steps", n_steps, 1, or_none=", or None")
     if not isinstance(max_gradients, Tensor):
-        check_whole("max_gradients", max_gradients, 1, or_none=", or None")
+        check_integer("max_gradients", max_gradients, 1, or_none=", or None")
     asked: object = tolerance
     if tolerance is None and n_steps is None:
         raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")

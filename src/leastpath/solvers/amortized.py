@@ -13,7 +13,7 @@ from pathlib import Path as File
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
 from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
@@ -108,7 +108,7 @@ class Amortized:
 
         p = self.predictor
         settings = {"shape": json.dumps(list(p.shape)), "n_knots": str(p.n_knots), "width": str(p.width)}
-        write_whole(file, save({name: t.contiguous() for name, t in p.state_dict().items()}, settings))
+        write_atomically(file, save({name: t.contiguous() for name, t in p.state_dict().items()}, settings))
 
     @classmethod
     def load(cls, file: str | File, solver: Descent | None = None) -> Amortized:

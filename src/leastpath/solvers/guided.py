@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
@@ -56,7 +56,7 @@ class GuidedIG:
     def __post_init__(self) -> None:
         if not 0 <= self.fraction <= 1 or not 0 <= self.max_distance <= 1:
             raise ValueError(f"fraction={self.fraction} and max_distance={self.max_distance} must lie between 0 and 1")
-        check_whole("n_steps", self.n_steps, 1)
+        check_integer("n_steps", self.n_steps, 1)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""

@@ -17,7 +17,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.metric import Euclidean, Metric
@@ -87,10 +87,10 @@ class Descent:
 
     def __post_init__(self) -> None:
         enough = "pass a large one where there is no limit, as in Descent(max_gradients=10_000)"
-        check_whole("max_gradients", self.max_gradients, 1, advice=enough)
-        check_whole("resolution", self.resolution, 1, or_none=", or None for full resolution")
-        check_whole("n_knots", self.n_knots, 2)
-        check_whole("n_rounds", self.n_rounds, 1)
+        check_integer("max_gradients", self.max_gradients, 1, advice=enough)
+        check_integer("resolution", self.resolution, 1, or_none=", or None for full resolution")
+        check_integer("n_knots", self.n_knots, 2)
+        check_integer("n_rounds", self.n_rounds, 1)
         if self.hessian not in get_args(Hessian):
             raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
 

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
-from leastpath._support.files import write_whole
+from leastpath._support.checks import check_integer
+from leastpath._support.files import write_atomically
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.guards import at_work
@@ -99,7 +99,7 @@ class NeighborGraph:
         if self.search not in get_args(neighbors.Method):
             raise ValueError(f"search={self.search!r} is unknown: use one of {list(get_args(neighbors.Method))}")
         for name in ("n_neighbors", "n_points", "n_steps"):
-            check_whole(name, getattr(self, name), 1)
+            check_integer(name, getattr(self, name), 1)
         if not self.spread > 0:
             raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
         if self.steiner is not None and self.steiner <= 1:
@@ -395,7 +395,7 @@ class Graph:
             arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
         stream = io.BytesIO()
         np.savez_compressed(stream, allow_pickle=False, **arrays)
-        write_whole(file, stream.getvalue())
+        write_atomically(file, stream.getvalue())
 
     @classmethod
     def load(cls, file: str | File) -> Graph:
