@@ -28,7 +28,7 @@ from leastpath.images import read_image
 from leastpath.methods import METHODS, Method
 from leastpath.outputs import UnreadableOutput
 from leastpath.report import Report, bars, heatmap
-from leastpath.report.canvas import SERIES, array, limit, new_figure
+from leastpath.report.canvas import SERIES, array, limit, new_figure, without_ticks
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
