@@ -98,6 +98,16 @@ def moons_net(dtype: torch.dtype = torch.float32) -> nn.Module:
     return seeded(train, 3)
 
 
+def wave(x: Tensor) -> Tensor:
+    """On the diagonal the two waves cancel, so that no sum of attributions sees them."""
+    return torch.sin(40 * x[:, 0]) - torch.sin(40 * x[:, 1]) + x[:, 0]
+
+
+def relative_error(values: Tensor, expected: Tensor) -> Tensor:
+    """Σ|error| / Σ|expected| of each example."""
+    return (values - expected).flatten(1).abs().sum(1) / expected.flatten(1).abs().sum(1)
+
+
 class TextNet(nn.Module):
     """Token ids (batch, length) and an optional mask to logits (batch, 3)."""
 
