@@ -243,7 +243,7 @@ def million(csv: Path, rows: int, folder: Path, workers: int = 2) -> None:
 def images(pictures: Path | None) -> None:
     """Seconds of a gradient, and of writing and checking a shard, for the estimate in the documentation."""
     from leastpath._support.store import Store
-    from leastpath.images import EfficientNetLite0
+    from leastpath.commands.classifier import EfficientNetLite0
 
     torch.set_num_threads(1)
     net, noise = EfficientNetLite0(), torch.rand(8, 3, 224, 224)

@@ -24,9 +24,10 @@ from photographs import picture_files
 from torch import Tensor, nn
 
 import leastpath as lp
+from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.evaluation.masking import Comprehensiveness, Masking, Sufficiency
 from leastpath.evaluation.measure import given_attribution
-from leastpath.images import EfficientNetLite0, read_image
+from leastpath.images import read_image
 
 FILLS = ("baseline", "mean", "blur")
 

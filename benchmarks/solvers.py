@@ -27,7 +27,8 @@ from photographs import picture_files
 from torch import nn
 
 import leastpath as lp
-from leastpath.images import EfficientNetLite0, read_image
+from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.images import read_image
 
 IG_STEPS = 50
 METHODS: dict[str, lp.Solver] = {

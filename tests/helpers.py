@@ -1,5 +1,6 @@
 """Models, scores and solvers that several tests share."""
 
+from contextlib import contextmanager
 from functools import cache
 
 import pytest
@@ -113,6 +114,21 @@ class TextNet(nn.Module):
         return self.head(hidden.mean(1))
 
 
+class Dropping(nn.Module):
+    """Training mode changes buffers and draws random numbers, but row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+            torch.rand(1)
+        return self.net(x)
+
+
 class Counted:
     """A callable that counts what it is asked for: rows with and without gradient, calls, the largest call."""
 
@@ -166,3 +182,33 @@ def separable(x: Tensor) -> Tensor:
 def separable_parts(x: Tensor) -> Tensor:
     parts = [torch.sin(2 * x[:, 0]), *(x[:, i] ** 3 / 3 - x[:, i] for i in range(1, x.shape[1]))]
     return torch.stack(parts, 1)
+
+
+@contextmanager
+def left_untouched(model: nn.Module):
+    """Asserts that the model, and the program's random state, are afterwards what they were before."""
+    before, random = _state_of(model), torch.get_rng_state()
+    yield
+    after = _state_of(model)
+    for name, kept in before.items():
+        assert len(kept) == len(after[name]), name
+        for a, b in zip(kept, after[name], strict=True):
+            assert torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a == b, name
+    assert torch.equal(random, torch.get_rng_state())
+
+
+def _state_of(model: nn.Module) -> dict[str, list]:
+    parameters = list(model.parameters())
+    return {
+        "weights and buffers": [tensor.clone() for tensor in model.state_dict().values()],
+        "modes": [module.training for module in model.modules()],
+        "gradients": [None if p.grad is None else p.grad.clone() for p in parameters],
+        "requires_grad": [p.requires_grad for p in parameters],
+        "hooks": hooks_of(model),
+    }
+
+
+def hooks_of(model: nn.Module) -> list[int]:
+    """How many hooks of each kind each module has."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return [len(getattr(module, name)) for module in model.modules() for name in names]

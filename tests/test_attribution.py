@@ -520,9 +520,9 @@ def test_a_class_in_place_of_an_instance_is_refused():
 
 def test_what_is_no_solver_or_metric_is_refused():
     score = lp.Score(lambda x: x.sum(1))
-    with pytest.raises(ValueError, match="solver='descent' is no solver"):
+    with pytest.raises(ValueError, match="solver='descent' is not a solver"):
         lp.attribute(score, torch.ones(1, 2), solver="descent")
-    with pytest.raises(ValueError, match="metric='conformal' is no metric"):
+    with pytest.raises(ValueError, match="metric='conformal' is not a metric"):
         lp.attribute(score, torch.ones(1, 2), metric="conformal")
 
 

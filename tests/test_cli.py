@@ -19,13 +19,7 @@ def output_of(*words: str) -> str:
 
 def test_help_names_every_command():
     page = output_of("--help")
-    for word in ("moons", "voc", "explain", "solvers", "methods", "--resume", "report.html"):
-        assert word in page
-
-
-def test_moons_help_explains_its_options():
-    page = output_of("moons", "--help")
-    for word in ("--quick", "--resume", "--out", "--jobs"):
+    for word in ("explain", "run", "solvers", "methods", "--import", "--resume", "report.html"):
         assert word in page
 
 
@@ -46,30 +40,32 @@ def test_methods_lists_the_table():
     assert "METHODS[name]" in page  # brackets are no markup here
 
 
+def test_a_module_of_ones_own_adds_methods(monkeypatch, tmp_path):
+    """As a user has it: a file in the folder where the command is called."""
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_methods_of_test_cli.py").write_text(
+        'from leastpath.methods import METHODS, register\nregister(METHODS["random"], "dice", title="Dice")\n'
+    )
+    assert "Dice" in output_of("--import", "my_methods_of_test_cli", "methods")
+    with pytest.raises(ImportError, match="not_a_module"):
+        CliRunner().invoke(cli.application(), ["--import", "not_a_module", "methods"], catch_exceptions=False)
+
+
 def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
-    (tmp_path / "taken").write_text("")
-    monkeypatch.setattr(sys, "argv", ["leastpath", "moons", "--out", str(tmp_path / "taken")])
+    monkeypatch.setattr(sys, "argv", ["leastpath", "explain", str(tmp_path / "nowhere.png")])
     with pytest.raises(SystemExit) as left:
         cli.main()
     assert left.value.code == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: ") and "no folder of an earlier run" in said and "Traceback" not in said
+    assert said.startswith("error: ") and "is no file" in said and "Traceback" not in said
 
 
 def test_traceback_on_demand(monkeypatch, tmp_path):
-    (tmp_path / "taken").write_text("")
-    monkeypatch.setattr(sys, "argv", ["leastpath", "--traceback", "moons", "--out", str(tmp_path / "taken")])
-    with pytest.raises(ValueError, match="no folder of an earlier run"):
+    monkeypatch.setattr(sys, "argv", ["leastpath", "--traceback", "explain", str(tmp_path / "nowhere.png")])
+    with pytest.raises(ValueError, match="is no file"):
         cli.main()
-
-
-@pytest.mark.parametrize(("words", "sentence"), [
-    (["--methods", "ig"], "no method is called 'ig'"),
-    (["--seeds", "a,b"], "expected whole numbers separated by commas"),
-])  # fmt: skip
-def test_moons_refuses_what_it_does_not_know(words, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        CliRunner().invoke(cli.application(), ["moons", *words], catch_exceptions=False)
 
 
 def test_without_typer_the_command_says_what_to_install(monkeypatch):

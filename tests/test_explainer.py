@@ -9,7 +9,7 @@ import leastpath as lp
 from helpers import Interrupting, flat_points, mlp
 from leastpath._support.interruption import finished
 from leastpath.explainer import explainer_of
-from leastpath.methods import METHODS
+from leastpath.methods import METHODS, register
 
 SCORE, INPUTS = lp.Score(mlp(), 0), flat_points(3, 4)
 
@@ -34,6 +34,16 @@ def test_settings_change_the_method_and_its_description():
     assert eight(SCORE, INPUTS, None, 0).n_gradients.eq(8).all() and plain.what != eight.what
     with pytest.raises(ValueError, match="are for methods that have a name"):
         explainer_of(lp.StraightLine(), n_steps=8)
+
+
+def test_of_a_method_of_ones_own_the_code_counts_too(monkeypatch):
+    """A name may come to mean another function, and stored results must not be taken for its own."""
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    register(lambda score, inputs, baselines=None, *, seed=0, progress=False: 1, "mine")
+    first = explainer_of("mine").what
+    register(lambda score, inputs, baselines=None, *, seed=0, progress=False: 2, "mine")
+    assert explainer_of("mine").what != first
+    assert explainer_of("lime").depends_on == ["lime", METHODS["lime"].defaults]
 
 
 @pytest.mark.parametrize("given", ["blur_ig", lp.BlurIG(n_knots=5)], ids=["method", "solver"])

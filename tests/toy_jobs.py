@@ -78,6 +78,10 @@ def logged(**settings) -> Logged:
     return Logged(**settings)
 
 
+def four_steps(score, inputs, baselines=None, *, seed=0, progress=False):
+    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=4, seed=seed)
+
+
 def line_of(log) -> list[int]:
     """All rows that were explained, in the order of the log."""
     lines = Path(log).read_text().splitlines() if Path(log).exists() else []

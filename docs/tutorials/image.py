@@ -130,7 +130,7 @@ print("mean magnitude of the values: ", several.values.abs().mean().item())
 try:
     from skimage import data
 
-    from leastpath.images import EfficientNetLite0
+    from leastpath.commands.classifier import EfficientNetLite0
 
     classifier = EfficientNetLite0()
 except ImportError as error:

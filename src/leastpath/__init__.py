@@ -5,11 +5,11 @@ score = lp.Score(model, target, output="log_softmax")
 result = lp.attribute(score, inputs, baselines)
 """
 
+from leastpath._support.version import __version__ as __version__
 from leastpath.attribution import Attribution, attribute
 from leastpath.integral.integrator import integrate
-from leastpath.integral.pieces import PathIntegral, Weighting
-from leastpath.integral.refinement import Integral
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted
+from leastpath.integral.result import Integral
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
 from leastpath.metric import Conformal, DataDensity, Euclidean, Metric, Mixed, NoCancellation, RankOne, Reconstruction
 from leastpath.path import Path
 from leastpath.run import Run
@@ -32,8 +32,6 @@ from leastpath.solvers import (
     WarmDescent,
 )
 from leastpath.status import Note, Outcome, Status
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Amortized",

@@ -6,19 +6,21 @@ IntegratedGradients(model).attribute(inputs, target=1)      ->  GeodesicIntegrat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integral.pieces import Weighting
+from leastpath.guards import Baselines, Inputs, Target, device_of, untouched
+from leastpath.integral.weightings import Weighting
 from leastpath.metric import Metric
 from leastpath.outputs import output_tensor
-from leastpath.score import Baselines, Inputs, Score, Target
+from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
@@ -124,9 +126,9 @@ class GeodesicIntegratedGradients(_Geodesic):
             return result.values
         if self.multiplies_by_inputs:
             return result.values, result.completeness_gap
-        return result.values, self.compute_convergence_delta(
-            result.values, baselines, inputs, target, additional_forward_args
-        )
+        with untouched(self.forward_func, device_of(inputs)):
+            delta = self.compute_convergence_delta(result.values, baselines, inputs, target, additional_forward_args)
+        return result.values, delta
 
     def explain(
         self,
@@ -346,17 +348,12 @@ def _check_index(given: int, output: Tensor) -> None:
         )
 
 
-@contextmanager
-def _passed_through(probe: nn.Module, layer: nn.Module) -> Iterator[None]:
-    """While inside, the layer's first input is the probe's output: explaining the probe explains that input."""
+def _passed_through(probe: nn.Module, layer: nn.Module) -> RemovableHandle:
+    """Inside `with`, the layer's first input is the probe's output: explaining the probe explains that input."""
 
     def reroute(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if not args:
             raise ValueError("the layer is called with keyword arguments only: explain the layer before it instead")
         return probe(args[0]), *args[1:]
 
-    handle = layer.register_forward_pre_hook(reroute)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return layer.register_forward_pre_hook(reroute)

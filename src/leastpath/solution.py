@@ -9,11 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.status import Note
 
 
@@ -58,6 +58,14 @@ class Solver(Protocol):
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a path of `batch` examples between exactly these points."""
         ...
+
+
+class Solved(Protocol):
+    """What has the paths of solved examples: an `Attribution`."""
+
+    @property
+    def path(self) -> Path | None:
+        """One polyline an example; None where there is none."""
 
 
 def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:

@@ -17,10 +17,11 @@ from torch.nn.functional import cosine_similarity
 
 from leastpath.attribution import Attribution
 from leastpath.baselines import baseline
+from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.evaluation.ground_truth import RankCorrelation
 from leastpath.evaluation.masking import Comprehensiveness, Masking
 from leastpath.evaluation.measure import given_attribution
-from leastpath.images import EfficientNetLite0, read_image
+from leastpath.images import read_image
 from leastpath.methods import METHODS
 from leastpath.outputs import Output
 from leastpath.score import Score
@@ -92,7 +93,7 @@ class Task:
         task's own.
         """
         repeats = len(baselines) // len(self.inputs)
-        inputs = self.inputs.repeat(repeats, *[1] * (self.inputs.ndim - 1))
+        inputs = torch.cat([self.inputs] * repeats)
         given = {**self.settings.get(method, {}), **settings}
         return METHODS[method](self.score(output, repeats), inputs, baselines, **given)
 

@@ -39,7 +39,7 @@ from studies.findings.measuring import (
 )
 from studies.findings.study import Record, Setting, Study, Unit
 from studies.markdown import markdown_table
-from studies.moons.experiment import BASELINE, N_NEIGHBORS
+from studies.moons.config import BASELINE, N_NEIGHBORS
 from studies.moons.training import EPOCHS, Moons, loaded_net, train_together
 
 Numbers = list[float | None]

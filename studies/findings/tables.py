@@ -10,14 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
+import studies.voc.methods  # noqa: F401 - registers the methods that its tables name
 from leastpath.methods import METHODS
+from studies.expected import expected_numbers
 from studies.findings.measuring import CLEAR, difference, mean, middle, written
 from studies.findings.study import Record, Setting, Study, Unit
 from studies.markdown import markdown_table
-from studies.moons.experiment import PAPER
 
 IG, IDGI = "integrated_gradients", "idgi"
 IDEAL = "ideal"
+PAPER: Mapping[str, float] = expected_numbers("moons")["paper"]["auc_purity"]
 
 
 # ---- Table 1 -----------------------------------------------------------------------------------------------------
@@ -103,15 +105,13 @@ def _voc_units(setting: Setting) -> Iterator[Unit]:
 
 
 def _voc_section(records: Mapping[str, Record]) -> str:
-    from studies.voc.experiment import known_method
-
     found, config = records["table 2"]["rows"], records["table 2"]["config"]
     cells = {(row["method"], row["measure"], row["fill"]): row for row in found}
     columns = [(measure, fill) for measure in MEASURES for fill in FILLS]
     rows = []
     for name in dict.fromkeys(row["method"] for row in found):
         some = [cells.get((name, *column)) for column in columns]
-        rows.append([known_method(name).title, *(_ratio(cell) for cell in some)])
+        rows.append([METHODS[name].title, *(_ratio(cell) for cell in some)])
     heads = ["× IG (paper; p)", *(f"{MEASURES[measure]}, {fill}" for measure, fill in columns)]
     images = max(int(row["n"]) for row in found)
     return (
@@ -175,8 +175,6 @@ def _object_units(setting: Setting) -> Iterator[Unit]:
 
 
 def _object_section(records: Mapping[str, Record]) -> str:
-    from studies.voc.experiment import known_method
-
     by_method: dict[str, dict[str, Record]] = {}
     for row in records["localisation"]["rows"]:
         by_method.setdefault(row["method"], {})[row["name"]] = row
@@ -190,7 +188,7 @@ def _object_section(records: Mapping[str, Record]) -> str:
         )
         shares = [[_float(row[key]) for row in images.values()] for key in ("gain", "pointing", "dark_gain")]
         rows.append([
-            known_method(name).title, written(mean(shares[0])), "–" if name == IG else gain, f"{mean(shares[1]):.0%}",
+            METHODS[name].title, written(mean(shares[0])), "–" if name == IG else gain, f"{mean(shares[1]):.0%}",
             written(mean(shares[2])), "–" if name == IG else dark,
         ])  # fmt: skip
     heads = ["method", "on the object", "− IG (p)", "largest on it", "on its dark pixels", "− IG (p) "]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import leastpath as lp
@@ -15,8 +15,12 @@ from leastpath.methods import METHODS
 from leastpath.report import Report, plot_graph
 from studies.markdown import markdown_table
 from studies.moons import figures
-from studies.moons.experiment import BASELINE, MAPPED, MoonsConfig, Unit, explained, net_of
-from studies.moons.table import IDEAL, method_results, summary, table_1
+from studies.moons.config import BASELINE, MAPPED, MoonsConfig
+from studies.moons.results import MethodOnNet, explained, net_of
+from studies.moons.table import against_expected, method_results, summary, table_1
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LEAD = (
     "Purity: of the half of the test points with the largest Σ|A|, the share that the net puts in the class other than "
@@ -42,6 +46,7 @@ def write_report(run: RunFolder, config: MoonsConfig) -> None:
     run.write("table.md", markdown_table(list(table.columns), table.astype(str).to_numpy().tolist()))
     run.write("summary.json", json.dumps(summary(run.store, config), indent=2))
     report = Report("Half-moons", LEAD).section("Table 1").table(table, index=False).text(READING)
+    report.text(against_expected(method_results(run.store, config), config))
     report.section("Figures")
     for name, figure, caption in _drawn(run, config):
         run.save_figure(figure, name, dpi=110)
@@ -59,7 +64,7 @@ def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, s
     baseline = torch.tensor([BASELINE])
     other = 1 - int(model(baseline).argmax())
     score = lp.Score(model, other, "log_softmax")  # the class that paths cross the border to
-    maps = {method: explained(run.store, Unit(method, net, mapped=True)) for method in MAPPED}
+    maps = {method: explained(run.store, MethodOnNet(method, net, mapped=True)) for method in MAPPED}
     named = {method: METHODS[method].title for method in MAPPED}
     values = {named[method]: arrays["values"] for method, arrays in maps.items()}
     data = f"{len(inputs):,} points, noise {net.noise}, seed {net.seed}"
@@ -75,7 +80,7 @@ def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, s
         "The change of the explained output between baseline and input.",
     )
     results = method_results(run.store, config)
-    titles = {r.method: IDEAL if r.method == "ideal" else METHODS[r.method].title for r in results}
+    titles = {r.method: r.title for r in results}
     yield (
         "purity", figures.purity_over_noise(config.noises, {r.method: r.purity for r in results}, titles),
         "Purity over the noise of the data; bands are one standard error over seeds.",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from leastpath._support.store import Store
-from leastpath._support.store import Unit as StoredUnit
+from leastpath._support.store import Store, Unit
 from leastpath.evaluation.purity import auc_purity, purity
 from leastpath.evaluation.statistics import PairedTest, paired_test
 from leastpath.methods import METHODS
-from studies.moons.experiment import PAPER, MoonsConfig, Unit
+from studies.expected import expected_numbers
+from studies.moons.config import PAPER, MoonsConfig
+from studies.moons.results import MethodOnNet
 
 if TYPE_CHECKING:
     import pandas
@@ -56,6 +57,11 @@ class MethodResult:
     gradients: float = 0.0
     forwards: float = 0.0
     seconds: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """As tables print it."""
+        return IDEAL if self.method == "ideal" else METHODS[self.method].title
 
     def area(self, noises: tuple[float, ...]) -> tuple[float, float]:
         """AUC-purity: mean over seeds, and its standard error (NaN for one seed)."""
@@ -133,8 +139,8 @@ class _Nets:
         ]
         return torch.tensor(each, dtype=torch.float64).reshape(len(self.config.seeds), -1)
 
-    def _units(self, method: str) -> list[StoredUnit]:
-        return [self.store.read(Unit(method, net).key) for net in self.config.nets]
+    def _units(self, method: str) -> list[Unit]:
+        return [self.store.read(MethodOnNet(method, net).key) for net in self.config.nets]
 
 
 def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
@@ -156,7 +162,7 @@ def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
         test = result.against_reference()
         rows.append(
             {
-                "method": IDEAL if result.method == "ideal" else METHODS[result.method].title,
+                "method": result.title,
                 "paper": _number(PAPER.get(result.method), 3),
                 "ours": _number(area, 3) + ("" if math.isnan(error) else f" ± {error:.3f}"),
                 "ideal": _number(ideal, 3),
@@ -170,6 +176,29 @@ def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
             }
         )
     return pandas.DataFrame(rows)
+
+
+def against_expected(results: Sequence[MethodResult], config: MoonsConfig) -> str:
+    """In words, whether the run found what expected.toml holds: for the complete run, or the quick one.
+
+    Example:
+        >>> against_expected([], MoonsConfig(seeds=(1,)))
+        'expected.toml has no numbers of a run with these settings.'
+    """
+    runs = {"measured": MoonsConfig(), "quick": MoonsConfig.quick()}
+    which = next((name for name, usual in runs.items() if replace(config, methods=usual.methods) == usual), None)
+    if which is None:
+        return "expected.toml has no numbers of a run with these settings."
+    known, far = expected_numbers("moons")[which]["auc_purity"], []
+    for result in results:
+        if result.method in known:
+            mean, error = known[result.method]
+            area = result.area(config.noises)[0]
+            if abs(area - mean) > 3 * error:
+                far.append(f"{result.title} {area:.3f}, expected {mean:.3f} ± {error:.3f}")
+    if far:
+        return f"More than three standard errors from expected.toml: {'; '.join(far)}."
+    return "All methods are within three standard errors of expected.toml."
 
 
 def summary(store: Store, config: MoonsConfig) -> dict[str, Any]:
@@ -214,7 +243,8 @@ def gap_below_median(store: Store, config: MoonsConfig, method: str, noise: floa
     gaps: dict[str, list[Tensor]] = {"other_class": [], "baseline_class": []}
     for net in config.nets:
         if net.noise >= noise:
-            kept, gap = store.read(f"net {net.key}").arrays, store.read(Unit(method, net).key).arrays["cancellation"]
+            kept = store.read(f"net {net.key}").arrays
+            gap = store.read(MethodOnNet(method, net).key).arrays["cancellation"]
             rows = config.rows_of(method, kept["other_class"])
             change, other = kept["change"][rows].abs(), kept["other_class"][rows]
             low, high = torch.quantile(change, torch.tensor([0.25, 0.5]))

@@ -81,7 +81,7 @@ def load_backbone(name: str = DEFAULT, weights: str | Path | None = None) -> Bac
 
 
 def _efficientnet_lite0(name: str, weights: Path | None) -> Backbone:
-    from leastpath.images import EfficientNetLite0
+    from leastpath.commands.classifier import EfficientNetLite0
 
     if weights is not None:
         raise ValueError(f"{name} brings its weights along: leave --weights out, or name another backbone")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import torch
 
 from leastpath._support.interruption import check_finished
+from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.integral.integrator import integrate
 from leastpath.integral.weightings import IDGI
-from leastpath.methods import Method, Methods
-from leastpath.methods.method import settings_of
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.metric import Conformal
 from leastpath.path import Path
@@ -143,26 +142,9 @@ def bowed(path: Path, spread: float, run: Run, draw: int) -> Path:
         knots = path[b]
         noise = run.noise(tuple(knots.shape[1:]), knots, draw)
         t = torch.linspace(0, 1, len(knots), dtype=knots.dtype, device=knots.device)
-        height = torch.sin(torch.pi * t).view(-1, *[1] * (knots.ndim - 1))
+        height = per_row(torch.sin(torch.pi * t), knots)
         moved = knots + spread * height * noise
         moved[0], moved[-1] = knots[0], knots[-1]
         lines.append(moved)
     counts = torch.tensor([0, *(len(line) for line in lines)])
     return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))
-
-
-SAMPLED = Methods(
-    (
-        Method(
-            "geodesic_sampled", "Geodesic IDGI (sampled)", "weighting",
-            "IDGI averaged over paths drawn around a coarse geodesic and around the straight line.", True,
-            sampled_idgi, settings_of(sampled_idgi),
-        ),
-        Method(
-            "idgi_sampled", "IDGI (sampled lines)", "weighting",
-            "IDGI averaged over paths drawn around the straight line.", True,
-            line_sampled_idgi, settings_of(line_sampled_idgi),
-        ),
-    )
-)  # fmt: skip
-"""Methods that this experiment adds to the table."""

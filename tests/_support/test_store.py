@@ -318,7 +318,7 @@ def test_a_file_is_no_folder(tmp_path):
 def test_results_of_another_version_are_told(tmp_path, monkeypatch):
     Store(tmp_path, {"seed": 0}).write("a", {"n": 1})
     before = re.escape(lp.__version__)
-    monkeypatch.setattr(lp, "__version__", "99.0")
+    monkeypatch.setattr("leastpath._support.store.__version__", "99.0")
     with pytest.warns(UserWarning, match=rf"results of leastpath {before}, and this is 99\.0"):
         assert "a" in Store(tmp_path, {"seed": 0})
     with warnings.catch_warnings():

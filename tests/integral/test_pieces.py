@@ -6,7 +6,8 @@ import torch
 
 import leastpath as lp
 from helpers import Counted, flat_points, mlp
-from leastpath.integral.pieces import RULES, Estimate, Pieces, quadrature, rule_nodes
+from leastpath.integral.pieces import Estimate, Pieces, quadrature, rule_nodes
+from leastpath.integral.rules import RULES
 
 # The degree up to which n nodes integrate polynomials exactly.
 DEGREE = {"midpoint": lambda n: 1, "trapezoid": lambda n: 1, "gauss_legendre": lambda n: 2 * n - 1}

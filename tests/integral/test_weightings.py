@@ -11,7 +11,7 @@ from torch import Tensor
 import leastpath as lp
 from helpers import Polyline, flat_points, mlp
 from leastpath import integrate
-from leastpath.integral.pieces import WholePathWeighting
+from leastpath.integral.weightings import WholePathWeighting
 
 FIXED = {"tolerance": None, "n_steps": 40}
 WEIGHTINGS = [lp.IDGI(), lp.IDG(), lp.AsPrinted(), lp.AsPrinted("length")]

@@ -12,6 +12,7 @@ import toy_jobs
 from leastpath._support.store import StoreMismatch
 from leastpath.jobs import Job, source_of
 from leastpath.jobs.shards import Work, Worker, key_of, reason_of, run_shard
+from leastpath.methods import METHODS, register
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")
@@ -29,6 +30,25 @@ def test_work_travels_as_bytes_and_a_shard_is_done_once(tmp_path):
     assert (done.shard, done.rows, done.was_there) == (2, 2, False) and done.gradients > 0
     again = run_shard(pickled, 2)
     assert again.was_there and again.gradients == done.gradients and again.seconds == done.seconds
+
+
+def test_a_worker_need_not_know_the_name_of_a_users_own_method(tmp_path, monkeypatch):
+    """The worker stands for another process: its table has the methods of leastpath alone."""
+    with monkeypatch.context() as here:
+        here.setattr(METHODS, "_methods", dict(METHODS._methods))
+        register(toy_jobs.four_steps, "mine")
+        job = a_job(tmp_path, method="mine")
+        pickled = Work(job, job.config()).pickled
+    assert "mine" not in METHODS
+    assert run_shard(pickled, 2).gradients == 2 * 4  # rows of the last shard, steps
+
+
+def test_a_users_own_method_that_cannot_travel_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    register(lambda score, inputs, baselines=None, *, seed=0, progress=False: None, "mine")
+    with pytest.raises(ValueError, match="define its data, factory and method at the top of a module"):
+        _ = Work(a_job(tmp_path, method="mine"), {}).pickled
 
 
 def test_what_cannot_travel_is_said(tmp_path, monkeypatch):

@@ -10,7 +10,10 @@ from torch import nn
 
 import leastpath as lp
 from helpers import Counted, Interrupting, cnn, flat_points, mlp
-from leastpath.methods import METHODS, Method, UnknownMethod, smooth
+from leastpath.evaluation import compare
+from leastpath.methods import METHODS, Method, UnknownMethod, register, smooth
+
+NAMES = [name for name in METHODS if name in METHODS.built_in]
 
 FAST = {  # settings that keep the suite fast; what is tested does not depend on them
     "smooth_grad": {"n_samples": 3, "n_steps": 4},
@@ -25,10 +28,10 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
     "kernel_shap": {"n_samples": 30},
     "lime": {"n_samples": 30},
 }
-NEEDS_POINTS = [name for name, method in METHODS.items() if "points" in method.defaults]
+NEEDS_POINTS = [name for name in NAMES if "points" in METHODS[name].defaults]
 IMAGES_ONLY = ["blur_ig"]
-VECTORS = [name for name in METHODS if name not in IMAGES_ONLY]
-PATHLESS = [name for name, method in METHODS.items() if method.kind in ("peer", "floor")]
+VECTORS = [name for name in NAMES if name not in IMAGES_ONLY]
+PATHLESS = [name for name in NAMES if METHODS[name].kind in ("peer", "floor")]
 
 
 def fast(name: str, features: int = 4) -> Method:
@@ -36,6 +39,10 @@ def fast(name: str, features: int = 4) -> Method:
     if name in NEEDS_POINTS:
         method = method.with_settings(points=flat_points(40, features, seed=3), n_neighbors=6)
     return method
+
+
+def scored_two() -> lp.Score:
+    return lp.Score(mlp(), torch.tensor([0, 2]), "log_softmax")
 
 
 def scored(dtype: torch.dtype = torch.float32) -> lp.Score:
@@ -125,14 +132,14 @@ def test_another_seed_other_values(name):
     assert not torch.equal(method(scored(), x, seed=5).values, method(scored(), x, seed=6).values)
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if n not in NEEDS_POINTS])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in NEEDS_POINTS])
 def test_images_keep_their_shape(name):
     result = fast(name)(lp.Score(cnn(), torch.tensor([0, 2])), flat_points(2, 72, 1).view(2, 2, 6, 6))
     assert result.values.shape == (2, 2, 6, 6)
 
 
 def test_a_method_with_its_own_start_says_so_and_refuses_baselines():
-    assert [name for name, method in METHODS.items() if not method.takes_baselines] == ["blur_ig"]
+    assert [name for name in NAMES if not METHODS[name].takes_baselines] == ["blur_ig"]
     with pytest.raises(ValueError, match="BlurIG chooses its own start"):
         METHODS["blur_ig"](lp.Score(cnn(), 0), flat_points(2, 72, 1).view(2, 2, 6, 6), 0.0)
 
@@ -192,8 +199,8 @@ def test_bfloat16_models_are_explained_in_their_own_type(name):
 
 
 def test_methods_survive_pickling():
-    for name, method in METHODS.items():
-        assert pickle.loads(pickle.dumps(method)).name == name
+    for name in NAMES:
+        assert pickle.loads(pickle.dumps(METHODS[name])).name == name
 
 
 def test_unknown_names_and_settings_are_refused_with_the_known_ones():
@@ -231,7 +238,7 @@ def test_the_page_on_methods_has_a_row_for_each():
     rows = [
         line.split("|")[1].strip(" `") for line in page.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
     ]
-    assert set(METHODS) <= set(rows)
+    assert set(NAMES) <= set(rows)
 
 
 @pytest.mark.parametrize("name", ["lime", "occlusion", "smooth_grad"])
@@ -267,5 +274,87 @@ def test_smooth_of_a_method_with_its_own_start_is_held_against_that_start():
     torch.testing.assert_close(smoothed.completeness_gap, plain.completeness_gap, atol=1e-6, rtol=0)
 
 
-def scored_two() -> lp.Score:
-    return lp.Score(mlp(), torch.tensor([0, 2]), "log_softmax")
+# ---- methods of a user's own -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_table(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+
+
+def few_steps(score, inputs, baselines=None, *, n_steps=5, seed=0, progress=False):
+    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=n_steps, seed=seed)
+
+
+def test_a_function_of_ones_own_is_called_like_any_method(own_table):
+    method = register(few_steps, title="Few steps", complete=True)
+    assert METHODS["few_steps"] is method and list(METHODS)[-1] == "few_steps" and "Few steps" in repr(METHODS)
+    assert dict(method.defaults) == {"n_steps": 5} and method.kind == "peer" and method.complete
+    assert METHODS["few_steps"](scored(), flat_points(3, 4, 1)).n_gradients.tolist() == [5, 5, 5]
+    assert METHODS["few_steps"](scored(), flat_points(3, 4, 1), n_steps=7).n_gradients.tolist() == [7, 7, 7]
+    with pytest.raises(ValueError, match="few_steps has no setting 'steps': it has n_steps"):
+        METHODS["few_steps"](scored(), flat_points(3, 4, 1), steps=7)
+
+
+def test_a_solver_of_ones_own_is_attribute_with_it(own_table):
+    """Oracle: `attribute` with the same solver. Settings change the solver's fields and the integral."""
+    register(lp.GuidedIG(n_steps=6, fraction=0.5), "half_guided")
+    x, start = flat_points(3, 4, 1), flat_points(3, 4, 2)
+    expected = lp.attribute(scored(), x, start, solver=lp.GuidedIG(n_steps=6, fraction=0.5))
+    found = METHODS["half_guided"](scored(), x, start)
+    assert torch.equal(found.values, expected.values) and METHODS["half_guided"].kind == "path"
+    other = lp.attribute(scored(), x, start, solver=lp.GuidedIG(n_steps=6, fraction=0.1), tolerance=None, n_steps=9)
+    changed = METHODS["half_guided"](scored(), x, start, fraction=0.1, tolerance=None, n_steps=9)
+    assert torch.equal(changed.values, other.values)
+
+
+def test_a_solver_that_chooses_its_start_takes_no_baselines(own_table):
+    assert not register(lp.BlurIG(n_knots=5), "my_blur").takes_baselines
+
+
+def test_a_method_with_other_settings_under_a_name_of_its_own(own_table):
+    method = register(METHODS["integrated_gradients"].with_settings(tolerance=None, n_steps=4), "ig_4")
+    assert method.name == method.title == "ig_4" and method.summary == METHODS["integrated_gradients"].summary
+    assert METHODS["ig_4"](scored(), flat_points(3, 4, 1)).n_gradients.tolist() == [4, 4, 4]
+
+
+def test_comparisons_know_a_registered_name(own_table):
+    pytest.importorskip("pandas")
+    register(few_steps)
+    found = compare(["integrated_gradients", "few_steps"], scored(), flat_points(3, 4, 1), fail_fast=True)
+    assert found.per_example.groupby("method")["gradients"].mean()["few_steps"] == 5
+
+
+def test_registered_again_a_name_means_the_new_method(own_table):
+    register(few_steps, "mine")
+    register(METHODS["random"], "mine")
+    assert METHODS["mine"].kind == "floor"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "sentence"),
+    [
+        (few_steps, "lime", "'lime' is a method of leastpath itself: give yours another name"),
+        (few_steps, "my:method", "'my:method' is not a method's name"),
+        (lambda *given, **settings: None, None, "'<lambda>' is not a method's name"),
+        (lambda score, inputs: None, "short", "cannot be called as a method (.*): define it as"),
+        (lp.GuidedIG, "guided", "GuidedIG is a class: register an instance"),
+        (3, "three", "is not a method: register a function, a solver or a Method"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_registered_says_why(own_table, given, name, sentence):
+    before = list(METHODS)
+    with pytest.raises(ValueError, match=sentence):
+        register(given, name)
+    assert list(METHODS) == before
+
+
+def test_a_kind_must_be_one_of_the_table(own_table):
+    with pytest.raises(ValueError, match="kind='best' is unknown: use one of path, weighting, peer, floor"):
+        register(few_steps, kind="best")
+
+
+def test_an_unknown_name_says_how_to_add_one():
+    with pytest.raises(UnknownMethod, match=r"or add yours, in every process that asks for it, by .*register"):
+        METHODS["few_steps"]

@@ -1,4 +1,4 @@
-"""A folder in VOC's layout and a backbone that takes no time, for tests of the experiment."""
+"""A folder in VOC's layout, a backbone that takes no time and a small configuration, for tests of the study."""
 
 from pathlib import Path
 
@@ -8,8 +8,14 @@ from PIL import Image
 from torch import nn
 
 from studies.voc.backbones import Backbone
+from studies.voc.config import VocConfig
 from studies.voc.data import CLASSES
+from studies.voc.model import Training
 
+TINY = VocConfig(
+    images=4, size=16, output="softmax", methods=("integrated_gradients", "idgi", "geodesic_descent", "random"),
+    steps=6, budget=120, training=Training(lr=0.02, max_epochs=60),
+)  # fmt: skip
 ANNOTATION = "<annotation><object><name>{}</name></object></annotation>"
 USED = ("cat", "dog")  # bright squares on the left, dark ones on the right
 

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from leastpath._support.files import flush_to_disk, temporary_beside, write_atomically
 from leastpath._support.optional import optional
+from leastpath._support.version import __version__
 
 SCHEMA = 1
 SUFFIX = ".safetensors"
@@ -208,8 +209,6 @@ class Store:
 
     def _settled(self, given: dict[str, Any] | None) -> dict[str, Any]:
         """The configuration that the folder is of: written if there is none yet, else compared with the one given."""
-        from leastpath import __version__
-
         manifest = self._kept_manifest()
         if manifest is None:
             if given is None:
@@ -252,8 +251,6 @@ class Store:
         return manifest
 
     def _write_manifest(self, config: dict[str, Any]) -> None:
-        from leastpath import __version__
-
         manifest = {"schema": SCHEMA, "leastpath": __version__, "fingerprint": _fingerprint(config), "config": config}
         temporary = temporary_beside(self._manifest)
         flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())

@@ -1,4 +1,4 @@
-"""One picture, or one row of a table, from file to report: Integrated Gradients and Geodesic IG side by side.
+"""One picture, or one row of a table, from file to report: Integrated Gradients beside Geodesic IG or another method.
 
 `leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --row 12`.
 """
@@ -18,11 +18,17 @@ from leastpath._support.fingerprint import digest
 from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
+from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.model_files import load_model
 from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
+from leastpath.guards import UnfitInputs
 from leastpath.images import read_image
+from leastpath.methods import METHODS, Method
+from leastpath.outputs import UnreadableOutput
+from leastpath.report import Report, bars, heatmap
+from leastpath.report.canvas import SERIES, array, limit, new_figure, without_ticks
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
@@ -135,14 +141,15 @@ def table_question(
     return Question(made.score, made.inputs, made.baselines, made.explained, made.top, [str(c) for c in table.columns])
 
 
-@dataclass(frozen=True)
-class Rescaled:
+class Rescaled(nn.Module):
     """A model of columns in other units: (batch, columns) in `unit` (columns,) -> what the model says."""
 
-    model: Callable[[Tensor], Any]
-    unit: Tensor
+    def __init__(self, model: Callable[[Tensor], Any], unit: Tensor) -> None:
+        super().__init__()
+        self.model, self.unit = model, unit
+        self.training = isinstance(model, nn.Module) and model.training
 
-    def __call__(self, rows: Tensor) -> Any:
+    def forward(self, rows: Tensor) -> Any:
         """(batch, columns) -> the model's output."""
         return self.model(rows * self.unit)
 
@@ -174,21 +181,21 @@ def _question(
 
 def _probed(model: Callable[[Tensor], Any], inputs: Tensor, advice: str) -> Tensor:
     try:
-        with torch.no_grad():
-            output = model(inputs)
+        logits = Score(model).outputs(inputs)
+    except UnreadableOutput:
+        raise
     except Exception as error:  # the user's model may raise anything
-        raise ValueError(f"the model does not take {advice} ({str(error).strip().splitlines()[0][:200]})") from error
-    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor) or logits.ndim not in (1, 2) or len(logits) != 1:
-        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(output).__name__
-        raise ValueError(f"the model returns {shape} for one input, expected (1, classes) or (1,)")
+        reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().splitlines()[0][:200]
+        raise ValueError(f"the model does not take {advice} ({reason})") from error
+    if logits.ndim > 2:
+        raise ValueError(f"the model returns {tuple(logits.shape)} for one input, expected (1, classes) or (1,)")
     return logits.float()
 
 
 def _takes_batches(model: Callable[[Tensor], Any], inputs: Tensor) -> bool:
     try:
-        with torch.no_grad():
-            return len(model(inputs.repeat(2, *[1] * (inputs.ndim - 1)))) == 2
+        Score(model, batch_size=2).outputs(torch.cat([inputs, inputs]))
+        return True
     except Exception:  # exported programs raise whatever their checks raise
         return False
 
@@ -254,23 +261,30 @@ class Answer:
 
 
 def answers(
-    question: Question, run: RunFolder, solver: Solver | None, max_gradients: int | None, seed: int
+    question: Question, run: RunFolder, used: Solver | Method | None, max_gradients: int | None, seed: int
 ) -> list[Answer]:
-    """Integrated Gradients and the geodesic, each kept in the run's store and computed only if it is not there."""
+    """Integrated Gradients, and the geodesic or another method; kept in the run's store, computed if not there yet."""
     found = []
-    for key, used in (("straight", StraightLine()), ("geodesic", solver)):
+    for key, chosen in (("straight", StraightLine()), ("geodesic", used)):
         if key not in run.store:
-            result = attribute(
-                question.score, question.inputs, question.baselines, solver=used, max_gradients=max_gradients,
-                progress=True, seed=seed,
-            )  # fmt: skip
-            _keep(run, key, question, finished(result), seed)
+            _keep(run, key, question, finished(_explained(question, chosen, max_gradients, seed)), seed)
         unit = run.store.read(key)
-        title = (
-            "Integrated Gradients" if key == "straight" else f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
-        )
+        title = f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
+        if key == "straight":
+            title = "Integrated Gradients"
+        elif isinstance(used, Method):
+            title = used.title
         found.append(Answer(title, unit.record, **unit.arrays))
     return found
+
+
+def _explained(question: Question, used: Solver | Method | None, max_gradients: int | None, seed: int) -> Attribution:
+    given: dict[str, Any] = {"max_gradients": max_gradients, "seed": seed, "progress": True}
+    if not isinstance(used, Method):
+        return attribute(question.score, question.inputs, question.baselines, solver=used, **given)
+    if "max_gradients" not in used.defaults:
+        given.pop("max_gradients")
+    return used(question.score, question.inputs, question.baselines if used.takes_baselines else None, **given)
 
 
 def _keep(run: RunFolder, key: str, question: Question, result: Attribution, seed: int) -> None:
@@ -292,8 +306,6 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
 
 def write_report(run: RunFolder, question: Question, found: Sequence[Answer], title: str) -> None:
     """report.html, and the same pictures as PNG in figures/."""
-    from leastpath.report import Report
-
     report = Report(title, f"Explained: {question.explained}.")
     report.section("What the model says").table(question.top)
     report.section("Attributions")
@@ -326,9 +338,6 @@ def _scale_words(question: Question) -> str:
 
 
 def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
-    from leastpath.report import bars, heatmap
-    from leastpath.report.canvas import array, limit, new_figure, without_ticks
-
     if question.features is not None:
         figure = new_figure(11, 1.6 + 0.32 * min(16, len(question.features)))
         axes = figure.subplots(1, len(found), sharex=True, squeeze=False)
@@ -355,8 +364,6 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
 
 
 def _masking(found: Sequence[Answer]) -> Figure:
-    from leastpath.report.canvas import SERIES, new_figure
-
     figure = new_figure(10, 3.6)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, name, words in ((axes[0], "deletion", "masked"), (axes[1], "insertion", "kept")):
@@ -421,13 +428,6 @@ def read_labels(file: Path) -> list[str]:
     return [str(name[-1] if isinstance(name, list) else name) for name in names]
 
 
-def default_classifier() -> nn.Module:
-    """The ImageNet classifier that installs from PyPI."""
-    from leastpath.images import EfficientNetLite0
-
-    return EfficientNetLite0()
-
-
 def run_explain(
     source: Path,
     folder: Path,
@@ -439,6 +439,7 @@ def run_explain(
     target: int | None = None,
     output: str | None = None,
     solver: str | None = None,
+    method: str | None = None,
     baseline: str | None = None,
     size: int = 224,
     labels: Path | None = None,
@@ -450,6 +451,11 @@ def run_explain(
     """Explain one picture or one row, into a folder; see `command` for the arguments."""
     if solver is not None and solver not in SOLVERS:
         raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
+    if solver is not None and method is not None:
+        raise ValueError(
+            f"--solver {solver} is for Geodesic IG, and --method {method} replaces it: pass one of the two"
+        )
+    chosen = METHODS[method] if method is not None else None if solver is None else SOLVERS[solver]()
     if not source.is_file():
         raise ValueError(f"{source} is no file: pass a picture, or a table as .csv")
     is_table = source.name.lower().endswith(TABLES)
@@ -457,7 +463,7 @@ def run_explain(
         raise ValueError("a table needs its model and a row: leastpath explain table.csv --model model.pt2 --row 12")
     if not is_table and row is not None:
         raise ValueError(f"--row is for tables, and {source.name} is none of {', '.join(TABLES)}")
-    used = default_classifier() if model is None else load_model(model, model_class, model_args)
+    used = EfficientNetLite0() if model is None else load_model(model, model_class, model_args)
     names = None if labels is None else read_labels(labels)
     settings: dict[str, Any] = {"target": target, "output": output, "labels": names}
     if is_table:
@@ -467,12 +473,12 @@ def run_explain(
         question = image_question(source, used, size=size, baseline=baseline or "black", **settings)
     config = {
         "source": source.name, "model": None if model is None else digest(model.read_bytes()),
-        "model_class": model_class, "model_args": model_args, "solver": solver,
+        "model_class": model_class, "model_args": model_args, "solver": solver, "method": method,
         "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
         "max_gradients": max_gradients, "seed": seed,
     }  # fmt: skip
     run = RunFolder.open(folder, "explain", config, resume=resume)
-    found = answers(question, run, None if solver is None else SOLVERS[solver](), max_gradients, seed)
+    found = answers(question, run, chosen, max_gradients, seed)
     what = source.name if row is None else f"{source.name}, row {row}"
     write_report(run, question, found, what)
     return run
@@ -499,6 +505,9 @@ def command(
     solver: Annotated[
         str | None, typer.Option(help=f"What finds the path: {', '.join(SOLVERS)}; chosen by size if not given.")
     ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Instead of a geodesic: any method, by its name in `leastpath methods`.")
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -522,7 +531,7 @@ def command(
     columns = [name.strip() for name in drop.split(",") if name.strip()]
     run = run_explain(
         source, folder, model=model, model_class=model_class, model_args=model_args, row=row, target=target,
-        output=output, solver=solver, baseline=baseline, size=size, labels=labels, drop=columns,
+        output=output, solver=solver, method=method, baseline=baseline, size=size, labels=labels, drop=columns,
         max_gradients=max_gradients, seed=seed, resume=resume,
     )  # fmt: skip
     print(run.path / "report.html")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leastpath.commands.run_folder import RunFolder
+from leastpath.report import Report
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from leastpath.commands.run_folder import RunFolder
-    from leastpath.report import Report
 
 
 def show(report: Report, run: RunFolder, figure: Figure, name: str, caption: str, *, dpi: int = 120) -> None:

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Explain, Measured, required_method
+from leastpath.guards import flat_baseline
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Conformal, NoCancellation, RankOne
 from leastpath.path import Path
-from leastpath.score import Baselines, Inputs, Score, flat_baseline
+from leastpath.score import Baselines, Inputs, Score
 
 ExplainFunction = Callable[[Score, Tensor, Tensor], Attribution]
 

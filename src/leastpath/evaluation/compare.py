@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -17,13 +17,10 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
-from leastpath.explainer import Explainer, explainer_of
+from leastpath.explainer import Contender, Explainer, explainer_of
+from leastpath.guards import Baselines, Inputs
 from leastpath.run import Bar, Run
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.variants import changed
-
-if TYPE_CHECKING:
-    from leastpath.explainer import Contender
+from leastpath.score import Score
 
 
 class _Kept(Protocol):
@@ -251,7 +248,7 @@ def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tu
         return value[cut] if is_per_row else value
 
     args = tuple(of(arg) for arg in score.additional_forward_args)
-    small = changed(score, target=of(score.target), additional_forward_args=args)
+    small = replace(score, target=of(score.target), additional_forward_args=args)
     _check_shared(score.additional_forward_args, batch, len(rows))
     parts = tuple(map(of, inputs)) if isinstance(inputs, tuple) else of(inputs)
     return small, parts, tuple(map(of, baselines)) if isinstance(baselines, tuple) else of(baselines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +13,11 @@ import numpy as np
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
+from leastpath.report.comparison import comparison_figure, comparison_table
+from leastpath.report.html import Report
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 EVIDENCE = ("completeness_gap", "cancellation", "length_ratio", "certificate")
@@ -248,67 +248,14 @@ class Comparison:
 
     def plot(self) -> Figure:
         """Every measure with its interval, beside its mean curve where it has one; below, what each method costs."""
-        from leastpath.report.canvas import new_figure
-
-        measures, methods = list(self.higher_is_better), list(self._table.index)
-        drawn = set(self.curves["measure"])
-        height = 1.1 + 0.28 * len(methods)
-        figure = new_figure(11, height * (len(measures) + 1))
-        axes = figure.subplots(len(measures) + 1, 2, squeeze=False)
-        colors = {m: _style(i) for i, m in enumerate(self.methods)}
-        for row, measure in zip(axes, measures, strict=False):
-            self._draw_intervals(row[0], measure, colors)
-            if measure in drawn:
-                self._draw_curves(row[1], measure, colors)
-            else:
-                row[1].set_axis_off()
-        self._draw_costs(axes[-1, 0], axes[-1, 1], colors)
-        return figure
-
-    def _draw_intervals(self, ax: Axes, measure: str, colors: Mapping[str, tuple[str, str]]) -> None:
-        table = self._table
-        for y, method in enumerate(table.index):
-            mean, low, high = (table.loc[method, (measure, part)] for part in ("mean", "low", "high"))
-            ax.plot([low, high], [y, y], color=colors[method][0], linewidth=2)
-            ax.plot([mean], [y], "o", color=colors[method][0])
-        better = "higher" if self.higher_is_better[measure] else "lower"
-        _name_rows(ax, list(table.index))
-        ax.locator_params(axis="x", nbins=5)
-        ax.set_title(f"{measure} ({better} is better)", fontsize=10)
-
-    def _draw_curves(self, ax: Axes, measure: str, colors: Mapping[str, tuple[str, str]]) -> None:
-        chosen = self.curves[self.curves["measure"] == measure]
-        for method, group in chosen.groupby("method", sort=False):
-            mean = group.groupby("x")["value"].mean()
-            color, line = colors[str(method)]
-            ax.plot(mean.index, mean.to_numpy(), line, color=color, label=method, linewidth=1.4)
-        ax.set_title(f"{measure}: mean curve", fontsize=10)
-        ax.set_xlabel("x")
-        ax.legend(fontsize=7, frameon=False, ncols=2)
-
-    def _draw_costs(self, left: Axes, right: Axes, colors: Mapping[str, tuple[str, str]]) -> None:
-        table = self._table
-        for ax, cost in ((left, "gradients"), (right, "seconds")):
-            for y, method in enumerate(table.index):
-                ax.plot([max(table.loc[method, ("cost", cost)], 1e-9)], [y], "o", color=colors[method][0])
-                if cost == "gradients":
-                    forwards = table.loc[method, ("cost", "forwards")]
-                    ax.plot([max(forwards, 1e-9)], [y], "o", color=colors[method][0], fillstyle="none")
-            _name_rows(ax, list(table.index))
-            ax.set_xscale("symlog" if cost == "gradients" else "log")
-            if cost == "gradients":
-                ax.set_xlim(left=-0.2)
-            ax.set_title(f"{cost} an input", fontsize=10)
-        left.set_title("gradients (filled) and forwards (open) an input", fontsize=10)
+        return comparison_figure(self._table, self.curves, self.methods, self.higher_is_better)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The comparison as one self-contained page; written to `path` where one is given."""
-        from leastpath.report.html import Report
-
         inputs, methods = self.per_example["input"].nunique(), len(self.methods)
         lead = f"{methods} methods on {inputs} inputs."
         report = Report("Comparison of attribution methods", lead if self.finished else f"{lead} Interrupted.")
-        report.section("Table").raw(self._html_table()).text(self._key())
+        report.section("Table").raw(comparison_table(self._in_words())).text(self._key())
         if self.higher_is_better:
             caption = f"Tied: not significantly worse. The reference is {self.reference}."
             report.section("Winners").table(_readable(self.winners()), caption, index=False)
@@ -321,24 +268,6 @@ class Comparison:
         if path is not None:
             report.write(path)
         return report.html()
-
-    def _html_table(self) -> str:
-        words = self._in_words()
-
-        def cell(text: str) -> str:
-            mean, bracket, interval = html.escape(text.rstrip(" *=")).partition(" [")
-            mark = text[-1:].strip() if text[-1:] in "*=" else ""
-            mean = f"<strong>{mean}</strong>" if mark == "*" else mean
-            below = f"<br><small>{bracket.strip()}{interval}</small>" if bracket else ""
-            return f'<td style="white-space:nowrap">{mean}{mark}{below}</td>'
-
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in words.columns)
-        rows = "".join(
-            f"<tr><th>{html.escape(str(method))}</th>{''.join(cell(text) for text in row)}</tr>"
-            for method, row in zip(words.index, words.to_numpy(), strict=True)
-        )
-        head = f"<thead><tr><th>method</th>{head}</tr></thead>"
-        return f'<div class="table"><table>{head}<tbody>{rows}</tbody></table></div>'
 
 
 def _row(unit: Unit, measures: Sequence[Measure]) -> dict[str, Any]:
@@ -388,18 +317,6 @@ def _readable(winners: pd.DataFrame) -> pd.DataFrame:
     words = winners.assign(tied=[", ".join(tied) or "nobody" for tied in winners["tied"]]).reset_index()
     titles = {"beats_reference": "beats the reference", "p_reference": "p", "clear": "clear winner"}
     return words.drop(columns="reference").rename(columns=titles)
-
-
-def _style(i: int) -> tuple[str, str]:
-    from leastpath.report.canvas import SERIES
-
-    return SERIES[i % len(SERIES)], ("-", "--", ":", "-.")[i // len(SERIES) % 4]
-
-
-def _name_rows(ax: Axes, names: list[str]) -> None:
-    ax.set_yticks(range(len(names)), names, fontsize=8)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.grid(axis="x", alpha=0.3)
 
 
 def _pandas() -> Any:

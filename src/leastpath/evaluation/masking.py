@@ -6,7 +6,7 @@ One engine runs the model: all areas × fills of an example share one ranking. T
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -15,22 +15,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from leastpath._support.fingerprint import described
+from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
 from leastpath.methods.groups import maps_over, numbered_groups
 from leastpath.outputs import Output
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    device_of,
-    untouched,
-    warn_of_training_mode,
-)
-from leastpath.variants import changed
+from leastpath.score import Score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -241,7 +235,7 @@ def judged_score(score: Score, probability: Probability) -> tuple[Score, Literal
     if probability == "softmax" and not indexed:
         raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
     outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
-    return changed(score, output=outputs[probability]), "log_odds"
+    return replace(score, output=outputs[probability]), "log_odds"
 
 
 def class_log_odds(logits: Tensor) -> Tensor:
@@ -347,7 +341,7 @@ def _filled(
     at = 0
     for n in (which * len(points) + owners if large else which).unique_consecutive(return_counts=True)[1].tolist():
         example = owners[at : at + (1 if large else n)].to(points.device)
-        limit = limits[at : at + n].to(places).view(-1, *[1] * (points.ndim - 1))
+        limit = per_row(limits[at : at + n].to(places), points)
         mask = (places[example] >= limit) if keep else (places[example] < limit)
         parts.append(torch.where(mask, fillings[int(which[at])].rows(example, mask), points[example]))
         at += n

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution, without_path
+from leastpath.bound import BoundScore
 from leastpath.explainer import Explainer, explainer_of
+from leastpath.guards import baselines_per_example
 from leastpath.methods.method import Method
-from leastpath.score import Baselines, BoundScore, Inputs, Score, baselines_per_example
+from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 from leastpath.status import Note, Outcome, Status
 

@@ -17,16 +17,10 @@ from torch import Tensor
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
 from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    device_of,
-    untouched,
-    warn_of_training_mode,
-)
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score import Score
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12

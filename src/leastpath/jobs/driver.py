@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from leastpath._support.store import Store
+from leastpath.explainer import Contender
 from leastpath.jobs.executors import Executor, Processes, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
@@ -17,9 +18,6 @@ from leastpath.jobs.progress import Interruption, Progress
 from leastpath.jobs.shards import Done, Work, key_of
 from leastpath.jobs.sources import source_of
 from leastpath.score import Baselines
-
-if TYPE_CHECKING:
-    from leastpath.explainer import Contender
 
 
 def explain(

@@ -7,22 +7,19 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import described
 from leastpath._support.store import StoreMismatch, differences
-from leastpath.explainer import Explainer, explainer_of
+from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.jobs.sources import Source, imported, source_of
 from leastpath.methods import Method
 from leastpath.outputs import Output
 from leastpath.score import Baselines
 from leastpath.solution import Solver
-
-if TYPE_CHECKING:
-    from leastpath.explainer import Contender
 
 Keep = Literal["values", "pixels", "nothing"]
 KEEP = ("values", "pixels", "nothing")

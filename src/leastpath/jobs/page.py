@@ -9,13 +9,14 @@ import numpy as np
 from torch import Tensor
 
 from leastpath.jobs.output import Explanations
+from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, source_of
+from leastpath.report import Report, bars, heatmap
+from leastpath.report.canvas import BLUE, new_figure
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from leastpath.report.html import Report
 
 DISTRIBUTIONS = ("completeness_gap", "cancellation", "certificate", "gradients")
 NEEDED = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate",
@@ -50,8 +51,6 @@ def report(
         >>> report(found, dataset=rows)[:15]
         '<!DOCTYPE html>'
     """
-    from leastpath.report.html import Report
-
     found = found if isinstance(found, Explanations) else Explanations(found)
     source = None if dataset is None else source_of(dataset, **settings)
     table = found.table(NEEDED)
@@ -112,8 +111,6 @@ def _quantiles(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _histograms(table: pd.DataFrame) -> Figure:
-    from leastpath.report.canvas import BLUE, new_figure
-
     figure = new_figure(11, 2.6)
     for ax, column in zip(figure.subplots(1, len(DISTRIBUTIONS)), DISTRIBUTIONS, strict=True):
         known = _finite(table, column)
@@ -149,9 +146,6 @@ def _add_rows(
 def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) -> Figure | None:
     """The values of some rows side by side, over their inputs where the data are at hand: heat maps of pictures, bars
     of anything else. None where no values were kept."""
-    from leastpath.report import bars, heatmap
-    from leastpath.report.canvas import new_figure
-
     if found.config["keep"] == "nothing" or not len(rows):
         return None
     figure = new_figure(11, 2.8)
@@ -173,8 +167,6 @@ def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) ->
 
 
 def _counted(failed: pd.DataFrame) -> pd.DataFrame:
-    from leastpath.jobs.shards import reason_of
-
     groups = failed.assign(reason=failed["failure"].map(reason_of)).groupby("reason", sort=False)
     counted = groups["index"].agg(rows="count", first=lambda index: ", ".join(map(str, index.head(5))))
     return counted.sort_values("rows", ascending=False).reset_index()

@@ -8,7 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from leastpath._support.store import Store, StoreMismatch
 from leastpath.attribution import Attribution
 from leastpath.jobs.job import Job
 from leastpath.jobs.sources import Rows
+from leastpath.methods import METHODS
 from leastpath.score import Baselines, Inputs, Score
 
 NUMBERS = ("score", "score_change", "completeness_gap", "cancellation", "length_ratio", "certificate")
@@ -128,8 +129,7 @@ class Worker:
     def _targets(self, rows: Rows, inputs: Inputs) -> Any:
         target = self.job.target
         if target == "predicted":
-            best = Score(self.model, lambda output: output.argmax(1).double(), "raw")(inputs)
-            return best.long()
+            return Score(self.model).outputs(inputs).argmax(1)
         if target == "label":
             if rows.targets is None:
                 raise ValueError('target="label", but the data have no labels: name their column, or use "predicted"')
@@ -147,16 +147,19 @@ class Work:
     @cached_property
     def pickled(self) -> bytes:
         """As bytes. Functions without a name in a module travel only where cloudpickle is installed, as with Ray."""
+        job = self.job
+        if isinstance(job.method, str) and ":" not in job.method:  # a worker need not know the name of a user's own
+            job = replace(job, method=METHODS[job.method])
         try:
             from cloudpickle import dumps  # type: ignore[import-untyped]
         except ImportError:
             from pickle import dumps
         try:
-            return bytes(dumps((self.job, self.config)))
+            return bytes(dumps((job, self.config)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ValueError(
-                f"the job cannot be sent to a worker ({error}): name its data, factory and method by "
-                "'package.module:name', or pip install cloudpickle"
+                f"the job cannot be sent to a worker ({error}): define its data, factory and method at the top of a "
+                "module that workers can import, or name them by 'package.module:name', or pip install cloudpickle"
             ) from None
 
 

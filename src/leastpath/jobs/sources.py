@@ -22,7 +22,8 @@ from torch import Tensor
 
 from leastpath._support.fingerprint import described
 from leastpath._support.optional import optional
-from leastpath.score import Inputs
+from leastpath.guards import Inputs
+from leastpath.images import read_image
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 TABLES = (".csv", ".parquet")
@@ -392,8 +393,6 @@ class Pictures(_Files):
         )
 
     def _cropped(self, file: Path) -> Tensor:
-        from leastpath.images import read_image
-
         return read_image(file, self.size)[0]
 
 

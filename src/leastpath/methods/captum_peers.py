@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.score import Baselines, BoundScore, Inputs, Score
+from leastpath.score import Baselines, Inputs, Score
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 

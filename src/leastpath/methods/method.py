@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -20,8 +21,8 @@ class Method:
     Args:
         name: key of the table, e.g. "guided_ig".
         title: as tables print it, e.g. "Guided IG".
-        kind: "path" (a path and the line integral), "weighting" (a path and another integrand), "peer" (no path: an
-            attribution of Captum), "floor" (what every method must beat).
+        kind: "path" (a path and the line integral), "weighting" (a path and another integrand), "peer" (no path:
+            Captum's attributions, for instance), "floor" (what every method must beat).
         summary: one sentence.
         complete: whether attributions add up to f(x) − f(x̄), but for the error of the integral.
         explain: does it: `explain(score, inputs, baselines, seed=…, progress=…, **settings)`.
@@ -107,7 +108,7 @@ class UnknownMethod(KeyError, ValueError):
 
 
 class Methods(Mapping[str, Method]):
-    """A read-only table name -> Method, in the order in which reports show it.
+    """A table name -> Method, in the order in which reports show it. `register` adds to it; nothing is ever removed.
 
     Example:
         >>> from leastpath.methods import METHODS
@@ -117,10 +118,31 @@ class Methods(Mapping[str, Method]):
 
     def __init__(self, methods: tuple[Method, ...]) -> None:
         self._methods = {method.name: method for method in methods}
+        self.built_in = frozenset(self._methods)
+        """Names whose meaning no user can change."""
+
+    def add(self, method: Method) -> None:
+        """Add a method of a user's own. A name of the user's own that is added again means the new method.
+
+        Example:
+            >>> from leastpath.methods import METHODS
+            >>> METHODS.add(METHODS["lime"])
+            Traceback (most recent call last):
+            ...
+            ValueError: 'lime' is a method of leastpath itself: give yours another name
+        """
+        if method.name in self.built_in:
+            raise ValueError(f"{method.name!r} is a method of leastpath itself: give yours another name")
+        if not re.fullmatch(r"[\w.-]+", method.name):
+            raise ValueError(f"{method.name!r} is not a method's name: use letters, digits, '_', '-' and '.' only")
+        self._methods[method.name] = method
 
     def __getitem__(self, name: str) -> Method:
         if name not in self._methods:
-            raise UnknownMethod(f"no method is called {name!r}: use one of {', '.join(self._methods)}")
+            raise UnknownMethod(
+                f"no method is called {name!r}: use one of {', '.join(self._methods)}; or add yours, in every process "
+                "that asks for it, by leastpath.methods.register"
+            )
         return self._methods[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integral.pieces import Weighting
+from leastpath.integral.weightings import Weighting
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 
@@ -58,3 +58,27 @@ class PathExplainer:
             score, inputs, baselines, solver=solver or self.make(**settings), weighting=self.weighting,
             seed=seed, progress=progress, **integral,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SolverExplainer:
+    """`attribute` with a solver that somebody made. Settings are the integral's, and fields of the solver.
+
+    Where both have one of the same name it is the integral's; the solver keeps its own.
+    """
+
+    solver: Solver
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """All settings with their defaults."""
+        solver: Any = self.solver
+        own = [f.name for f in fields(solver) if f.init] if is_dataclass(solver) else []
+        return {**{name: getattr(solver, name) for name in own}, **INTEGRAL}
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int, progress: bool, **settings: Any
+    ) -> Attribution:
+        integral = {name: settings.pop(name) for name in INTEGRAL}
+        solver = replace(self.solver, **settings) if settings else self.solver  # type: ignore[type-var]
+        return attribute(score, inputs, baselines, solver=solver, seed=seed, progress=progress, **integral)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.variants import changed
 
 
 def smooth(method: Method, *, name: str | None = None, title: str | None = None) -> Method:
@@ -155,7 +154,7 @@ def _repeated(score: Score, example: int, batch: int, n: int) -> Score:
         else arg
         for arg in score.additional_forward_args
     )
-    return changed(score, target=target, additional_forward_args=args)
+    return replace(score, target=target, additional_forward_args=args)
 
 
 def _baseline_of(baselines: Baselines, example: int, parts: tuple[Tensor, ...]) -> Baselines:

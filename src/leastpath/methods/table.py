@@ -1,27 +1,21 @@
-"""The table of methods that experiments, the command line and the documentation share."""
+"""The table of methods that comparisons, jobs and the command line share, and `register`, which adds to it."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
 
-from leastpath.integral.pieces import Weighting
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted
+from leastpath.attribution import Attribution
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
 from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, occlusion
 from leastpath.methods.floor import random
-from leastpath.methods.method import Method, Methods, settings_of
-from leastpath.methods.paths import PathExplainer
+from leastpath.methods.method import Kind, Method, Methods, settings_of
+from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.methods.smoothing import smooth
 from leastpath.solution import Solver
-from leastpath.solvers import (
-    BlurIG,
-    Descent,
-    EnhancedIG,
-    GuidedIG,
-    Manifold,
-    NeighborGraph,
-    StraightLine,
-    Variational,
-)
+from leastpath.solvers import BlurIG, Descent, EnhancedIG, GuidedIG, Manifold, NeighborGraph, StraightLine, Variational
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
 
@@ -107,3 +101,72 @@ METHODS = Methods(
     )
 )  # fmt: skip
 """Every method by its name."""
+
+
+def register(
+    explain: Method | Solver | Callable[..., Attribution],
+    name: str | None = None,
+    *,
+    title: str | None = None,
+    summary: str | None = None,
+    kind: Kind | None = None,
+    complete: bool | None = None,
+) -> Method:
+    """Add a method of your own to the table. From then on comparisons, jobs and commands know it by its name.
+
+    Another process has a table of its own: put the call at the top of a module, and every process that imports the
+    module knows the method. Jobs send their method to their workers, so these need not know it by name.
+
+    Args:
+        explain: a function `(score, inputs, baselines=None, *, seed=0, progress=False, **settings) -> Attribution`,
+            whose other keyword-only parameters become the method's settings; a solver; or a `Method`.
+        name: in the table; the function's own by default.
+        title: as tables print it; the name by default.
+        summary: one sentence, for `leastpath methods`.
+        kind: "path" by default for a solver, "peer" for a function.
+        complete: whether attributions add up to f(x) − f(x̄); by default they do for a solver, whose path is integrated.
+
+    Example:
+        >>> import leastpath as lp, torch
+        >>> from leastpath.methods import METHODS, register
+        >>> def ten_steps(score, inputs, baselines=None, *, n_steps=10, seed=0, progress=False):
+        ...     return lp.attribute(
+        ...         score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=n_steps, seed=seed
+        ...     )
+        >>> method = register(ten_steps, complete=True)
+        >>> METHODS["ten_steps"](lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), n_steps=4).n_gradients
+        tensor([4])
+    """
+    if isinstance(explain, Method):
+        made = explain
+    else:
+        made = _of_solver(explain) if isinstance(explain, Solver) else _of_function(explain)
+    given = {"name": name, "title": title or name, "summary": summary, "kind": kind, "complete": complete}
+    method = replace(made, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if method.kind not in get_args(Kind):
+        raise ValueError(f"kind={method.kind!r} is unknown: use one of {', '.join(get_args(Kind))}")
+    METHODS.add(method)
+    return method
+
+
+def _of_solver(solver: Solver) -> Method:
+    if isinstance(solver, type):
+        raise ValueError(f"{solver.__name__} is a class: register an instance, {solver.__name__}()")
+    name, explain = type(solver).__name__, SolverExplainer(solver)
+    takes_baselines = not getattr(solver, "chooses_start", False)
+    summary = "The line integral of the gradient along a path of your own."
+    return Method(name, name, "path", summary, True, explain, explain.defaults, takes_baselines=takes_baselines)
+
+
+def _of_function(explain: Callable[..., Attribution]) -> Method:
+    if not callable(explain):
+        raise ValueError(f"{explain!r} is not a method: register a function, a solver or a Method")
+    name = getattr(explain, "__name__", type(explain).__name__)
+    try:
+        inspect.signature(explain).bind(None, None, None, seed=0, progress=False)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} cannot be called as a method ({error}): define it as {name}(score, inputs, baselines=None, *, "
+            "seed=0, progress=False), and give each setting that it has a name and a default"
+        ) from None
+    return Method(name, name, "peer", "A method of your own.", False, explain, settings_of(explain))

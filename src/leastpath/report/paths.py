@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
+from leastpath.guards import untouched
 from leastpath.path import Path
 from leastpath.report.canvas import SERIES, array, new_figure, signed_row, without_ticks
 from leastpath.report.heat import displayed, limits_of
-from leastpath.score import BoundScore, Inputs, Score, untouched
+from leastpath.score import Inputs, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

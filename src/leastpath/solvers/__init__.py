@@ -3,8 +3,7 @@
 from leastpath.solution import Solution, Solver
 from leastpath.solvers.amortized import Amortized
 from leastpath.solvers.blur import BlurIG
-from leastpath.solvers.descent.solver import Descent
-from leastpath.solvers.descent.warm import WarmDescent
+from leastpath.solvers.descent.solver import Descent, WarmDescent
 from leastpath.solvers.energy.hamiltonian import Hamiltonian
 from leastpath.solvers.energy.variational import Variational
 from leastpath.solvers.graph.solver import EnhancedIG, Graph, NeighborGraph

@@ -9,21 +9,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from leastpath._support.files import write_atomically
+from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
-from leastpath.solution import Solution
+from leastpath.solution import Solution, Solved
 from leastpath.solvers.descent.solver import Descent
-
-if TYPE_CHECKING:
-    from leastpath.attribution import Attribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +47,7 @@ class Amortized:
     @classmethod
     def fit(
         cls,
-        result: Attribution,
+        result: Solved,
         solver: Descent | None = None,
         *,
         n_knots: int = 16,
@@ -167,4 +164,4 @@ class PathPredictor(nn.Module):
 def _line(start: Tensor, end: Tensor, n_knots: int) -> Tensor:
     """The inner knots of the straight line: (batch, n_knots, *features)."""
     t = torch.linspace(0, 1, n_knots + 2, device=start.device, dtype=start.dtype)[1:-1]
-    return torch.lerp(start[:, None], end[:, None], t.view(1, -1, *[1] * (start.ndim - 1)))
+    return torch.lerp(start[:, None], end[:, None], per_row(t[None], start[:, None]))

@@ -8,10 +8,10 @@ import leastpath as lp
 from helpers import Counted, Interrupting, mlp, seeded
 from leastpath import Outcome
 from leastpath.run import Run
+from leastpath.solvers.descent.carried import carried_over
 from leastpath.solvers.descent.coarse_to_fine import cut_where_long
 from leastpath.solvers.descent.field import Field
 from leastpath.solvers.descent.flow import flows
-from leastpath.solvers.descent.warm import carried_over
 from leastpath.solvers.shorten import coarse
 from oracles import bump, grid_length, half_plane, half_plane_length
 
@@ -41,7 +41,9 @@ B = torch.tensor([[0.8, 0.6], [1.5, 1.5]], dtype=torch.float64)
 
 
 def field_of(score: lp.Score, start, end, limit: int = 1000, metric=None) -> Field:
-    return Field(score.bind(end), metric or lp.Conformal(), Run(), torch.arange(len(end)), start, end, limit)
+    bound, run = score.bind(end), Run()
+    budget = run.budget(bound).at_most(limit)
+    return Field(bound, metric or lp.Conformal(), run, budget, torch.arange(len(end)), start, end)
 
 
 # ---- against closed forms ----------------------------------------------------------------------------------------

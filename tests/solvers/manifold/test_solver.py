@@ -198,8 +198,8 @@ def test_undefined_decoder_falls_back_for_its_example_only():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda: lp.Manifold(3, sphere), "encoder=3 is no function"),
-        (lambda: lp.Manifold(on_sphere, nn.Linear), "is no function: Manifold"),
+        (lambda: lp.Manifold(3, sphere), "encoder=3 is not a function"),
+        (lambda: lp.Manifold(on_sphere, nn.Linear), "is not a function: Manifold"),
         (lambda: lp.Manifold(on_sphere, sphere, n_knots=2), "n_knots=2 must be at least 3"),
         (lambda: lp.Manifold(on_sphere, sphere, tolerance=0), "tolerance=0 must be positive"),
     ],
