@@ -36,7 +36,22 @@ CaptumTarget = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[i
 RULES_BY_METHOD = {"gausslegendre": "gauss_legendre", "riemann_middle": "midpoint", "riemann_trapezoid": "trapezoid"}
 
 
-class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # Captum publishes no types
+class _Geodesic(GradientAttribution):  # type: ignore[misc] # Captum publishes no types
+    """What both attributions answer when Captum asks."""
+
+    _settings: _Settings
+
+    def has_convergence_delta(self) -> bool:
+        """Yes: the completeness gap."""
+        return True
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """Whether values are attributions (True) or mean gradients."""
+        return self._settings.multiply_by_inputs
+
+
+class GeodesicIntegratedGradients(_Geodesic):
     """Geodesic Integrated Gradients with the interface of `captum.attr.IntegratedGradients`.
 
     Works wherever Captum takes a gradient attribution: in `NoiseTunnel`, `captum.metrics`, its visualisation.
@@ -129,17 +144,8 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         score = _score(self.forward_func, target, additional_forward_args, internal_batch_size)
         return self._settings.attributed(score, inputs, baselines, n_steps, method)
 
-    def has_convergence_delta(self) -> bool:
-        """Yes: the completeness gap."""
-        return True
 
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether values are attributions (True) or mean gradients."""
-        return self._settings.multiply_by_inputs
-
-
-class LayerGeodesicIntegratedGradients(LayerAttribution, GradientAttribution):  # type: ignore[misc] # no types
+class LayerGeodesicIntegratedGradients(LayerAttribution, _Geodesic):  # type: ignore[misc] # no types
     """Geodesic Integrated Gradients of a layer's output or input, e.g. of an embedding, as in Captum's layer methods.
 
     Args:
@@ -217,15 +223,6 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, GradientAttribution):  
         score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
         with _passed_through(probe, self.layer) if attribute_to_layer_input else nullcontext():
             return self._settings.attributed(score, inputs, baselines, n_steps, method)
-
-    def has_convergence_delta(self) -> bool:
-        """Yes: the completeness gap."""
-        return True
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether values are attributions (True) or mean gradients."""
-        return self._settings.multiply_by_inputs
 
 
 @dataclass(frozen=True)

@@ -144,18 +144,12 @@ class Store:
     def read(self, key: str) -> Unit:
         """The unit of a key, every byte of it checked. KeyError where it was never finished or its file is broken."""
         path = self.path(key)
-        try:
-            content = path.read_bytes()
-            header, arrays = self._opened(key, content)
+        with self._believed(key):
+            header, arrays = self._opened(key, path.read_bytes())
             files = {s: self._attachment(path, s, digest) for s, digest in header["files"].items()}
             for suffix, file in files.items():
                 if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != header["files"][suffix]:
                     raise _Broken(f"its {suffix} file {file.name} is missing or altered")
-        except FileNotFoundError:
-            raise KeyError(key) from None
-        except _Broken as error:
-            self._set_aside(path, str(error))
-            raise KeyError(key) from None
         return Unit(header["record"], arrays, files)
 
     def __contains__(self, key: object) -> bool:
@@ -176,13 +170,8 @@ class Store:
     def glance(self, key: str) -> Unit:
         """Record and files of a unit without reading its arrays: only its size is checked. KeyError as in `read`."""
         path = self.path(key)
-        try:
+        with self._believed(key):
             header = self._checked(key, _header_of(path))
-        except FileNotFoundError:
-            raise KeyError(key) from None
-        except _Broken as error:
-            self._set_aside(path, str(error))
-            raise KeyError(key) from None
         return Unit(header["record"], {}, {s: self._attachment(path, s, d) for s, d in header["files"].items()})
 
     def keys(self) -> Iterator[str]:
@@ -286,6 +275,17 @@ class Store:
 
     # ---- what is not believed ------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _believed(self, key: str) -> Iterator[None]:
+        """KeyError where the unit's file is not there, or is broken, which moves it aside."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except _Broken as error:
+            self._set_aside(self.path(key), str(error))
+            raise KeyError(key) from None
+
     def _opened(self, key: str, content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
         from safetensors import SafetensorError
         from safetensors.torch import load
@@ -324,7 +324,7 @@ class Store:
             f"{path} is not believed: {why}. It was moved to {target.parent.name}/{target.name} and its unit counts "
             "as not done",
             BrokenUnit,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _attachment(self, path: Path, suffix: str, digest: str) -> Path:

@@ -22,7 +22,7 @@ from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling,
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
-from leastpath.methods.groups import maps_over
+from leastpath.methods.groups import maps_over, numbered_groups
 from leastpath.outputs import Output
 from leastpath.score import Score
 
@@ -142,7 +142,7 @@ normalize=False, pool=None)
         No places at all, -1, for an example whose attributions are all zero.
         """
         flat = attributions.reshape(bound.batch, -1)
-        index, sizes = feature_groups(features, bound.batch, bound.shape)
+        index, sizes = masked_together(features, bound.batch, bound.shape)
         strength = flat.abs() if self.rank == "magnitude" else flat
         if index is not None:
             summed = torch.full((bound.batch, int(sizes.max())), -torch.inf, dtype=flat.dtype, device=flat.device)
@@ -266,14 +266,15 @@ def _log_odds_of(probabilities: Tensor) -> Tensor:
     return probabilities.clamp(limits.tiny, 1 - limits.eps / 2).logit()
 
 
-def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
+def masked_together(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
     """What is masked together: the number of each value's feature (batch, values), and how many there are (batch,).
 
     None for single values, which need no grouping.
     """
     n = max(1, shape.numel())
     if isinstance(features, Tensor):
-        return _segments(features, batch, shape)
+        index = numbered_groups(features, batch, shape).reshape(batch, n)
+        return index, index.amax(1) + 1
     if features == "values":
         return None, torch.full((batch,), n)
     if features == "pixels":
@@ -290,20 +291,6 @@ def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tup
             )
         map_ = torch.arange(shape[:-1].numel()).reshape(*shape[:-1], 1)
     return map_.expand(shape).reshape(1, n).expand(batch, n), torch.full((batch,), map_.numel())
-
-
-def _segments(segments: Tensor, batch: int, shape: torch.Size) -> tuple[Tensor, Tensor]:
-    if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
-        raise ValueError(f"segments have dtype {segments.dtype}, expected integers: segments.long()")
-    maps = maps_over(segments.detach().cpu().long(), batch, shape, "segments have")
-    return _renumbered(maps.expand(-1, *shape).reshape(len(maps), -1), batch)
-
-
-def _renumbered(maps: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """Segments 0, 1, … without holes, in the order of their numbers: (batch, values), and counts (batch,)."""
-    numbered = [torch.unique(row, return_inverse=True)[1] for row in maps]
-    index = torch.stack(numbered).expand(batch, -1)
-    return index, index.amax(1) + 1
 
 
 def _masked_scores(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from leastpath.images import read_image
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
+Read = TypeVar("Read")
 CSV_STRIDE = 1024  # rows between remembered places of a CSV: a read passes over fewer rows than that
 
 
@@ -124,8 +125,25 @@ def source_of(dataset: Any, **settings: Any) -> Source:
 class _Files:
     """A source of files: only its settings travel. Each process lists the files for itself, and compares."""
 
+    path: str | Path
+    _kinds: ClassVar[tuple[str, ...]]
+
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return _files(Path(self.path), *self._kinds)
+
+    @property
+    def what(self) -> Any:
+        """Its settings, with the files by name and size: contents of any size are not read for a fingerprint."""
+        root, listed = Path(self.path), hashlib.sha256()
+        for file in self._files:
+            name = file.name if root.is_file() else file.relative_to(root).as_posix()
+            listed.update(f"{name}\0{file.stat().st_size}\n".encode())
+        settings = {k: v for k, v in described(self).items() if k != "path"}
+        return {"path": root.name, "files": len(self._files), "listing": listed.hexdigest()[:16], **settings}
 
 
 @dataclass(frozen=True)
@@ -148,6 +166,8 @@ class Table(_Files):
                 [44.0000,  3.5000]]), tensor([0, 1]))
     """
 
+    _kinds = TABLES
+
     path: str | Path
     features: Sequence[str] | None = None
     target: str | None = None
@@ -156,11 +176,7 @@ class Table(_Files):
     @property
     def what(self) -> Any:
         """Files, columns and transform."""
-        return _what(self, self._files, columns=self._columns)
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        return _files(Path(self.path), *TABLES)
+        return super().what | {"columns": self._columns}
 
     @cached_property
     def _is_csv(self) -> bool:
@@ -301,19 +317,12 @@ class Arrays(_Files):
         torch.Size([2, 3])
     """
 
+    _kinds = ARRAYS
+
     path: str | Path
     inputs: str | None = None
     target: str | None = None
     transform: str | Callable[[Tensor], Inputs] | None = None
-
-    @property
-    def what(self) -> Any:
-        """Files, arrays and transform."""
-        return _what(self, self._files)
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        return _files(Path(self.path), *ARRAYS)
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -352,19 +361,12 @@ class Pictures(_Files):
         torch.Size([2, 3, 128, 128])
     """
 
+    _kinds = PICTURES
+
     path: str | Path
     size: int = 224
     target: str | None = None
     read_picture: str | Callable[[Path], Tensor] | None = None
-
-    @property
-    def what(self) -> Any:
-        """Files, size and reader."""
-        return _what(self, self._files)
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        return _files(Path(self.path), *PICTURES)
 
     @cached_property
     def _classes(self) -> dict[str, int]:
@@ -379,18 +381,11 @@ class Pictures(_Files):
     def read(self, start: int, stop: int) -> Rows:
         """Pictures start to stop − 1."""
         read = imported(self.read_picture) if self.read_picture is not None else self._cropped
-        found: list[tuple[int, Tensor]] = []
-        errors = {}
-        for i in range(start, stop):
-            try:
-                found.append((i, read(self._files[i])))
-            except Exception as error:
-                errors[i] = f"{type(error).__name__}: {error}"
-        index = [i for i, _ in found]
-        classes = self._classes
+        found, errors = _each_read(start, stop, lambda i: read(self._files[i]))
+        index, classes = list(found), self._classes
         targets = [classes[self._files[i].parent.name] for i in index] if self.target else None
         return Rows(
-            torch.stack([picture for _, picture in found]) if found else None,
+            torch.stack(list(found.values())) if found else None,
             index,
             torch.tensor(targets) if targets else None,
             [str(self._files[i].relative_to(self.path)) for i in index],
@@ -445,22 +440,24 @@ class Items:
 
     def read(self, start: int, stop: int) -> Rows:
         """Items start to stop − 1."""
-        inputs, targets, index, errors = [], [], [], {}
         made = self._made
-        for i in range(start, stop):
-            try:
-                x, label = _input_and_label(made[i])
-            except Exception as error:
-                errors[i] = f"{type(error).__name__}: {error}"
-                continue
-            inputs.append(x)
-            index.append(i)
-            if label is not None:
-                targets.append(label)
-        if targets and len(targets) < len(inputs):
-            raise ValueError(f"only {len(targets)} of {len(inputs)} rows have a label: these must be read one by one")
-        stacked = torch.stack(inputs) if inputs else None
-        return Rows(stacked, index, torch.tensor(targets) if targets else None, errors=errors)
+        found, errors = _each_read(start, stop, lambda i: _input_and_label(made[i]))
+        targets = [label for _, label in found.values() if label is not None]
+        if targets and len(targets) < len(found):
+            raise ValueError(f"only {len(targets)} of {len(found)} rows have a label: these must be read one by one")
+        stacked = torch.stack([x for x, _ in found.values()]) if found else None
+        return Rows(stacked, list(found), torch.tensor(targets) if targets else None, errors=errors)
+
+
+def _each_read(start: int, stop: int, read: Callable[[int], Read]) -> tuple[dict[int, Read], dict[int, str]]:
+    """What was read of rows start to stop − 1, by number, and why the others could not be."""
+    found, errors = {}, {}
+    for i in range(start, stop):
+        try:
+            found[i] = read(i)
+        except Exception as error:
+            errors[i] = f"{type(error).__name__}: {error}"
+    return found, errors
 
 
 def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
@@ -493,17 +490,6 @@ def _files(path: Path, *suffixes: str) -> list[Path]:
     if not found or found[0].suffix.lower() not in wanted:
         raise ValueError(f"{path} holds no data: expected files of kinds {', '.join(wanted)}")
     return found
-
-
-def _what(source: Any, files: list[Path], **more: Any) -> Any:
-    """A source's settings, with its files by name and size: contents of any size are not read for a fingerprint."""
-    root = Path(source.path)
-    listed = hashlib.sha256()
-    for file in files:
-        name = file.name if root.is_file() else file.relative_to(root).as_posix()
-        listed.update(f"{name}\0{file.stat().st_size}\n".encode())
-    settings = {k: v for k, v in described(source).items() if k != "path"} | described(more)
-    return {"path": root.name, "files": len(files), "listing": listed.hexdigest()[:16], **settings}
 
 
 def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, int]]:
