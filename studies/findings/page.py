@@ -37,7 +37,7 @@ def findings_page(studies: Mapping[str, Study], found: Mapping[str, Mapping[str,
 
     Args:
         studies: by name.
-        found: name of a study -> key of a unit -> its record.
+        found: name of a study -> key of a measurement -> its record.
 
     Example:
         >>> study = Study("size", "Size", lambda setting: [], lambda records: f"It is {records['all']['n']}.")
