@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from leastpath._support.fingerprint import described
+from leastpath._support.maps import maps_over
 from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.methods.groups import maps_over
 from leastpath.score import (
     Baselines,
     BoundScore,

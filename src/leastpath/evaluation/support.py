@@ -11,7 +11,7 @@ from torch import Tensor
 from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Fixed, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
-from leastpath.methods.groups import maps_over
+from leastpath._support.maps import maps_over
 from leastpath.score import Baselines, BoundScore, Inputs, Score, device_of, untouched, warn_of_training_mode
 from leastpath.support import SHARES, Probability, Rank, RowFill, judged_score, patches, symmetric_gain
 

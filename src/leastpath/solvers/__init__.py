@@ -5,6 +5,7 @@ from leastpath.solvers.amortized import Amortized
 from leastpath.solvers.blur import BlurIG
 from leastpath.solvers.descent.solver import Descent
 from leastpath.solvers.descent.warm import WarmDescent
+from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.energy.hamiltonian import Hamiltonian
 from leastpath.solvers.energy.variational import Variational
 from leastpath.solvers.graph.solver import EnhancedIG, Graph, NeighborGraph
@@ -18,6 +19,7 @@ __all__ = [
     "Amortized",
     "BlurIG",
     "Descent",
+    "ElasticBand",
     "EnhancedIG",
     "GeodesicODE",
     "Graph",
