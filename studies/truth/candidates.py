@@ -19,6 +19,7 @@ from studies.truth.references import REFERENCES
 
 IG, IDGI, LINE = "ig", "idgi", "line"
 STEPS = 50
+CLASSES: tuple[Kind, ...] = ("image", "text", "table")  # kinds of input whose nets are classifiers
 
 
 @dataclass(frozen=True)
@@ -168,13 +169,13 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("ig-two", "IG, several baselines", several=True, gradients=100, main=True),
         Candidate("idgi-two", "IDGI, several baselines", weighting="IDGI", several=True, gradients=100, main=True),
         Candidate(LINE, "straight line, error controlled", tolerance=0.01, max_gradients=400, gradients=200),
-        Candidate("line-softmax", "IG of the softmax", output="softmax"),
-        Candidate("line-log", "IG of the log-softmax", output="log_softmax"),
-        Candidate("line-margin", "IG of the logit margin", output="logit_margin"),
+        Candidate("line-softmax", "IG of the softmax", output="softmax", kinds=CLASSES),
+        Candidate("line-log", "IG of the log-softmax", output="log_softmax", kinds=CLASSES),
+        Candidate("line-margin", "IG of the logit margin", output="logit_margin", kinds=CLASSES),
         Candidate("descent", "Descent", "Descent", descent, main=True, **bent),
         Candidate("descent-two", "Descent, several baselines", "Descent", descent, several=True, **bent),
         Candidate("descent-margin", "Descent in the margin's geometry", "Descent", descent, geometry="logit_margin",
-                  kinds=("image", "text", "table"), **bent),
+                  kinds=CLASSES, **bent),
         Candidate("descent-damped", "Descent, damped metric", "Descent", descent, damping=1.0, **bent),
         Candidate("descent-damped-10", "Descent, metric damped tenfold", "Descent", descent, damping=10.0, **bent),
         Candidate("variational", "Variational", "Variational", {"n_points": 10, "n_samples": 0}, max_gradients=1000,
@@ -191,7 +192,7 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("monotone-patch", "monotone band of patches", band, _band(1.0, True, "patch"), **taut),
         Candidate("monotone-idgi", "monotone band, IDGI along it", band, _band(1.0, True), weighting="IDGI", **taut),
         Candidate("monotone-margin", "monotone band in the margin's geometry", band, _band(1.0, True),
-                  geometry="logit_margin", kinds=("image", "text", "table"), **taut),
+                  geometry="logit_margin", kinds=CLASSES, **taut),
         Candidate("band-two", "band, several baselines", band, _band(1.0, False), several=True, gradients=464),
         Candidate("monotone-two", "monotone band, several baselines", band, _band(1.0, True), several=True,
                   gradients=464, main=True),

@@ -92,7 +92,7 @@ def run_truth(
     left = do_all(workshop, work, progress=progress, minutes=minutes)
     if left:
         print(f"{len(left)} pieces of work are left, about {sum(p.seconds for p in left) / 60:.0f} minutes: --resume")
-    rows = list(examples(run.store, list(known.values()), list(all_candidates.values())))
+    rows = examples(run.store, known, all_candidates)
     told = told_by(rows, known, all_candidates, run)
     write_results(run, rows, told, save)
     return told

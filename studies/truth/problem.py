@@ -82,6 +82,7 @@ class Net:
         reporting_only: settings are not chosen on this net.
         gate: "marks" and "control" serve the gate of the planted shortcut, "randomised" that of random weights. Only
             gains of nets without a gate, and of "marks", count.
+        twin: of a randomised net, the trained one.
 
     Example:
         >>> from studies.truth.nets import NETS
@@ -99,6 +100,7 @@ class Net:
     seconds: float = 1e-3
     reporting_only: bool = False
     gate: Literal["", "marks", "control", "randomised"] = ""
+    twin: str = ""
 
     def rows(self, half: Half, n: int) -> range:
         """The examples of a half: no example is in both."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,44 +17,52 @@ from studies.findings.study import Record
 from studies.truth.candidates import IDGI, IG, Candidate
 from studies.truth.choice import CLEAR, Evidence
 from studies.truth.problem import HALVES, Half, Net
-from studies.truth.work import pieces
+from studies.truth.work import MEASURES
 
 Rows = dict[str, Any]
 """One example under one candidate: net, half, method, row, and a number for each measure."""
 
 
-def examples(store: Store, nets: Sequence[Net], candidates: Sequence[Candidate]) -> Iterator[Rows]:
-    """Every example that is finished."""
-    for piece in pieces(nets, candidates, named=True):
-        if piece.measured not in store or piece.explained not in store:
+def examples(store: Store, nets: Mapping[str, Net], candidates: Mapping[str, Candidate]) -> list[Rows]:
+    """Every example that is finished under the present settings of its candidate, in the order of nets."""
+    found: dict[tuple[str, str, str, int], tuple[Rows, torch.Tensor]] = {}
+    for key in store.keys():  # noqa: SIM118
+        if not key.startswith("measured "):
             continue
-        made, found = store.read(piece.explained).record, store.read(piece.measured)
-        strengths, beside = found.arrays["strengths"], _beside(store, piece, candidates, nets)
-        for i, row in enumerate(piece.rows):
-            gains = {f"gain {fill}": values[i] for fill, values in found.record["gain"].items()}
-            yield {
-                "net": piece.net.name, "half": piece.half, "method": piece.candidate.name, "row": row, **gains,
-                "gain": float(np.mean([gain for gain in gains.values() if gain is not None])),
-                **{name: found.record[name][i] for name in found.record if name != "gain"},
-                "ratio": _ratio(made["total"][i], made["change"][i]),
-                "gradients": made["gradients"][i], "seconds": made["seconds"] / len(piece.rows),
-                "length_ratio": made["length_ratio"][i],
-                **{name: _agreement(strengths[i], other[i]) for name, other in beside.items()},
-            }  # fmt: skip
+        unit = store.read(key)
+        net, method, half = (unit.record[name] for name in ("net", "method", "half"))
+        current = method in candidates and candidates[method].digest == unit.record["digest"]
+        if net in nets and current and unit.record["version"] == MEASURES and unit.record["explained"] in store:
+            made = store.read(unit.record["explained"]).record
+            for i, row in enumerate(unit.record["rows"]):
+                told = {"net": net, "half": half, "method": method, "row": row, **_numbers_of(unit.record, made, i)}
+                found[net, half, method, row] = told, unit.arrays["strengths"][i]
+    _compare(found, nets)
+    order = list(nets)
+    return sorted((told for told, _ in found.values()), key=lambda r: (order.index(r["net"]), r["method"], r["row"]))
 
 
-def _beside(store: Store, piece: Any, candidates: Sequence[Candidate], nets: Sequence[Net]) -> dict[str, torch.Tensor]:
-    """What the strengths are compared with: leaving one feature out, and the same candidate on random weights."""
-    from dataclasses import replace
-
-    others = {
-        "leave-one-out": replace(piece, candidate=candidate) for candidate in candidates if candidate.name == "occlusion"
-    }
-    if piece.net.name == "digits-cnn":
-        others |= {"random weights": replace(piece, net=net) for net in nets if net.gate == "randomised"}
+def _numbers_of(record: Record, made: Record, i: int) -> Rows:
+    gains = {f"gain {fill}": values[i] for fill, values in record["gain"].items()}
+    extra = ("objects", "mark rank", "mark share", "mark sum", "mark effect")
     return {
-        name: store.read(other.measured).arrays["strengths"] for name, other in others.items() if other.measured in store
-    }
+        **gains, "gain": float(np.mean([gain for gain in gains.values() if gain is not None])),
+        **{name: record[name][i] for name in extra if name in record},
+        "ratio": _ratio(record["total"][i], made["change"][i]), "gradients": made["gradients"][i],
+        "seconds": made["seconds"] / len(made["gradients"]), "length_ratio": made["length_ratio"][i],
+    }  # fmt: skip
+
+
+def _compare(found: Mapping[tuple[str, str, str, int], tuple[Rows, torch.Tensor]], nets: Mapping[str, Net]) -> None:
+    """Add how strengths agree with leaving one feature out, and with those of the same candidate on random weights."""
+    random = next((net.name for net in nets.values() if net.gate == "randomised"), None)
+    for (net, half, method, row), (told, strengths) in found.items():
+        others = {"leave-one-out": (net, half, "occlusion", row)}
+        if random is not None and net == nets[random].twin:
+            others["random weights"] = (random, half, method, row)
+        for name, key in others.items():
+            if key in found:
+                told[name] = _agreement(strengths, found[key][1])
 
 
 def _agreement(a: torch.Tensor, b: torch.Tensor) -> float | None:

@@ -25,7 +25,7 @@ BASELINES = 4  # training rows beside the mean one
 def open_adult(setting: Setting, data: Path | None) -> Opened:
     """Who earns more than 50,000 dollars; a column, with all numbers that it is encoded as, is a feature."""
     frame = _frame(data, "adult.csv.gz")
-    answers = torch.as_tensor((frame.pop("income") == ">50K").to_numpy()).long()
+    answers = torch.as_tensor((frame.pop("income") == ">50K").to_numpy(copy=True)).long()
     frame = frame.drop(columns=["fnlwgt"])  # the census' weight of a row, which says nothing of the person
     encoding = Encoding.fit(frame.fillna("?"))
     inputs = encoding.transform(frame.fillna("?"))
@@ -37,7 +37,7 @@ def open_adult(setting: Setting, data: Path | None) -> Opened:
 def open_california(setting: Setting, data: Path | None) -> Opened:
     """The median value of houses in 100,000 dollars."""
     frame = _frame(data, "california_housing.csv.gz")
-    answers = torch.as_tensor(frame.pop("MedHouseVal").to_numpy()).float()[:, None]
+    answers = torch.as_tensor(frame.pop("MedHouseVal").to_numpy(copy=True)).float()[:, None]
     return _opened(setting, "california", Encoding.fit(frame).transform(frame), answers, None)
 
 
@@ -65,6 +65,7 @@ def _opened(setting: Setting, name: str, inputs: Tensor, answers: Tensor, labels
 
     def trained() -> Record:
         _train(net, inputs[:n_train], answers[:n_train], setting.of(15, quick=1))
+        net.requires_grad_(False)
         if regression:
             return {"R²": 1 - float(mse_loss(net(unseen), expected) / expected.var(correction=0))}
         return {"accuracy": accuracy(net, unseen, expected)}

@@ -59,6 +59,14 @@ class Piece:
         return f"measured {self.name} {self.candidate.digest} v{MEASURES}"
 
     @property
+    def about(self) -> Record:
+        """What the measures are of."""
+        return {
+            "net": self.net.name, "method": self.candidate.name, "digest": self.candidate.digest, "half": self.half,
+            "rows": list(self.rows), "explained": self.explained, "version": MEASURES,
+        }  # fmt: skip
+
+    @property
     def seconds(self) -> float:
         """What it takes, roughly."""
         return len(self.rows) * self.net.seconds * (self.candidate.gradients + 40)
@@ -146,14 +154,13 @@ class Workshop:
                 warnings.simplefilter("ignore")  # statuses are counted, not read
                 found = explained(piece.candidate, problem)
             record = {
-                "change": listed(found.change), "total": listed(flat_rows(found.values).abs().sum(1)),
-                "gradients": found.gradients.tolist(), "length_ratio": listed(found.length_ratio),
+                "change": listed(found.change), "gradients": found.gradients.tolist(), "length_ratio": listed(found.length_ratio),
                 "seconds": found.seconds,
             }  # fmt: skip
             self.store.write(piece.explained, record, {"values": found.values})
         values = self.store.read(piece.explained).arrays["values"]
-        record, strengths = measured(problem, values)
-        self.store.write(piece.measured, record, {"strengths": strengths})
+        found_record, strengths = measured(problem, values)
+        self.store.write(piece.measured, piece.about | found_record, {"strengths": strengths})
 
 
 def do_all(
@@ -194,7 +201,8 @@ def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
     if problem.marks is not None and problem.unmarked is not None:
         record |= _on_mark(problem, values, problem.marks, problem.unmarked)
     strengths = grouped(values, problem.labels, problem.rank)[0]
-    return record, torch.where(strengths > -torch.inf, strengths, torch.nan)
+    strengths = torch.where(strengths > -torch.inf, strengths, torch.nan)
+    return record | {"total": listed(strengths.nansum(1))}, strengths
 
 
 def on_object(values: Tensor, objects: Tensor) -> Tensor:
