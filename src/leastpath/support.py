@@ -58,8 +58,8 @@ def symmetric_gain(
     Example:
         >>> score = Score(lambda x: torch.stack([x @ torch.tensor([4.0, 0.0]), torch.zeros(len(x))], 1), 0)
         >>> judged, kind = judged_score(score, "auto")
-        >>> bound = judged.bind(torch.ones(1, 2))
-        >>> symmetric_gain(bound, kind, torch.tensor([[4.0, 0.0]]), lambda rows, masked: torch.zeros(1, 2), shares=[0.5])
+        >>> bound, black = judged.bind(torch.ones(1, 2)), torch.zeros(1, 2)
+        >>> symmetric_gain(bound, kind, torch.tensor([[4.0, 0.0]]), lambda rows, masked: black[rows], shares=[0.5])
         tensor([0.4820], dtype=torch.float64)
     """
     points, examples = judged.explained(), torch.arange(judged.batch)

@@ -81,8 +81,12 @@ def harms(ours: Evidence, reference: Evidence) -> list[str]:
             p_values.append(test.p_value)
             worse.append(test.difference < 0)
     clear = holm(p_values) < CLEAR
-    found = [", ".join(cell) for cell, is_worse, is_clear in zip(cells, worse, clear, strict=True) if is_worse & is_clear]
-    below = [name for name, value in ours.gates.items() if value < reference.gates.get(name, -math.inf) - POINTS - 1e-12]
+    found = [
+        ", ".join(cell) for cell, is_worse, is_clear in zip(cells, worse, clear, strict=True) if is_worse & is_clear
+    ]
+    below = [
+        name for name, value in ours.gates.items() if value < reference.gates.get(name, -math.inf) - POINTS - 1e-12
+    ]
     return found + below
 
 

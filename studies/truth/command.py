@@ -113,18 +113,21 @@ def told_by(
             }
             if by_method:
                 summaries[half][net] = by_method
-    marks = {
-        half: {method: gates([r for r in rows if (r["half"], r["method"]) == (half, method)], nets) for method in candidates}
-        for half in HALVES
-    }
     return {
         "nets": {name: _of_net(nets[name], run) for name in present},
         "candidates": {name: candidate.title for name, candidate in candidates.items()},
         "summaries": summaries,
-        "gates": {half: {method: found for method, found in of.items() if found} for half, of in marks.items()},
+        "gates": {half: _gates_of([row for row in rows if row["half"] == half], nets, candidates) for half in HALVES},
         "tests": tests(rows),
         "choices": choices(rows, nets, candidates),
     }
+
+
+def _gates_of(
+    rows: Sequence[Rows], nets: Mapping[str, Net], candidates: Mapping[str, Candidate]
+) -> dict[str, dict[str, float]]:
+    found = {method: gates([row for row in rows if row["method"] == method], nets) for method in candidates}
+    return {method: {name: round(x, 6) for name, x in of.items()} for method, of in found.items() if of}
 
 
 def _of_net(net: Net, run: RunFolder) -> dict[str, Any]:

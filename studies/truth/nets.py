@@ -169,8 +169,8 @@ def _opened_images(
         with torch.no_grad():
             targets = net(some).argmax(1)
         return image_problem(
-            net, some, targets, "softmax", grey=grey, labels=patches(*some.shape[2:], cells), shares=PHOTO_SHARES,
-            groups={"group": "pixel", "patch": patch},
+            net, some, targets, "softmax", grey=grey, labels=patches(some.shape[2], some.shape[3], cells),
+            shares=PHOTO_SHARES, groups={"group": "pixel", "patch": patch},
         )  # fmt: skip
 
     few = list(range(min(n, 40)))

@@ -35,7 +35,13 @@ def truth_page(told: Mapping[str, Any], kept: str = "") -> str:
     """
     inside = kept.partition(BEGIN)[2].partition(END)[0] if BEGIN in kept and END in kept else EMPTY
     head = HEAD.format(begin=BEGIN, summary=inside, end=END)
-    sections = [_choices(told), _pictures(told), *(_net(told, net) for net in told["nets"]), _gates(told), _objects(told)]
+    sections = [
+        _choices(told),
+        _pictures(told),
+        *(_net(told, net) for net in told["nets"]),
+        _gates(told),
+        _objects(told),
+    ]
     return "\n".join([head, *(section for section in sections if section)])
 
 
@@ -79,7 +85,9 @@ def _net(told: Mapping[str, Any], net: str) -> str:
     ]  # fmt: skip
     quality = ", ".join(f"{name} {written(value, 3)}" for name, value in about["quality"].items())
     note = f"{half} half" + (f"; {quality}" if quality else "")
-    return f"## {about['title']}\n\nThe {note}. + and −: clearly better or worse than IG.\n\n{markdown_table(heads, rows)}"
+    return (
+        f"## {about['title']}\n\nThe {note}. + and −: clearly better or worse than IG.\n\n{markdown_table(heads, rows)}"
+    )
 
 
 def _cell(told: Mapping[str, Any], half: str, net: str, method: str, fill: str, of: Mapping[str, Any]) -> str:
@@ -112,8 +120,8 @@ def _gates(told: Mapping[str, Any]) -> str:
     names = list(dict.fromkeys(name for of in found.values() for name in of))
     rows = [[told["candidates"][method], *(_number(of.get(name)) for name in names)] for method, of in found.items()]
     return (
-        "## Gates\n\nA planted mark must be found, and random weights must change the explanation: no number may be more "
-        f"than 5 points below IG's. The {half} half.\n\n{markdown_table(['', *names], rows)}"
+        "## Gates\n\nA planted mark must be found, and random weights must change the explanation: no number may be "
+        f"more than 5 points below IG's. The {half} half.\n\n{markdown_table(['', *names], rows)}"
     )
 
 
@@ -131,7 +139,10 @@ def _objects(told: Mapping[str, Any]) -> str:
             parts.append(f"{title}:\n\n{markdown_table(['', 'on the object', '− IG (p)', '− IDGI (p)'], rows)}")
     if not parts:
         return ""
-    text = "The share of Σ|A| on the published mask of the explained class, over the mask's share of the area. It depends on no fill."
+    text = (
+        "The share of Σ|A| on the published mask of the explained class, over the mask's share of the area. It depends "
+        "on no fill."
+    )
     return f"## Objects\n\n{text}\n\n" + "\n".join(parts)
 
 

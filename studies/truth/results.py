@@ -121,9 +121,10 @@ def summary(rows: Sequence[Rows]) -> Record:
     """Of one net, half and method: means, with the worst fill, medians of costs."""
     fills = [key for key in rows[0] if key.startswith("gain ")]
     gains = {fill.removeprefix("gain "): _mean(rows, fill) for fill in fills}
+    known_gains = [gain for gain in gains.values() if gain is not None]
     known = {name: _median(rows, name) for name in ("ratio", "length_ratio", "leave-one-out", "gradients", "seconds")}
     extra = {name: _mean(rows, name) for name in ("objects", "mark share", "random weights")}
-    told = {"n": len(rows), "gain": _mean(rows, "gain"), "worst": min(gains.values()), "gains": gains, **known, **extra}
+    told = {"n": len(rows), "gain": _mean(rows, "gain"), "worst": min(known_gains), "gains": gains, **known, **extra}
     return {name: value for name, value in told.items() if value is not None}
 
 
@@ -150,7 +151,9 @@ def tests(rows: Sequence[Rows], rivals: Sequence[str] = (IG, IDGI)) -> list[Reco
     for row in rows:
         for measure, value in row.items():
             if value is not None and (measure.startswith("gain") or measure == "objects"):
-                by_cell.setdefault((row["half"], row["net"], measure), {}).setdefault(row["method"], {})[row["row"]] = value
+                by_cell.setdefault((row["half"], row["net"], measure), {}).setdefault(row["method"], {})[row["row"]] = (
+                    value
+                )
     found: list[Record] = []
     for half in HALVES:
         for rival in rivals:
@@ -161,8 +164,10 @@ def tests(rows: Sequence[Rows], rivals: Sequence[str] = (IG, IDGI)) -> list[Reco
     return found
 
 
-def _tests(method: str, rival: str, cells: Mapping[tuple[str, str, str], Mapping[str, Mapping[int, float]]]) -> list[Record]:
-    made = []
+def _tests(
+    method: str, rival: str, cells: Mapping[tuple[str, str, str], Mapping[str, Mapping[int, float]]]
+) -> list[Record]:
+    made: list[Record] = []
     for (half, net, measure), of in cells.items():
         both = sorted(of[method].keys() & of[rival].keys())
         if len(both) > 1:

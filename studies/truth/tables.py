@@ -58,9 +58,8 @@ def _opened(setting: Setting, name: str, inputs: Tensor, answers: Tensor, labels
     regression = answers.is_floating_point()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        net = nn.Sequential(
-            nn.Linear(inputs.shape[1], 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1 if regression else 2)
-        )  # fmt: skip
+        wide, outputs = inputs.shape[1], 1 if regression else 2
+        net = nn.Sequential(nn.Linear(wide, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, outputs))
     unseen, expected = inputs[n_train:], answers[n_train:]
 
     def trained() -> Record:

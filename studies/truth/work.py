@@ -154,8 +154,8 @@ class Workshop:
                 warnings.simplefilter("ignore")  # statuses are counted, not read
                 found = explained(piece.candidate, problem)
             record = {
-                "change": listed(found.change), "gradients": found.gradients.tolist(), "length_ratio": listed(found.length_ratio),
-                "seconds": found.seconds,
+                "change": listed(found.change), "gradients": found.gradients.tolist(),
+                "length_ratio": listed(found.length_ratio), "seconds": found.seconds,
             }  # fmt: skip
             self.store.write(piece.explained, record, {"values": found.values})
         values = self.store.read(piece.explained).arrays["values"]
@@ -189,9 +189,15 @@ def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
         "gain": {
             name: listed(
                 symmetric_relevance_gain(
-                    score, problem.inputs, values, problem.baselines[:, 0], fill=fill, features=labels,
-                    shares=problem.shares, rank=problem.rank,
-                )  # fmt: skip
+                    score,
+                    problem.inputs,
+                    values,
+                    problem.baselines[:, 0],
+                    fill=fill,
+                    features=labels,
+                    shares=problem.shares,
+                    rank=problem.rank,
+                )
             )
             for name, fill in problem.fills.items()
         }

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from helpers import cnn, mlp
 
 import leastpath as lp
+from helpers import cnn, mlp
 from leastpath.evaluation import SymmetricRelevanceGain, compare, symmetric_relevance_gain
 from leastpath.support import patches
 
@@ -84,7 +84,9 @@ def test_a_batch_gives_what_a_loop_gives():
     values, model = images - 0.5, cnn()
     together = symmetric_relevance_gain(lp.Score(model, 1), images, values, features="pixels", fill="linear")
     alone = [
-        symmetric_relevance_gain(lp.Score(model, 1), images[b : b + 1], values[b : b + 1], features="pixels", fill="linear")
+        symmetric_relevance_gain(
+            lp.Score(model, 1), images[b : b + 1], values[b : b + 1], features="pixels", fill="linear"
+        )
         for b in range(3)
     ]
     torch.testing.assert_close(together, torch.cat(alone))

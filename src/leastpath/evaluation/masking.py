@@ -29,7 +29,7 @@ from leastpath.score import (
     untouched,
     warn_of_training_mode,
 )
-from leastpath.support import Kind, Probability, class_log_odds, judged_score
+from leastpath.support import Kind, Probability, judged_score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath._support.maps import maps_over
 from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Fixed, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
-from leastpath._support.maps import maps_over
 from leastpath.score import Baselines, BoundScore, Inputs, Score, device_of, untouched, warn_of_training_mode
 from leastpath.support import SHARES, Probability, Rank, RowFill, judged_score, patches, symmetric_gain
 
