@@ -22,6 +22,7 @@ ALL_SOLVERS = [
     pytest.param(lp.StraightLine(), id="straight"),
     pytest.param(lp.NeighborGraph(flat_points(60, seed=11), 8), id="graph"),
     pytest.param(lp.Descent(), id="descent"),
+    pytest.param(lp.ElasticBand(), id="elastic"),
     pytest.param(lp.GuidedIG(max_distance=0.1, n_steps=12), id="guided"),
     pytest.param(lp.Manifold(lambda x: x[:, :1], lambda z: torch.cat([z, z.sin()], 1)), id="manifold"),
 ]

@@ -19,7 +19,7 @@ from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
-from leastpath.methods.groups import feature_groups, shared_evenly, window_of
+from leastpath.methods.groups import masked_together, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.score import Baselines, Inputs, Score
 
@@ -188,7 +188,7 @@ def kernel_shap(
         baselines: what stands for an absent group; as for `attribute`.
         n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
         segments: superpixels an image (channels, height, width) of 8 pixels a side or more is cut into; or the groups
-            themselves (see `feature_groups`); None, and for all other inputs: each feature by itself. The value of a
+            themselves (see `masked_together`); None, and for all other inputs: each feature by itself. The value of a
             group is shared evenly by its features, so that values still add up to the change of score.
         seed: of the coalitions, which are the same for every example.
         progress: show a progress bar.
@@ -250,7 +250,7 @@ def _surrogate(
         _check_at_least_one(name, n_samples=n_samples)
 
     def explain_rows(problem: Problem) -> Explained:
-        groups = feature_groups(problem, segments)
+        groups = masked_together(problem, segments)
         counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
         budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
 
