@@ -186,6 +186,8 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("monotone", "monotone band", band, _band(1.0, True), main=True, **taut),
         Candidate("monotone-0.3", "monotone band, stiffness 0.3", band, _band(0.3, True), **taut),
         Candidate("monotone-3", "monotone band, stiffness 3", band, _band(3.0, True), **taut),
+        Candidate("monotone-10", "monotone band, stiffness 10", band, _band(10.0, True), **taut),
+        Candidate("monotone-30", "monotone band, stiffness 30", band, _band(30.0, True), **taut),
         Candidate("monotone-group", "monotone band, grouped", band, _band(1.0, True, "group"), main=True, **taut),
         Candidate("monotone-group-0.3", "monotone band, grouped, stiffness 0.3", band, _band(0.3, True, "group"),
                   **taut),
