@@ -20,7 +20,7 @@ def is_image(shape: torch.Size) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= IMAGE_SIDE
 
 
-def masked_together(problem: Problem, segments: int | Tensor | None) -> Tensor:
+def feature_groups(problem: Problem, segments: int | Tensor | None) -> Tensor:
     """The group of each feature: (rows, *shape), numbered from 0 without gaps for each row.
 
     Args:
