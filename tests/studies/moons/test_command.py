@@ -52,5 +52,5 @@ def test_what_it_does_not_know_is_refused(words, sentence):
 def test_the_table_is_printed_with_what_was_expected(run, capsys):
     module._print_results(run, TINY)
     shown = capsys.readouterr().out
-    assert "Random" in shown and "no numbers of a run with these settings" in shown
+    assert "Integrated Gradients" in shown and "no numbers of a run with these settings" in shown
     assert "report.html" in shown
