@@ -15,11 +15,57 @@ from dataclasses import dataclass
 
 import torch
 from digits import N_TRAINED, digits, trained
-from torch import Tensor
+from torch import Tensor, nn
 
 import leastpath as lp
 
 WEIGHTS = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
+
+
+class VAE(nn.Module):
+    """The variational autoencoder of docs/manifold.md, on data brought to mean 0 and spread 1."""
+
+    def __init__(self, data: Tensor, n_latent: int) -> None:
+        super().__init__()
+        self.mean = data.mean(0)
+        self.spread = (data - self.mean).square().mean().sqrt()
+        self.posterior = perceptron(data.shape[1], 2 * n_latent)
+        self.generator = perceptron(n_latent, data.shape[1])
+
+    def encoder(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = self.posterior((x - self.mean) / self.spread).chunk(2, 1)
+        return mean, log_variance.clamp(-12, 4)
+
+    def decoder(self, z: Tensor) -> Tensor:
+        return self.mean + self.spread * self.generator(z)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decoder(self.encoder(x)[0])
+
+    @classmethod
+    def fit(cls, data: Tensor, n_latent: int, epochs: int = 100) -> VAE:
+        torch.manual_seed(0)
+        vae, generator = cls(data, n_latent), torch.Generator().manual_seed(0)
+        optimizer = torch.optim.Adam(vae.parameters(), 1e-3)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(data), generator=generator).split(64):
+                optimizer.zero_grad()
+                vae.loss(data[rows], generator).backward()
+                optimizer.step()
+            schedule.step()
+        return vae.eval().requires_grad_(False)
+
+    def loss(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        mean, log_variance = self.encoder(x)
+        rebuilt = self.decoder(mean + torch.exp(log_variance / 2) * torch.randn(mean.shape, generator=generator))
+        divergence = (mean**2 + log_variance.exp() - 1 - log_variance).sum(1).mean() / 2
+        return x.shape[1] / 2 * torch.log(((rebuilt - x) / self.spread).square().mean() + 1e-6) + divergence
+
+
+def perceptron(n_in: int, n_out: int, width: int = 256) -> nn.Sequential:
+    hidden = nn.Linear(n_in, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
+    return nn.Sequential(*hidden, nn.Linear(width, n_out))
 
 
 @dataclass(frozen=True)
@@ -48,7 +94,7 @@ def main() -> None:
     images, labels = digits()
     data, inputs = images[:N_TRAINED], images[N_TRAINED : N_TRAINED + arguments.inputs]
     net = trained()
-    vae = lp.VAE.fit(data, arguments.latent)
+    vae = VAE.fit(data, arguments.latent)
     target = net(inputs).argmax(1)
     score = lp.Score(net, target, "softmax")
     others = [int((labels[:N_TRAINED] == (t + 1) % 10).nonzero()[i]) for i, t in enumerate(target.tolist())]

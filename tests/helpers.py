@@ -1,5 +1,6 @@
 """Models, scores and solvers that several tests share."""
 
+from contextlib import contextmanager
 from functools import cache
 
 import pytest
@@ -43,6 +44,25 @@ def mlp(features: int = 4, classes: int = 3, seed: int = 0, activation: type[nn.
     ).eval()
 
 
+def autoencoder(points: Tensor, n_latent: int = 1, width: int = 32, epochs: int = 40) -> tuple[nn.Module, nn.Module]:
+    """A small encoder and decoder that have learnt points (n, features), the same every time."""
+
+    def learnt() -> tuple[nn.Module, nn.Module]:
+        sizes = (points.shape[1], n_latent), (n_latent, points.shape[1])
+        parts = [nn.Sequential(nn.Linear(a, width), nn.SiLU(), nn.Linear(width, b)) for a, b in sizes]
+        both = nn.Sequential(*parts)
+        optimizer = torch.optim.Adam(both.parameters(), 5e-3)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(points)).split(64):
+                optimizer.zero_grad()
+                (both(points[rows]) - points[rows]).square().mean().backward()
+                optimizer.step()
+        both.eval().requires_grad_(False)
+        return parts[0], parts[1]
+
+    return seeded(learnt)
+
+
 def cnn(classes: int = 3, seed: int = 0) -> nn.Module:
     """For images (batch, 2, 6, 6)."""
     return seeded(
@@ -78,6 +98,16 @@ def moons_net(dtype: torch.dtype = torch.float32) -> nn.Module:
     return seeded(train, 3)
 
 
+def wave(x: Tensor) -> Tensor:
+    """On the diagonal the two waves cancel, so that no sum of attributions sees them."""
+    return torch.sin(40 * x[:, 0]) - torch.sin(40 * x[:, 1]) + x[:, 0]
+
+
+def relative_error(values: Tensor, expected: Tensor) -> Tensor:
+    """Σ|error| / Σ|expected| of each example."""
+    return (values - expected).flatten(1).abs().sum(1) / expected.flatten(1).abs().sum(1)
+
+
 class TextNet(nn.Module):
     """Token ids (batch, length) and an optional mask to logits (batch, 3)."""
 
@@ -92,6 +122,21 @@ class TextNet(nn.Module):
         if mask is not None:
             hidden = hidden * mask[..., None]
         return self.head(hidden.mean(1))
+
+
+class Dropping(nn.Module):
+    """Training mode changes buffers and draws random numbers, but row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+            torch.rand(1)
+        return self.net(x)
 
 
 class Counted:
@@ -147,3 +192,33 @@ def separable(x: Tensor) -> Tensor:
 def separable_parts(x: Tensor) -> Tensor:
     parts = [torch.sin(2 * x[:, 0]), *(x[:, i] ** 3 / 3 - x[:, i] for i in range(1, x.shape[1]))]
     return torch.stack(parts, 1)
+
+
+@contextmanager
+def left_untouched(model: nn.Module):
+    """Asserts that the model, and the program's random state, are afterwards what they were before."""
+    before, random = _state_of(model), torch.get_rng_state()
+    yield
+    after = _state_of(model)
+    for name, kept in before.items():
+        assert len(kept) == len(after[name]), name
+        for a, b in zip(kept, after[name], strict=True):
+            assert torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a == b, name
+    assert torch.equal(random, torch.get_rng_state())
+
+
+def _state_of(model: nn.Module) -> dict[str, list]:
+    parameters = list(model.parameters())
+    return {
+        "weights and buffers": [tensor.clone() for tensor in model.state_dict().values()],
+        "modes": [module.training for module in model.modules()],
+        "gradients": [None if p.grad is None else p.grad.clone() for p in parameters],
+        "requires_grad": [p.requires_grad for p in parameters],
+        "hooks": hooks_of(model),
+    }
+
+
+def hooks_of(model: nn.Module) -> list[int]:
+    """How many hooks of each kind each module has."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return [len(getattr(module, name)) for module in model.modules() for name in names]

@@ -261,7 +261,7 @@ def test_budget_is_what_the_solver_left_to_each_example():
     score = lp.Score(lambda x: torch.sin(40 * x[:, 0]) * x[:, 1])
     result = explain(score, torch.ones(3, 2), solver=Spending(), max_gradients=80, tolerance=1e-4)
     assert ((result.n_gradients <= 80) & (result.n_gradients > 40)).all()
-    assert "of the 20 that were left of max_gradients=80" in result.status[2].value
+    assert "(20 were left of max_gradients=80)" in result.status[2].value
 
 
 # ---- batches, seeds, baselines --------------------------------------------------------------------------------------
@@ -520,9 +520,9 @@ def test_a_class_in_place_of_an_instance_is_refused():
 
 def test_what_is_no_solver_or_metric_is_refused():
     score = lp.Score(lambda x: x.sum(1))
-    with pytest.raises(ValueError, match="solver='descent' is no solver"):
+    with pytest.raises(ValueError, match="solver='descent' is not a solver"):
         lp.attribute(score, torch.ones(1, 2), solver="descent")
-    with pytest.raises(ValueError, match="metric='conformal' is no metric"):
+    with pytest.raises(ValueError, match="metric='conformal' is not a metric"):
         lp.attribute(score, torch.ones(1, 2), metric="conformal")
 
 

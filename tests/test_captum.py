@@ -11,7 +11,7 @@ from captum.metrics import infidelity, sensitivity_max
 from torch import nn
 
 import leastpath as lp
-from helpers import Polyline, TextNet, cnn, flat_points, mlp, seeded
+from helpers import Dropping, Polyline, TextNet, cnn, flat_points, left_untouched, mlp, seeded
 from leastpath.captum import GeodesicIntegratedGradients, LayerGeodesicIntegratedGradients
 
 NET, IMAGE_NET, PLANE = mlp(), cnn(), mlp(2, 2)
@@ -44,6 +44,14 @@ def test_against_captum(method, multiply_by_inputs):
     ours = straight(NET, multiply_by_inputs).attribute(inputs, **call)
     theirs = IntegratedGradients(NET, multiply_by_inputs).attribute(inputs, **call)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("multiply_by_inputs", [True, False])
+def test_a_model_in_training_mode_is_left_as_it_was(multiply_by_inputs):
+    model = Dropping().train()
+    with left_untouched(model):
+        straight(model, multiply_by_inputs).attribute(flat_points(3, 4), target=1, return_convergence_delta=True)
 
 
 def test_trapezoid_weights_sum_to_one_where_captums_do_not():

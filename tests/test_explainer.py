@@ -7,7 +7,7 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting, flat_points, mlp
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.explainer import explainer_of
 from leastpath.methods import METHODS, register
 
@@ -62,7 +62,7 @@ def test_half_a_result_is_an_interruption(given):
 
 def test_a_whole_result_passes_as_it_is():
     result = mine(SCORE, INPUTS, None, 0)
-    assert whole(result) is result
+    assert finished(result) is result
 
 
 def test_what_is_no_attribution_is_named():

@@ -27,7 +27,6 @@ def test_numbers_are_in_the_dtype_asked_for():
 def test_silent_unless_asked(capsys):
     with lp.Run().bar("walking", 3) as bar:
         bar.advance(2, "note")
-        bar.total(5)
     assert capsys.readouterr() == ("", "")
 
 
@@ -39,8 +38,7 @@ def test_one_line_where_rich_is_absent(monkeypatch, capsys):
     )  # fmt: skip
     with lp.Run(progress=True).bar("walking", 4) as bar:
         bar.advance(1, "slowly")
-        bar.total(2)
-        bar.advance(1)
+        bar.advance(3)
     shown = capsys.readouterr().err
     assert "walking  25% slowly" in shown and "walking 100%" in shown and shown.endswith("\n")
 
@@ -51,8 +49,7 @@ def test_progress_of_attribute_ends_at_all(capsys):
     assert "100%" in capsys.readouterr().out
 
 
-def test_solver_limit_is_a_share_that_leaves_what_is_reserved():
-    assert lp.Run().solver_limit() == float("inf")
-    assert lp.Run(max_gradients=60).solver_limit() == 30
-    assert lp.Run(max_gradients=60, reserved=50).solver_limit() == 10
-    assert lp.Run(max_gradients=60, reserved=70).solver_limit(0.75) == 0
+def test_budget_is_that_of_the_run():
+    score = lp.Score(lambda x: x.prod(1)).bind(torch.ones(2, 3))
+    assert lp.Run(max_gradients=60, reserved=50).budget(score).left().tolist() == [10, 10]
+    assert not lp.Run(reserved=50).budget(score).limited

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
 import leastpath as lp
-from helpers import mlp, seeded
+from helpers import left_untouched, mlp, seeded
 from leastpath.shap import explanation
 from leastpath.tabular import Encoding, explain
 
@@ -209,6 +209,14 @@ def test_shap_draws_tables():
     assert any(BACKGROUND["job"].iloc[0] in text.get_text() for text in plt.gca().get_yticklabels())
     shap.plots.beeswarm(explained, show=False)
     plt.close("all")
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+def test_a_model_in_training_mode_is_left_as_it_was():
+    """From the first forward pass on, which finds the predicted classes."""
+    model = seeded(lambda: nn.Sequential(nn.Linear(7, 6), nn.BatchNorm1d(6), nn.Dropout(), nn.Linear(6, 2))).train()
+    with left_untouched(model), pytest.raises(ValueError, match="not independent"):
+        explain(model, FRAME, background=BACKGROUND)
 
 
 # ---- errors ------------------------------------------------------------------------------------------------------

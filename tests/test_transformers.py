@@ -14,7 +14,7 @@ from captum.attr import LayerIntegratedGradients
 from torch import nn
 
 import leastpath as lp
-from helpers import seeded
+from helpers import left_untouched, seeded
 from leastpath.shap import explanation
 from leastpath.transformers import explain, explain_image
 
@@ -264,6 +264,22 @@ def test_images_through_their_processor(name):
     change = torch.stack([logits[b, c] - start[0, c] for b, c in enumerate(explained.target.tolist())]).detach()
     torch.testing.assert_close(explained.result.score_change, change, rtol=1e-3, atol=1e-5)
     assert (explained.result.completeness_gap.abs() <= 0.011 * change.abs() + 1e-4).all()
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+def test_models_in_training_mode_are_left_as_they_were():
+    """From the first forward pass on, which finds the predicted classes."""
+    model = classifier(hidden_dropout_prob=0.5).train()
+    with left_untouched(model), pytest.raises(ValueError, match="not independent"):
+        explain(model, tokenizer(), TEXTS, **STRAIGHT)
+    net = seeded(lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3))).train()
+    pictures = [np.full((4, 4, 3), shade, np.float32) for shade in (0.2, 0.9)]
+
+    def processed(images, return_tensors):
+        return {"pixel_values": torch.stack([torch.as_tensor(image).permute(2, 0, 1).float() for image in images])}
+
+    with left_untouched(net), pytest.raises(ValueError, match="not independent"):
+        explain_image(net, processed, pictures, **STRAIGHT)
 
 
 def test_baselines_of_images_and_errors():

@@ -8,15 +8,13 @@ result = lp.attribute(score, inputs, baselines)
 from leastpath._support.version import __version__ as __version__
 from leastpath.attribution import Attribution, attribute
 from leastpath.integral.integrator import integrate
-from leastpath.integral.pieces import PathIntegral, Weighting
-from leastpath.integral.refinement import Integral
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted
+from leastpath.integral.result import Integral
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
 from leastpath.metric import Conformal, DataDensity, Euclidean, Metric, Mixed, NoCancellation, RankOne, Reconstruction
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solvers import (
-    VAE,
     Amortized,
     BlurIG,
     Descent,
@@ -69,7 +67,6 @@ __all__ = [
     "Solver",
     "Status",
     "StraightLine",
-    "VAE",
     "Variational",
     "WarmDescent",
     "Weighting",

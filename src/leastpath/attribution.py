@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,25 +11,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
-from leastpath.integral.integrator import check_settings, integrate
-from leastpath.integral.pieces import Weighting
-from leastpath.integral.refinement import FIRST_GRADIENTS, ROUNDING, Integral, unknown_integral
-from leastpath.metric import Conformal, Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.score import (
+from leastpath._support.checks import check_integer
+from leastpath.bound import BoundScore
+from leastpath.guards import (
     Baselines,
-    BoundScore,
     Inputs,
-    Score,
     at_work,
     baselines_per_example,
     check_rows_are_independent,
     device_of,
     warn_of_training_mode,
 )
-from leastpath.solution import Solution, Solver, joined
+from leastpath.integral.integrator import check_settings
+from leastpath.integral.result import Integral
+from leastpath.integral.sums import ROUNDING
+from leastpath.integral.weightings import Weighting
+from leastpath.measuring import Measuring, compared_with_line, steps_reserved
+from leastpath.metric import Conformal, Metric
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.score import Score
+from leastpath.solution import Solution, Solver
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.status import Note, Outcome, Status
@@ -38,7 +40,7 @@ from leastpath.status import Note, Outcome, Status
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
 EXAMPLES = {"solver": "StraightLine", "metric": "Conformal"}
-GRAPH_GRADIENTS = 20_000  # what a graph on generated points needs, about: with a smaller budget it is not the default
+GRAPH_GRADIENTS = 20_000  # about what a graph on generated points needs; with a smaller budget it is not the default
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,8 +67,8 @@ class Attribution:
     length_ratio: Tensor
     """length / length of the straight line; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
-    """length / |f(x) − f(x̄)|: ≥ 1 for the model metrics, and 1, as far as `length_error` goes, is provably shortest.
-    inf where Δf vanishes, NaN for metrics that do not bound the score."""
+    """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
+    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score."""
     path: Path | None
     """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
     status: tuple[Status, ...]
@@ -148,7 +150,7 @@ def attribute(
     """
     _check_parts(score, solver, metric, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    check_whole("seed", seed, advice="the same one gives the same result, as seed=0 does")
+    check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):
@@ -156,22 +158,19 @@ def attribute(
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
         solver = solver or _default_solver(bound.n_features, max_gradients)
-        # Fixed steps are promised, so that no solver may spend them, and a quarter as many are kept for the line.
-        reserved = 0 if tolerance is not None or n_steps is None else n_steps + math.ceil(n_steps / 4)
-        run = Run(seed, max_gradients, progress, reserved)
-        before = bound.gradients_spent.copy()
+        run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
         solution = solver.solve(bound, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if _chooses_start(solver) else start, end, solver)
-        work = _Measuring(bound, metric, weighting, tolerance, n_steps, rule, run)
-        solving = work.spent - torch.as_tensor(before)
+        work = Measuring(bound, metric, weighting, tolerance, n_steps, rule, run, bool(solution.samples))
+        solving = work.budget.spent()
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
-        solution, integral, line = _compared(work, solution, integral)
+        solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
         return _assembled(work, m, solver, solution, integral, line, solving, sampled)
 
 
 def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
-    """Refuse what is no score, solver or metric, and baselines that a solver would not look at."""
+    """Refuse what is not a score, solver or metric, and baselines for a solver that chooses its own start."""
     if not isinstance(score, Score):
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
@@ -180,7 +179,7 @@ def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):
-            raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
+            raise ValueError(f"{name}={given!r} is not a {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
     if _chooses_start(solver) and baselines is not None:
         raise ValueError(
             f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
@@ -192,109 +191,8 @@ def _chooses_start(solver: Any) -> bool:
     return bool(getattr(solver, "chooses_start", False))
 
 
-@dataclass
-class _Measuring:
-    """The integrals of one call: how they are made, and what they may still cost."""
-
-    bound: BoundScore
-    metric: Metric
-    weighting: Weighting | None
-    tolerance: float | None
-    n_steps: int | None
-    rule: str
-    run: Run
-    interrupted: bool = False  # then a coarse look at what is left must do
-
-    def __post_init__(self) -> None:
-        self.spent = torch.as_tensor(self.bound.gradients_spent.copy())  # (batch,) float64
-        self.reserved = torch.zeros_like(self.spent)  # gradients kept for later
-
-    @property
-    def left(self) -> Tensor | None:
-        """(batch,) gradients that may be spent now; None: no limit."""
-        if self.run.max_gradients is None:
-            return None
-        return (self.run.max_gradients - self.spent - self.reserved).clamp_min(0)
-
-    def affords(self, cost: float | Tensor) -> Tensor:
-        """(batch,) whether so many gradients are left."""
-        left = self.left
-        return torch.ones_like(self.spent, dtype=torch.bool) if left is None else left >= cost
-
-    def of_path(self, solution: Solution, worth_keeping: bool) -> Integral:
-        """The integral of the solution's path; unknown where it is interrupted and the path alone is worth keeping."""
-        left = self.left
-        if left is not None and solution.samples:
-            self.reserved = torch.floor(left.clamp_min(1) / 2)
-        budget = None if left is None else (left.clamp_min(1) - self.reserved).clamp_min(1)
-        if budget is not None and self.tolerance is not None:
-            # A bent path is compared with the straight line, whose measurement a quarter of the budget is kept for.
-            budget = budget - ~solution.path.is_straight * torch.floor(budget / 4)
-        integral = self.tried(solution.path, budget, known=solution.known, weighting=self.weighting)
-        if integral is None and not worth_keeping:
-            raise KeyboardInterrupt
-        return unknown_integral(self.bound, len(solution.path)) if integral is None else integral
-
-    def of_samples(self, samples: Sequence[Path]) -> list[Tensor]:
-        """Attributions (batch, *features) along further paths, each with its part of what is left."""
-        self.reserved = torch.zeros_like(self.spent)
-        found: list[Tensor] = []
-        for done, path in enumerate(samples):
-            left = self.left
-            share = None if left is None else torch.floor(left / (len(samples) - done)).clamp_min(1)
-            integral = self.tried(path, share, weighting=self.weighting)
-            if integral is None:
-                break
-            found.append(integral.values)
-        return found
-
-    def tried(self, path: Path, budget: Tensor | None, **how: Any) -> Integral | None:
-        """The integral along a path; None where it was interrupted before anything was known."""
-        before = self.bound.gradients_spent.copy()
-        steps = (None, FIRST_GRADIENTS) if self.interrupted else (self.tolerance, self.n_steps)
-        try:
-            integral = integrate(
-                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule, run=self.run,
-                max_gradients=budget, **how,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            self.interrupted = True
-            self.spent = self.spent + torch.as_tensor(self.bound.gradients_spent - before)
-            return None
-        self.spent = self.spent + integral.n_gradients
-        self.interrupted |= any(note.outcome is Outcome.INTERRUPTED for note in integral.notes)
-        return integral
-
-
-def _compared(work: _Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, Tensor]:
-    """Bent paths beside the straight lines between their ends, which take the place of those that must not be longer.
-
-    Also the lengths of the lines (batch,): NaN where they could not be measured any more.
-    """
-    bent, known = ~solution.path.is_straight, torch.isfinite(integral.length).cpu()
-    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.affords(1)
-    line = torch.where(bent.to(integral.length.device), torch.nan, integral.length)
-    measured = work.tried(lines.only(payable), work.left, only_length=True) if payable.any() else None
-    if measured is None:
-        return solution, integral, line
-    line = torch.where(payable.to(line.device), measured.length, line)
-    longer = payable & (integral.length > line).cpu()
-    if not solution.never_longer or not longer.any():
-        return solution, integral, line
-    again = longer & work.affords(measured.n_gradients.clamp_min(1))
-    better = work.tried(lines.only(again), work.left, weighting=work.weighting) if again.any() else None
-    if better is not None:
-        measured = measured.where(again, better)
-    if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for
-        longer = again if better is not None else torch.zeros_like(again)
-    if longer.any():
-        solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
-        line = torch.where(longer.to(line.device), integral.length, line)
-    return solution, integral, line
-
-
 def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
-    """A graph sees all of the space between the ends, which is only possible, and dear enough, in few dimensions."""
+    """A graph searches all of the space between the ends. That takes few features and many gradients."""
     if n_features <= FEW_FEATURES and (max_gradients is None or max_gradients >= GRAPH_GRADIENTS):
         return NeighborGraph(generate="adaptive", refine=True)
     return Descent()
@@ -315,24 +213,8 @@ def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
         )
 
 
-def _with_lines(solution: Solution, longer: Tensor) -> Solution:
-    """The solution with straight lines for the examples in `longer` (batch,), and a note that says so."""
-    rows, others = longer.nonzero()[:, 0], (~longer).nonzero()[:, 0]
-    note = Note(Outcome.FELL_BACK, "the path found was longer than the straight line, which was used instead")
-    lines = Path.straight(*(x[rows.to(x.device)] for x in (solution.path.start, solution.path.end)))
-
-    def samples(of: Tensor) -> tuple[Path, ...]:
-        return tuple(path.select(of) for path in solution.samples)
-
-    parts = [(rows, Solution(lines, ((note,),) * len(rows), solution.stats, samples=samples(rows)))]
-    if len(others):
-        notes = solution.notes and tuple(solution.notes[i] for i in others.tolist())
-        parts.append((others, Solution(solution.path.select(others), notes, samples=samples(others))))
-    return joined(parts)
-
-
 def _assembled(
-    work: _Measuring,
+    work: Measuring,
     m: int,
     solver: Solver,
     solution: Solution,
@@ -344,7 +226,7 @@ def _assembled(
     bound, metric, change, values = work.bound, work.metric, integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
     rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
-    # No length over no length is one; some length over none is endless.
+    # Where the line has no length, the ratio is 1 for a path without length and infinite for any other.
     ratio = torch.where((line == 0) & (integral.length == 0), torch.ones_like(line), integral.length / line)
     certificate = torch.where(change.abs() <= rounding, torch.inf, (integral.length / change.abs()).clamp_min(1))
     if not metric.bounds_score:
@@ -358,7 +240,7 @@ def _assembled(
         return tensor if m == 1 else tensor.unflatten(0, (-1, m)).mean(1)
 
     def total(counts: Tensor) -> Tensor:
-        return torch.as_tensor(_whole(counts.numpy()).reshape(-1, m).sum(1))
+        return torch.as_tensor(_integers(counts.numpy()).reshape(-1, m).sum(1))
 
     return Attribution(
         values=bound.split(mean(values)),
@@ -370,7 +252,7 @@ def _assembled(
         certificate=_finite_mean(certificate, m),
         path=solution.path,
         status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
-        n_gradients=total(work.spent),
+        n_gradients=total(work.budget.spent()),
         score_change=mean(change),
         n_forwards=total(torch.as_tensor(bound.forwards_spent)),
         attribution_error=mean(integral.attribution_error),
@@ -460,7 +342,7 @@ def _finite_mean(values: Tensor, m: int) -> Tensor:
     return torch.where(finite.any(1), mean, each[:, 0])
 
 
-def _whole(counts: np.ndarray) -> np.ndarray:
-    """Whole numbers whose sum is that of the shares: a shared segment's gradients are split, not multiplied."""
+def _integers(counts: np.ndarray) -> np.ndarray:
+    """Whole numbers with the same sum: gradients that several examples share are split into fractions."""
     edges = np.rint(np.concatenate([[0.0], np.cumsum(counts)]))
     return np.diff(edges).astype(np.int64)

@@ -6,7 +6,7 @@ A baseline is part of the question: attributions answer "why this score rather t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from leastpath._support.rows import flat_rows
-from leastpath.outputs import output_tensor
+from leastpath.guards import device_of, untouched, warn_of_training_mode
 from leastpath.run import Run
-from leastpath.score import Score, device_of, untouched, warn_of_training_mode
-from leastpath.variants import changed
+from leastpath.score import Score
 
 Limits = tuple[float | Tensor, float | Tensor]
 
@@ -237,10 +236,7 @@ def _entropy_score(score: Score) -> Score:
         logs = output.log_softmax(1)
         return -(logs.exp() * logs).sum(1)
 
-    def logits_of(*given: Any) -> Tensor:
-        return output_tensor(score.model(*given))
-
-    return changed(score, model=logits_of, target=entropy, output="raw", layer=None)
+    return replace(score, target=entropy, output="raw")
 
 
 # ---- checks ------------------------------------------------------------------------------------------------------

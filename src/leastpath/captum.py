@@ -6,19 +6,21 @@ IntegratedGradients(model).attribute(inputs, target=1)      ->  GeodesicIntegrat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integral.pieces import Weighting
+from leastpath.guards import Baselines, Inputs, Target, device_of, untouched
+from leastpath.integral.weightings import Weighting
 from leastpath.metric import Metric
 from leastpath.outputs import output_tensor
-from leastpath.score import Baselines, Inputs, Score, Target
+from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
@@ -34,7 +36,22 @@ CaptumTarget = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[i
 RULES_BY_METHOD = {"gausslegendre": "gauss_legendre", "riemann_middle": "midpoint", "riemann_trapezoid": "trapezoid"}
 
 
-class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # Captum publishes no types
+class _Geodesic(GradientAttribution):  # type: ignore[misc] # Captum publishes no types
+    """What both attributions answer when Captum asks."""
+
+    _settings: _Settings
+
+    def has_convergence_delta(self) -> bool:
+        """Yes: the completeness gap."""
+        return True
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """Whether values are attributions (True) or mean gradients."""
+        return self._settings.multiply_by_inputs
+
+
+class GeodesicIntegratedGradients(_Geodesic):
     """Geodesic Integrated Gradients with the interface of `captum.attr.IntegratedGradients`.
 
     Works wherever Captum takes a gradient attribution: in `NoiseTunnel`, `captum.metrics`, its visualisation.
@@ -109,9 +126,9 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             return result.values
         if self.multiplies_by_inputs:
             return result.values, result.completeness_gap
-        return result.values, self.compute_convergence_delta(
-            result.values, baselines, inputs, target, additional_forward_args
-        )
+        with untouched(self.forward_func, device_of(inputs)):
+            delta = self.compute_convergence_delta(result.values, baselines, inputs, target, additional_forward_args)
+        return result.values, delta
 
     def explain(
         self,
@@ -127,17 +144,8 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         score = _score(self.forward_func, target, additional_forward_args, internal_batch_size)
         return self._settings.attributed(score, inputs, baselines, n_steps, method)
 
-    def has_convergence_delta(self) -> bool:
-        """Yes: the completeness gap."""
-        return True
 
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether values are attributions (True) or mean gradients."""
-        return self._settings.multiply_by_inputs
-
-
-class LayerGeodesicIntegratedGradients(LayerAttribution, GradientAttribution):  # type: ignore[misc] # no types
+class LayerGeodesicIntegratedGradients(LayerAttribution, _Geodesic):  # type: ignore[misc] # no types
     """Geodesic Integrated Gradients of a layer's output or input, e.g. of an embedding, as in Captum's layer methods.
 
     Args:
@@ -215,15 +223,6 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, GradientAttribution):  
         score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
         with _passed_through(probe, self.layer) if attribute_to_layer_input else nullcontext():
             return self._settings.attributed(score, inputs, baselines, n_steps, method)
-
-    def has_convergence_delta(self) -> bool:
-        """Yes: the completeness gap."""
-        return True
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether values are attributions (True) or mean gradients."""
-        return self._settings.multiply_by_inputs
 
 
 @dataclass(frozen=True)
@@ -349,17 +348,12 @@ def _check_index(given: int, output: Tensor) -> None:
         )
 
 
-@contextmanager
-def _passed_through(probe: nn.Module, layer: nn.Module) -> Iterator[None]:
-    """While inside, the layer's first input is the probe's output: explaining the probe explains that input."""
+def _passed_through(probe: nn.Module, layer: nn.Module) -> RemovableHandle:
+    """Inside `with`, the layer's first input is the probe's output: explaining the probe explains that input."""
 
     def reroute(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if not args:
             raise ValueError("the layer is called with keyword arguments only: explain the layer before it instead")
         return probe(args[0]), *args[1:]
 
-    handle = layer.register_forward_pre_hook(reroute)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return layer.register_forward_pre_hook(reroute)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from leastpath._support.fingerprint import described
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.methods import METHODS, Method
 from leastpath.score import Baselines, Inputs, Score
@@ -44,7 +44,7 @@ class Explainer:
         result = self.explain(score, inputs, baselines, seed)
         if not isinstance(result, Attribution):
             raise ValueError(f"{self.name} returned a {type(result).__name__}, expected an Attribution")
-        return whole(result)
+        return finished(result)
 
 
 def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> Explainer:

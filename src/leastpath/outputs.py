@@ -12,11 +12,15 @@ OutputName = Literal["raw", "softmax", "log_softmax", "sigmoid", "logit_margin"]
 Output = OutputName | Callable[[Tensor], Tensor]
 
 
+class UnreadableOutput(ValueError):
+    """The model returned something that has no score for each row."""
+
+
 def output_tensor(model_output: Any) -> Tensor:
     """The tensor in whatever the model returned."""
     tensor = model_output if isinstance(model_output, Tensor) else getattr(model_output, "logits", None)
     if not isinstance(tensor, Tensor):
-        raise ValueError(
+        raise UnreadableOutput(
             f"the model returned {type(model_output).__name__}, expected a tensor or an object with .logits: "
             "wrap it, as in Score(lambda x: model(x)[0], …)"
         )
@@ -41,7 +45,7 @@ def scalar_output(
                 'use "sigmoid" or "raw"'
             )
         if output == "logit_margin":
-            _check_rows(tensor, rows)
+            check_rows(tensor, rows)
             return _logit_margin(tensor, _checked_index(target, tensor))
         tensor = tensor.softmax(1) if output == "softmax" else tensor.log_softmax(1)
     return _picked(tensor, target, rows)
@@ -57,7 +61,7 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
                 f"the target callable returned {tuple(tensor.shape)}, expected ({rows},): one number an example"
             )
         return tensor
-    _check_rows(tensor, rows)
+    check_rows(tensor, rows)
     if tensor.shape == (rows,) and target is None:
         return tensor
     if target is None:
@@ -72,9 +76,10 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
     return tensor.gather(1, _checked_index(target, tensor))[:, 0]
 
 
-def _check_rows(tensor: Tensor, rows: int) -> None:
+def check_rows(tensor: Tensor, rows: int) -> None:
+    """Refuse a model's output whose first dimension is not the batch."""
     if tensor.ndim == 0 or len(tensor) != rows:
-        raise ValueError(
+        raise UnreadableOutput(
             f"the model returned {tuple(tensor.shape)} for {rows} rows: it must keep the batch dimension first. "
             "For a single example pass inputs.unsqueeze(0)"
         )

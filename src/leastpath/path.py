@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -185,14 +187,14 @@ def _along(knots: Tensor, fractions: Tensor) -> Tensor:
     where = fractions * travelled[-1]
     i = (torch.searchsorted(travelled, where, right=True) - 1).clamp(0, len(sizes) - 1)
     t = ((where - travelled[i]) / sizes[i].clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(0, 1)
-    return torch.lerp(work[i], work[i + 1], t.view(-1, *[1] * (work.ndim - 1)))
+    return torch.lerp(work[i], work[i + 1], per_row(t, work))
 
 
 def _cut(knots: Tensor, pieces: int) -> Tensor:
     """One polyline with every segment cut in equal pieces: ((knots - 1) · pieces + 1, *features)."""
     work = knots.to(torch.promote_types(knots.dtype, torch.float32))
     t = torch.arange(pieces, device=work.device, dtype=work.dtype) / pieces
-    t = t.view(1, -1, *[1] * (work.ndim - 1))
-    inner = work[:-1, None] + t * work.diff(dim=0)[:, None]
+    steps = work.diff(dim=0)[:, None]  # (knots - 1, 1, *features)
+    inner = work[:-1, None] + per_row(t[None], steps) * steps
     cut = inner.reshape(-1, *work.shape[1:]).to(knots.dtype)
     return torch.cat([cut, knots[-1:]])

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leastpath.attribution import attribute
+from leastpath.guards import parameter_of
 from leastpath.outputs import Output
 from leastpath.score import Score
 
@@ -51,9 +52,9 @@ def explain(
         >>> explain(model, np.ones((2, 4), "float32"), np.array([0, 2]), solver=lp.StraightLine()).shape
         (2, 4)
     """
-    like = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    device = device or (torch.device("cpu") if like is None else like.device)
-    dtype = torch.float32 if like is None or not like.is_floating_point() else like.dtype
+    parameter = parameter_of(model)
+    device = device or (torch.device("cpu") if parameter is None else parameter.device)
+    dtype = torch.float32 if parameter is None else parameter.dtype
     tensor = _tensor(inputs).to(device, dtype)
     if isinstance(baselines, np.ndarray):
         baselines = _tensor(baselines)

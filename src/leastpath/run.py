@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,22 +10,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
+
 
 class Bar:
-    """A progress display that shows nothing; the others have the same two methods."""
+    """A progress display that shows nothing; the others have the same method."""
 
     def advance(self, steps: float = 1, note: str = "") -> None:
         """Some steps are done; `note` replaces the text at the end of the bar."""
-
-    def total(self, steps: float) -> None:
-        """The expected number of steps has changed."""
 
 
 @dataclass(frozen=True)
 class Run:
     """Seed, budget and display of one call. Holds no state: two solvers given the same run draw the same numbers.
 
-    `max_gradients` is per example, solver and integral together; fixed steps keep `reserved` of it for the integral.
+    `max_gradients` is per example, for solver and integral together. `reserved` of them are the integral's: no solver
+    may spend them. `budget` says what is left.
 
     Example:
         >>> run = Run(seed=3)
@@ -40,11 +40,9 @@ class Run:
     progress: bool = False
     reserved: int = 0
 
-    def solver_limit(self, share: float = 0.5) -> float:
-        """Gradients an example that a solver may spend: a share of the budget, and never what is reserved."""
-        if self.max_gradients is None:
-            return math.inf
-        return max(0.0, min(share * self.max_gradients, self.max_gradients - self.reserved))
+    def budget(self, score: BoundScore) -> Budget:
+        """What each example of a bound score may still spend. Solvers take a share: `run.budget(score).share(0.5)`."""
+        return Budget.of(score, self.max_gradients, self.reserved)
 
     def noise(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
         """Standard normal numbers of one draw. The same for every example: a batch gives what a loop gives."""
@@ -87,9 +85,6 @@ class _RichBar(Bar):
     def advance(self, steps: float = 1, note: str = "") -> None:
         self._shown.update(self._task, advance=steps, note=note)  # type: ignore[attr-defined]
 
-    def total(self, steps: float) -> None:
-        self._shown.update(self._task, total=steps)  # type: ignore[attr-defined]
-
 
 class _LineBar(Bar):
     """Where rich is not installed: one line on stderr that is written over."""
@@ -101,9 +96,6 @@ class _LineBar(Bar):
         self._done += steps
         share = min(1.0, self._done / max(self._total, 1e-9))
         print(f"\r{self._description} {share:4.0%} {note}", end="", file=sys.stderr, flush=True)
-
-    def total(self, steps: float) -> None:
-        self._total = steps
 
     def close(self) -> None:
         print(file=sys.stderr)

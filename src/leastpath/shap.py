@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.optional import optional
 from leastpath.attribution import Attribution
 from leastpath.score import Score
 
@@ -55,7 +56,7 @@ def explanation(
         >>> explained.shape, round(float(explained.base_values[0]), 3)
         ((5, 3), 1.0)
     """
-    shap = _shap()
+    shap = optional("shap", "leastpath.shap needs SHAP", "shap")
     if not isinstance(result, Attribution):
         return _of_table_or_text(shap, result, output_names)
     values = result.values
@@ -139,11 +140,3 @@ def _array(values: Any) -> np.ndarray:
         values = values.detach().cpu()
         return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
     return np.asarray(values)
-
-
-def _shap() -> Any:
-    try:
-        import shap
-    except ImportError as error:
-        raise ImportError("leastpath.shap needs SHAP: pip install 'leastpath[shap]'") from error
-    return shap

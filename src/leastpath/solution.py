@@ -9,11 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.status import Note
 
 

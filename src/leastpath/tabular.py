@@ -7,15 +7,17 @@ space, and the attributions of a column's numbers are summed: one value a cell, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.optional import optional
 from leastpath.attribution import Attribution, attribute
-from leastpath.outputs import Output, output_tensor
+from leastpath.guards import UnfitInputs, parameter_of
+from leastpath.outputs import Output
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers.descent.solver import Descent
@@ -196,13 +198,12 @@ def explain(
     """
     _check_frames(model, frame, background)
     space = _Space.of(frame, background, preprocess, categorical, groups)
-    like = next(iter(model.parameters()), None) if isinstance(model, nn.Module) else None
-    device, dtype = (torch.device("cpu"), torch.float32) if like is None else (like.device, like.dtype)
+    parameter = parameter_of(model)
+    device, dtype = (torch.device("cpu"), torch.float32) if parameter is None else (parameter.device, parameter.dtype)
     inputs, points = (space.encode(table).to(device, dtype) for table in (frame, background))
-    wrapped = _Scored(model, space, device, dtype)
-    answers = _answers(wrapped, inputs, space.names)
-    classes = _classes(target, answers)
-    score = Score(wrapped, classes, output or ("raw" if classes is None else "log_softmax"), batch_size=batch_size)
+    score = Score(_Scored(model, space, device, dtype), batch_size=batch_size)
+    classes = _classes(target, _answers(score, inputs, space.names))
+    score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
     generator = np.random.default_rng(seed)
     start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
     solver, choice = _chosen(solver, points, len(space.columns), n_neighbors, max_points, generator)
@@ -407,15 +408,15 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
         )
 
 
-def _answers(wrapped: _Scored, inputs: Tensor, names: Sequence[str]) -> Tensor:
+def _answers(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
     """What the model says of each row: (rows,) or (rows, classes)."""
     try:
-        with torch.no_grad():
-            return output_tensor(wrapped(inputs))
-    except (RuntimeError, IndexError) as error:
+        return score.outputs(inputs)
+    except (RuntimeError, IndexError, UnfitInputs) as error:
+        reason = error.__cause__ if isinstance(error, UnfitInputs) else error
         raise ValueError(
             f"the model does not take rows of {len(names)} numbers, {list(names[:8])}{' …' * (len(names) > 8)}: pass "
-            f"the preprocess that it was trained with. It said: {error}"
+            f"the preprocess that it was trained with. The model's error: {reason}"
         ) from error
 
 
@@ -474,8 +475,4 @@ def _categorical_columns(frame: Any, categorical: Sequence[Any] | None) -> set[A
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("leastpath.tabular needs pandas: pip install 'leastpath[tabular]'") from error
-    return pandas
+    return optional("pandas", "leastpath.tabular needs pandas", "tabular")

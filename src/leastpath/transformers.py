@@ -10,7 +10,7 @@ import html
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.outputs import Output, output_tensor
+from leastpath.outputs import Output
 from leastpath.score import Score
 
 Text = str | tuple[str, str]
@@ -203,13 +203,9 @@ def explain(
     free = there & ~special if keep_special else there
     others = [encoded[name].to(device) for name in names]
     wrapped = _ReplacedTokens(model, embedding, names)
-    with torch.no_grad():
-        logits = output_tensor(wrapped(ids, free, *others))
-    classes = _classes(model, target, logits)
-    score = Score(
-        wrapped, classes, output or ("raw" if classes is None else "log_softmax"), layer=wrapped.probe,
-        additional_forward_args=(free, *others), batch_size=batch_size,
-    )  # fmt: skip
+    score = Score(wrapped, layer=wrapped.probe, additional_forward_args=(free, *others), batch_size=batch_size)
+    classes = _classes(model, target, score.outputs(ids))
+    score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
     start = _start(embedding, ids, free, _baseline_id(baseline, tokenizer))
     result = attribute(score, ids, start, **settings)
     return _text_explanation(model, tokenizer, batch, encoded, result, score(ids), classes, merge_words)
@@ -253,13 +249,12 @@ def explain_image(
     batch = list(images) if isinstance(images, (list, tuple)) else [images]
     if not batch:
         raise ValueError("images is empty: pass at least one image")
-    like = next(model.parameters())
-    pixels = _processed(processor, batch).to(like.device, like.dtype)  # (batch, channels, height, width)
+    parameter = next(model.parameters())
+    pixels = _processed(processor, batch).to(parameter.device, parameter.dtype)  # (batch, channels, height, width)
     start = _image_start(processor, pixels, batch, baseline)
-    with torch.no_grad():
-        logits = torch.cat([output_tensor(model(rows)) for rows in pixels.split(batch_size or 16)])
-    classes = _classes(model, target, logits)
-    score = Score(model, classes, output or ("raw" if classes is None else "log_softmax"), batch_size=batch_size)
+    score = Score(model, batch_size=batch_size)
+    classes = _classes(model, target, score.outputs(pixels))
+    score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
     result = attribute(score, pixels, start, **settings)
     assert isinstance(result.values, Tensor)
     scores = score(pixels)
@@ -288,11 +283,8 @@ class _ReplacedTokens(nn.Module):
         def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
             return torch.where(free[..., None], self.probe(vectors), vectors)
 
-        handle = self.embedding.register_forward_hook(through)
-        try:
+        with self.embedding.register_forward_hook(through):
             return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
-        finally:
-            handle.remove()
 
 
 def _tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
@@ -369,11 +361,10 @@ def _baseline_id(baseline: TextBaseline | int, tokenizer: Any) -> int | None:
 
 def _start(embedding: nn.Module, ids: Tensor, free: Tensor, token: int | None) -> Tensor:
     """The embeddings of the texts with the free tokens replaced: (batch, length, dimensions)."""
-    with torch.no_grad():
-        vectors: Tensor = embedding(ids)
-        if token is None:
-            return torch.where(free[..., None], torch.zeros_like(vectors), vectors)
-        return torch.where(free[..., None], embedding(torch.full_like(ids, token)), vectors)
+    embedded = Score(embedding).outputs
+    vectors = embedded(ids)
+    start = torch.zeros_like(vectors) if token is None else embedded(torch.full_like(ids, token))
+    return torch.where(free[..., None], start, vectors)
 
 
 def _text_explanation(

@@ -10,7 +10,7 @@ from typing import Annotated
 from markdown_it import MarkdownIt
 from typer import Option
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.report import Report
 from leastpath.run import Run
@@ -45,14 +45,13 @@ def command(
     setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers)
     page = run_findings(run, setting, studies.split(",") if studies else None, progress=True)
     if save is not None:
-        write_whole(save / "findings.md", page.encode())
+        write_atomically(save / "findings.md", page.encode())
         (save / "_generated").mkdir(exist_ok=True)
-        write_whole(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
-    print(
-        "Not compared with expected.toml: a quick run looks at too little."
-        if quick
-        else against_expected(finished(run))
-    )
+        write_atomically(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
+    if quick:
+        print("Not compared with expected.toml: a quick run looks at too little.")
+    else:
+        print(against_expected(finished(run)))
     print(f"page: {run.path / 'findings.md'}")
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import leastpath as lp
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath._support.store import Store
 from leastpath.commands.run_folder import RunFolder
 from leastpath.jobs.executors import begin_worker, end_pool
@@ -144,7 +144,7 @@ def _explain_one(store: Store, config: MoonsConfig, unit: MethodOnNet) -> None:
     score = lp.Score(model, model(inputs).argmax(1), "log_softmax")
     begun = time.process_time()
     settings = config.settings_of(unit.method, inputs)
-    result = whole(METHODS[unit.method](score, inputs, torch.tensor([BASELINE]), seed=unit.net.seed, **settings))
+    result = finished(METHODS[unit.method](score, inputs, torch.tensor([BASELINE]), seed=unit.net.seed, **settings))
     assert isinstance(result.values, Tensor)
     record = {"seconds": time.process_time() - begun, "points": len(inputs), "solver": result.solver}
     arrays = {

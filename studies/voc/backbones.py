@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -20,6 +19,8 @@ from leastpath.commands.model_files import read_state
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 DEFAULT = "efficientnet_lite0"
+# What torchvision registers at import whether or not its library of ops was loaded; all else it looks up when used.
+OPS_AT_IMPORT = ("nms", "qnms")
 
 
 class Backbone(nn.Module):
@@ -120,13 +121,13 @@ def _load_weights(net: nn.Module, file: Path, name: str) -> None:
 
 
 def imported_torchvision() -> ModuleType:
-    """torchvision, also where its wheel was built for another torch: the ops it registers are declared first.
+    """torchvision, also where its wheel was built for another torch: the ops it needs at import are declared first.
 
     Beside a CPU build of torch the CUDA wheel cannot load its library of ops and fails at import, though none of
     these networks uses one of them.
     """
     try:
-        import torchvision
+        return import_module("torchvision")
     except ImportError as error:
         raise ImportError(
             f"this backbone is torchvision's: pip install torchvision, or use --backbone {DEFAULT}"
@@ -134,23 +135,19 @@ def imported_torchvision() -> ModuleType:
     except RuntimeError as error:
         if "does not exist" not in str(error):
             raise
-        return _imported_without_ops()
-    return torchvision
-
-
-def _imported_without_ops() -> ModuleType:
-    spec = importlib.util.find_spec("torchvision")
-    assert spec is not None and spec.origin is not None
-    source = (Path(spec.origin).parent / "_meta_registrations.py").read_text()
     ops = torch.library.Library("torchvision", "FRAGMENT")
-    for name in sorted(set(re.findall(r"""(?:torchvision::|register_meta\(["'])(\w+)""", source))):
-        ops.define(f"{name}(Tensor unused) -> Tensor")  # it must exist; nothing here calls it
+    for name in OPS_AT_IMPORT:
+        ops.define(f"{name}(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor")
     _DECLARED.append(ops)  # the declarations live as long as this object does
     for module in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         del sys.modules[module]  # half imported
-    import torchvision
-
-    return torchvision
+    try:
+        return import_module("torchvision")
+    except RuntimeError as error:
+        raise ImportError(
+            f"torchvision was built for another torch ({error}): install the build for this one, "
+            "pip install torchvision --index-url https://download.pytorch.org/whl/cpu"
+        ) from error
 
 
 _DECLARED: list[torch.library.Library] = []

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath._support.store import Store
 from leastpath.attribution import Attribution
 from leastpath.commands.run_folder import RunFolder
@@ -60,7 +60,7 @@ class Keeping:
         """Explain and keep Σ A and Σ|A| over channels: (height, width) each."""
         if self._until is not None and time.monotonic() > self._until:
             raise KeyboardInterrupt  # what `compare` takes for: enough, return what is finished
-        result = whole(self._method(score, inputs, baselines, seed=seed))
+        result = finished(self._method(score, inputs, baselines, seed=seed))
         assert isinstance(inputs, Tensor) and isinstance(result.values, Tensor)
         for image, values in zip(inputs, result.values, strict=True):
             planes = {"sum": values.sum(0), "magnitude": values.abs().sum(0)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from leastpath._support.interruption import check_finished
+from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.integral.integrator import integrate
 from leastpath.integral.weightings import IDGI
@@ -61,7 +62,7 @@ def sampled_idgi(
     if n_paths < 1 or spread < 0 or n_steps < 1:
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         run = Run(seed)
         solver = Descent(max_gradients=solver_gradients, resolution=resolution)
         geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run)
@@ -69,7 +70,7 @@ def sampled_idgi(
         return _averaged(problem, [geodesic.path] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
 
     described = f"SampledIDGI(n_paths={n_paths}, spread={spread:g}, resolution={resolution})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def line_sampled_idgi(
@@ -103,11 +104,11 @@ def line_sampled_idgi(
     if n_paths < 1 or spread < 0 or n_steps < 1:
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         return _averaged(problem, [_line(problem, n_steps)] * n_paths, spread, Run(seed))
 
     described = f"LineSampledIDGI(n_paths={n_paths}, spread={spread:g})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def _line(problem: Problem, n_steps: int) -> Path:
@@ -141,7 +142,7 @@ def bowed(path: Path, spread: float, run: Run, draw: int) -> Path:
         knots = path[b]
         noise = run.noise(tuple(knots.shape[1:]), knots, draw)
         t = torch.linspace(0, 1, len(knots), dtype=knots.dtype, device=knots.device)
-        height = torch.sin(torch.pi * t).view(-1, *[1] * (knots.ndim - 1))
+        height = per_row(torch.sin(torch.pi * t), knots)
         moved = knots + spread * height * noise
         moved[0], moved[-1] = knots[0], knots[-1]
         lines.append(moved)

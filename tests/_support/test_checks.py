@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 
 SCORE, X = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
 POINTS = torch.rand(9, 2)
@@ -13,7 +13,7 @@ POINTS = torch.rand(9, 2)
 
 @pytest.mark.parametrize("given", [1, 7, np.int64(3), np.uint8(2)])
 def test_whole_numbers_pass(given):
-    check_whole("n", given, 1)
+    check_integer("n", given, 1)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_whole_numbers_pass(given):
 )
 def test_others_are_refused(given, words):
     with pytest.raises(ValueError, match=words):
-        check_whole("n", given, 1, advice="pass n=5")
+        check_integer("n", given, 1, advice="pass n=5")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import leastpath as lp
-from helpers import Interrupting
+from helpers import Interrupting, left_untouched, seeded
 from leastpath.commands import explain
 from leastpath.commands.explain import image_question, read_labels, read_table, run_explain, table_question
 from leastpath.commands.run_folder import RunFolder
@@ -146,6 +146,33 @@ def test_a_model_with_one_output_needs_no_target(folder):
     assert question.score.target is None and question.explained == "the model's output"
     with pytest.raises(ValueError, match="has one output, which needs no target"):
         table_question(table, 0, nn.Linear(3, 1).eval(), target=2)
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+def test_a_model_in_training_mode_is_left_as_it_was(folder):
+    """Asking already runs the model: it reads the classes, tries a batch of two, and looks for a baseline."""
+    table = read_table(folder / "table.csv", ["name"])
+    net = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2))).train()
+    net[1].weight.grad = torch.ones(4)
+    with left_untouched(net), pytest.raises(ValueError, match=r"does not take rows .*more than 1 value per channel"):
+        table_question(table, 0, net)
+    dropping = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(), nn.Linear(4, 2))).train()
+    with left_untouched(dropping):
+        question = table_question(table, 0, dropping, baseline="max_entropy")
+    assert question.score.model.training  # so that explaining warns of it
+    picture_net = seeded(
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 5), nn.BatchNorm2d(4), nn.Dropout(), nn.Flatten(), nn.Linear(576, 5))
+    ).train()
+    with left_untouched(picture_net):
+        image_question(folder / "picture.png", picture_net, size=16)
+
+
+def test_an_output_that_cannot_be_read_is_not_called_a_wrong_size(folder):
+    table = read_table(folder / "table.csv", ["name"])
+    with pytest.raises(ValueError, match="the model returned dict, expected a tensor"):
+        table_question(table, 0, lambda x: {"scores": x})
+    with pytest.raises(ValueError, match=r"the model returns \(1, 3, 1\) for one input, expected \(1, classes\)"):
+        table_question(table, 0, lambda x: x[..., None])
 
 
 @pytest.mark.parametrize("baseline", ["mean", "samples", "max_entropy"])

@@ -1,9 +1,11 @@
-"""Intervals, tests and corrections, against SciPy and by their definitions."""
+"""Intervals, tests and corrections, against all resamples, all sign flips, and their definitions."""
+
+from itertools import product
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
+from scipy.special import ndtr, ndtri
 
 from leastpath.evaluation import statistics
 from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test, trapezoid
@@ -12,13 +14,21 @@ SKEWED = np.random.default_rng(0).exponential(size=40)
 
 
 @pytest.mark.parametrize("method", ["bca", "percentile"])
-def test_interval_against_scipy(method):
-    ours = bootstrap_interval(SKEWED, method=method)
-    theirs = scipy.stats.bootstrap((SKEWED,), np.mean, method=method, rng=1).confidence_interval
-    width = theirs.high - theirs.low
-    assert abs(ours.low - theirs.low) < 0.03 * width
-    assert abs(ours.high - theirs.high) < 0.03 * width
-    assert ours.mean == SKEWED.mean() and ours.n == 40
+def test_interval_against_all_resamples(method):
+    """Six examples have 6⁶ equally likely resamples: their quantiles, at Efron's levels for BCa."""
+    x = SKEWED[:6]
+    means = np.array(list(product(x, repeat=6))).mean(1)
+    tails = np.array([0.025, 0.975])
+    if method == "bca":
+        bias = ndtri(((means < x.mean()).mean() + (means <= x.mean()).mean()) / 2)
+        apart = x - x.mean()
+        skewness = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
+        tails = ndtr(bias + (bias + ndtri(tails)) / (1 - skewness * (bias + ndtri(tails))))
+    low, high = np.quantile(means, tails)
+    found = bootstrap_interval(x, method=method)
+    assert abs(found.low - low) < 0.03 * (high - low)
+    assert abs(found.high - high) < 0.03 * (high - low)
+    assert found.mean == x.mean() and found.n == 6
 
 
 def test_interval_covers_the_mean_about_as_often_as_it_says():
@@ -44,20 +54,32 @@ def test_constant_and_single_values():
     assert np.isnan(bootstrap_interval([2.0]).low)
 
 
-def test_exact_p_value_against_scipy():
-    a, b = np.random.default_rng(3).normal([[0.8], [0]], size=(2, 9))
-    theirs = scipy.stats.permutation_test(
-        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf
-    )
-    assert paired_test(a, b).p_value == pytest.approx(theirs.pvalue)
+def share_of_flips(d):
+    """The share of all 2ⁿ sign flips whose sum is as far from zero as the one of d (n,)."""
+    sums = np.array(list(product([-1, 1], repeat=len(d)))) @ d
+    return np.mean(np.abs(sums) >= abs(d.sum()) - 1e-9)
 
 
-def test_sampled_p_value_against_the_exact_one(monkeypatch):
-    a, b = np.random.default_rng(4).normal([[0.6], [0]], size=(2, 12))
-    exact = paired_test(a, b).p_value
-    monkeypatch.setattr(statistics, "EXACT", 1)
-    sampled = paired_test(a, b).p_value
-    assert sampled == pytest.approx(exact, abs=4 * np.sqrt(exact / 9999))
+@pytest.mark.parametrize("n", [1, 2, 9, 13])
+def test_exact_p_value_against_all_sign_flips(n):
+    a, b = np.random.default_rng(3).normal([[0.8], [0]], size=(2, n))
+    assert paired_test(a, b).p_value == pytest.approx(share_of_flips(a - b))
+
+
+def test_sampled_p_value_against_all_sign_flips():
+    a, b = np.random.default_rng(4).normal([[0.6], [0]], size=(2, 14))
+    exact = share_of_flips(a - b)
+    assert paired_test(a, b).p_value == pytest.approx(exact, abs=4 * np.sqrt(exact / 9999))
+
+
+def test_p_values_in_chunks_equal_those_at_once(monkeypatch):
+    at_once = paired_test(SKEWED, SKEWED[::-1]).p_value
+    monkeypatch.setattr(statistics, "CHUNK", 1000)
+    assert paired_test(SKEWED, SKEWED[::-1]).p_value == at_once
+
+
+def test_sums_that_differ_by_rounding_only_are_as_extreme():
+    assert paired_test([0.1, 0.2, -0.3], [0.0, 0.0, 0.0]).p_value == 1
 
 
 def test_equal_methods_do_not_differ():

@@ -351,7 +351,7 @@ def test_what_is_said_when_a_job_stops_early(tmp_path, capsys):
 
 
 def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
-    from leastpath import store as module
+    from leastpath._support import store as module
 
     real, count = os.fsync, iter(range(100))
 

@@ -157,6 +157,63 @@ def test_blank_lines_of_a_csv(tmp_path, monkeypatch, stride, ending):
     assert len(source) == 4 and inputs[[0, 2, 3]].tolist() == [[1, 2], [3, 4], [5, 6]] and inputs[1].isnan().all()
 
 
+@pytest.mark.parametrize("stride", [2, 1024])
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_cells_with_line_breaks_and_commas(tmp_path, monkeypatch, stride, ending):
+    monkeypatch.setattr(sources, "CSV_STRIDE", stride)
+    names = ["plain", '"two\nlines"', '"a, comma"', '"a ""mark"""', '"\n\n"']
+    lines = [f"{name},{i}.5,{i}" for i, name in enumerate(names)]
+    (tmp_path / "rows.csv").write_text('"a\nname",b,label\n' + "\n".join(lines) + ending, newline="")
+    source = source_of(tmp_path / "rows.csv", features=["b"], target="label")
+    assert len(source) == 5 and source.read(0, 5).inputs[:, 0].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+    assert [source.read(i, i + 1).targets.tolist() for i in range(5)] == [[i] for i in range(5)]
+
+
+@pytest.mark.parametrize("stride", [2, 1024])
+@pytest.mark.parametrize("row", ["7,8,9", "7"])
+def test_a_row_with_more_or_fewer_cells_is_named_and_costs_no_other(tmp_path, monkeypatch, stride, row):
+    monkeypatch.setattr(sources, "CSV_STRIDE", stride)
+    (tmp_path / "rows.csv").write_text(f"a,b\n1,2\n3,4\n5,6\n{row}\n0,1\n")
+    source = Table(tmp_path / "rows.csv", ["b"])
+    cells = row.count(",") + 1
+    with pytest.raises(ValueError, match=rf"row 3 of .*rows.csv has {cells} cells, expected 2"):
+        source.read(2, 5)
+    assert source.read(0, 3).inputs.tolist() == [[2], [4], [6]] and source.read(4, 5).inputs.tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "features", "match"),
+    [
+        ('a,b\n1,2\n"3,4\n5,6\n', None, "quotation mark that is never closed"),
+        ('a,b\n5" pipe,2\n6" pipe,4\n7,8\n', ["b"], r"rows 0 to 0 of .* are 2 to a reader of CSV"),
+        ("a,b\r1,2\r3,4\n", None, "holds no rows"),
+        ("a,a\n1,2\n", None, "has 2 columns 'a'"),
+    ],
+)
+def test_files_that_two_readers_would_count_differently_are_refused(tmp_path, text, features, match):
+    (tmp_path / "rows.csv").write_text(text, newline="")
+    with pytest.raises(ValueError, match=match):
+        source_of(tmp_path / "rows.csv", features=features).read(0, 1)
+
+
+def test_cells_are_read_as_python_reads_numbers(tmp_path):
+    """Also where decimals come late, and where a row is longer than a block of the reader."""
+    cells = [".5", "5.", "+1.5", " 2 ", "1e-3", "-0", "12345678901234567890", "0.1"]
+    (tmp_path / "rows.csv").write_text("a\n" + "1\n" * 3000 + "\n".join(cells))
+    inputs = Table(tmp_path / "rows.csv").read(0, 3008).inputs[:, 0]
+    np.testing.assert_array_equal(inputs, np.float32([1] * 3000 + [float(cell) for cell in cells]))
+    (tmp_path / "flags.csv").write_text("a,b,c\nTrue,1,\nFalse,inf,NA\n")
+    np.testing.assert_array_equal(
+        Table(tmp_path / "flags.csv").read(0, 2).inputs, [[1, 1, np.nan], [0, np.inf, np.nan]]
+    )
+    names = [f"column{i}" for i in range(10_000)]
+    cells = [f"{i}.25{'0' * 120}" for i in range(10_000)]
+    (tmp_path / "wide.csv").write_text(",".join(names) + "\n" + ",".join(cells) + "\n")
+    np.testing.assert_array_equal(
+        Table(tmp_path / "wide.csv").read(0, 1).inputs[0], np.arange(10_000) + np.float32(0.25)
+    )
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_row_without_a_label_is_one_that_cannot_be_read(tmp_path, kind):
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "label": [0, None, 2, 1.5]})

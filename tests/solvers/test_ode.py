@@ -135,7 +135,7 @@ def test_acceleration_and_jacobian_against_automatic_differentiation(metric):
 
     y = torch.randn(2 * n, 4, generator=generator, dtype=torch.float64)
     bound = lp.Score(f).bind(torch.zeros(1, n, dtype=torch.float64))
-    equation = _Equation(bound, metric, 0, 1e-5, 1e-5, np.inf, damping)
+    equation = _Equation(bound, metric, 0, 1e-5, 1e-5, lp.Run().budget(bound), damping)
     expected = torch.stack([acceleration(c[:n], c[n:]) for c in y.T], 1)
     np.testing.assert_allclose(equation.derivative(None, y.numpy())[n:], expected, rtol=1e-4, atol=1e-6)
     jacobian = torch.stack(

@@ -13,7 +13,8 @@ def test_on_a_plateau_no_path_runs_away(metric):
     x = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
     score = lp.Score(lambda x: torch.exp(-400 - 20 * x[:, 0] ** 2 - x[:, 1])).bind(x)
     knots = lp.Path.straight(torch.zeros_like(x), x).resample(9).points[None]
-    short = shortened(score, metric, knots, torch.arange(1), lp.Run(), Shortening(rounds=60))
+    run = lp.Run()
+    short = shortened(score, metric, knots, torch.arange(1), run.budget(score), run, Shortening(rounds=60))
     assert float(short.abs().max()) < 60 * float(x.norm())
 
 
@@ -43,5 +44,5 @@ def test_tensors_of_the_cpu_are_never_indexed_by_those_of_a_device(monkeypatch):
     score = lp.Score(lambda x: torch.sigmoid(6 * x[:, 0] - 3 * x[:, 1] ** 2)).bind(x)
     knots = lp.Path.straight(torch.zeros_like(x), x).resample(9).points.unflatten(0, (2, 9)).as_subclass(Elsewhere)
     for run in (lp.Run(), lp.Run(max_gradients=10_000)):
-        short = shortened(score, lp.Conformal(), knots, arange(2), run, Shortening(rounds=2))
+        short = shortened(score, lp.Conformal(), knots, arange(2), run.budget(score), run, Shortening(rounds=2))
         assert short.shape == knots.shape

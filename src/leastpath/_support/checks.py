@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 
-def check_whole(name: str, given: object, least: int | None = None, *, or_none: str = "", advice: str = "") -> None:
+def check_integer(name: str, given: object, least: int | None = None, *, or_none: str = "", advice: str = "") -> None:
     """Refuse what is no whole number of at least `least`.
 
     Args:
@@ -16,8 +16,8 @@ def check_whole(name: str, given: object, least: int | None = None, *, or_none: 
         advice: the call that fixes it.
 
     Example:
-        >>> check_whole("n_steps", 3, 1)
-        >>> check_whole("n_steps", None, 1, or_none=", or None")
+        >>> check_integer("n_steps", 3, 1)
+        >>> check_integer("n_steps", None, 1, or_none=", or None")
     """
     if given is None and or_none:
         return

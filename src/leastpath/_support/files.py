@@ -1,4 +1,4 @@
-"""Files that are whole or not there: what every result, figure and saved network is written with."""
+"""Files that are complete or not there: what every result, figure and saved network is written with."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import uuid
 from pathlib import Path
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> Path:
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     """Write a file that holds either what it held or all of `content`, whatever happens meanwhile. Returns its path.
 
     Example:
         >>> import tempfile
-        >>> write_whole(Path(tempfile.mkdtemp()) / "note.txt", b"kept").read_bytes()
+        >>> write_atomically(Path(tempfile.mkdtemp()) / "note.txt", b"kept").read_bytes()
         b'kept'
     """
     path = Path(path)

@@ -1,6 +1,7 @@
 """What a result depends on, as JSON: settings in words, tensors and weights by the checksum of their bytes.
 
 Two descriptions are equal when a stored result may be used again. It errs on the side of computing anew.
+By hand: pickles and joblib's hash differ between processes and versions, and do not see a function's code.
 """
 
 from __future__ import annotations

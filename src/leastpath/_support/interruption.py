@@ -1,6 +1,6 @@
 """What Ctrl-C leaves: solvers catch it and return what they have, which a person may look at.
 
-What is kept, averaged or measured must not take half a result for a whole one, so it asks here first.
+What is kept, averaged or measured must not take half a result for a finished one, so it asks here first.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from typing import Protocol, TypeVar
 from leastpath.status import Outcome, Status
 
 
-class Explanation(Protocol):
-    """What tells of each example how it went: an `Attribution`."""
+class HasStatus(Protocol):
+    """A result with one status an example."""
 
     @property
-    def status(self) -> Sequence[Status]:
-        """One an example."""
+    def status(self) -> Sequence[Status]: ...
 
 
-Explained = TypeVar("Explained", bound=Explanation)
+Result = TypeVar("Result", bound=HasStatus)
 
 
-def whole(result: Explained) -> Explained:
-    """The result, which no interruption cut short; else KeyboardInterrupt.
+def finished(result: Result) -> Result:
+    """The result, if no interruption cut it short; else KeyboardInterrupt.
 
     Example:
         >>> import leastpath as lp, torch
         >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
-        >>> whole(result) is result
+        >>> finished(result) is result
         True
     """
     check_finished(outcome for status in result.status for outcome in status.outcomes)

@@ -1,8 +1,11 @@
 """Store: results kept one file a unit of work, so that a run can be killed at any moment and started again.
 
 A unit is a JSON record with arrays, in one .safetensors file with a checksum over every byte of it. It is written to a
-temporary name, flushed to the disk and renamed: what has the right name is whole. Writers of different keys need no
+temporary name, flushed to the disk and renamed: what has the right name is complete. Writers of different keys need no
 lock, and two writers of one key do no harm, since the last to finish wins.
+
+By hand: no file format or database at hand gives a checksum of every byte, writers without locks and a refusal of
+other configurations, all in plain files.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.files import flush_to_disk, temporary_beside, write_whole
+from leastpath._support.files import flush_to_disk, temporary_beside, write_atomically
+from leastpath._support.optional import optional
 from leastpath._support.version import __version__
 
 SCHEMA = 1
@@ -97,7 +101,7 @@ class Store:
         self._units, self._aside = self.folder / "units", self.folder / "aside"
         self._manifest = self.folder / "manifest.json"
         self.fingerprint = ""
-        self._seen: dict[str, tuple[int, int, int]] = {}  # files found whole, as they then were
+        self._seen: dict[str, tuple[int, int, int]] = {}  # files found intact, as they then were
         if config is None or not create:
             if not self._manifest.is_file():
                 raise FileNotFoundError(f"{self.folder} holds no store: expected a manifest.json there")
@@ -133,29 +137,23 @@ class Store:
         header = {"schema": SCHEMA, "fingerprint": self.fingerprint, "key": key, "record": record, "files": sums}
         content = _sealed(header, arrays or {})
         for suffix, attached in (files or {}).items():
-            write_whole(self._attachment(path, suffix, sums[suffix]), attached)
-        write_whole(path, content)
+            write_atomically(self._attachment(path, suffix, sums[suffix]), attached)
+        write_atomically(path, content)
         self._seen.pop(key, None)
 
     def read(self, key: str) -> Unit:
         """The unit of a key, every byte of it checked. KeyError where it was never finished or its file is broken."""
         path = self.path(key)
-        try:
-            content = path.read_bytes()
-            header, arrays = self._opened(key, content)
+        with self._believed(key):
+            header, arrays = self._opened(key, path.read_bytes())
             files = {s: self._attachment(path, s, digest) for s, digest in header["files"].items()}
             for suffix, file in files.items():
                 if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != header["files"][suffix]:
                     raise _Broken(f"its {suffix} file {file.name} is missing or altered")
-        except FileNotFoundError:
-            raise KeyError(key) from None
-        except _Broken as error:
-            self._set_aside(path, str(error))
-            raise KeyError(key) from None
         return Unit(header["record"], arrays, files)
 
     def __contains__(self, key: object) -> bool:
-        """Whether the unit is finished and whole. Every byte is checked, once for each state of the file."""
+        """Whether the unit is finished and intact. Every byte is checked, once for each state of the file."""
         if not isinstance(key, str):
             return False
         state = _state(self.path(key))
@@ -172,13 +170,8 @@ class Store:
     def glance(self, key: str) -> Unit:
         """Record and files of a unit without reading its arrays: only its size is checked. KeyError as in `read`."""
         path = self.path(key)
-        try:
+        with self._believed(key):
             header = self._checked(key, _header_of(path))
-        except FileNotFoundError:
-            raise KeyError(key) from None
-        except _Broken as error:
-            self._set_aside(path, str(error))
-            raise KeyError(key) from None
         return Unit(header["record"], {}, {s: self._attachment(path, s, d) for s, d in header["files"].items()})
 
     def keys(self) -> Iterator[str]:
@@ -242,12 +235,12 @@ class Store:
     def _kept_manifest(self) -> dict[str, Any] | None:
         try:
             manifest: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
-            whole = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
+            intact = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
-            whole = False
-        if not whole:
+            intact = False
+        if not intact:
             self._set_aside(self._manifest, "it is no manifest that fits its own fingerprint")
             return None
         if manifest["schema"] != SCHEMA:
@@ -281,6 +274,17 @@ class Store:
                     )
 
     # ---- what is not believed ------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _believed(self, key: str) -> Iterator[None]:
+        """KeyError where the unit's file is not there, or is broken, which moves it aside."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except _Broken as error:
+            self._set_aside(self.path(key), str(error))
+            raise KeyError(key) from None
 
     def _opened(self, key: str, content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
         from safetensors import SafetensorError
@@ -320,7 +324,7 @@ class Store:
             f"{path} is not believed: {why}. It was moved to {target.parent.name}/{target.name} and its unit counts "
             "as not done",
             BrokenUnit,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _attachment(self, path: Path, suffix: str, digest: str) -> Path:
@@ -344,10 +348,7 @@ class _Broken(Exception):
 
 def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
     """A safetensors file whose metadata hold the header and a checksum of all bytes but the checksum's own."""
-    try:
-        from safetensors.torch import save
-    except ImportError as error:
-        raise ImportError("results are kept as safetensors: pip install 'leastpath[io]'") from error
+    save = optional("safetensors.torch", "results are kept as safetensors", "io").save
     plain: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, array in arrays.items():
@@ -356,7 +357,7 @@ def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
         shared = tensor.untyped_storage().data_ptr() in storages
         plain[name] = tensor.clone() if shared else tensor
         storages.add(plain[name].untyped_storage().data_ptr())
-    content = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
+    content: bytes = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
     found = _DIGEST.search(content)
     if found is None:  # pragma: no cover
         raise RuntimeError("this version of safetensors writes its header in an unknown way")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
 from leastpath.commands.classifier import EfficientNetLite0
@@ -23,10 +23,12 @@ from leastpath.commands.model_files import load_model
 from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
+from leastpath.guards import UnfitInputs
 from leastpath.images import read_image
 from leastpath.methods import METHODS, Method
+from leastpath.outputs import UnreadableOutput
 from leastpath.report import Report, bars, heatmap
-from leastpath.report.canvas import SERIES, array, limit, new_figure
+from leastpath.report.canvas import SERIES, array, limit, new_figure, without_ticks
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
@@ -139,14 +141,15 @@ def table_question(
     return Question(made.score, made.inputs, made.baselines, made.explained, made.top, [str(c) for c in table.columns])
 
 
-@dataclass(frozen=True)
-class Rescaled:
+class Rescaled(nn.Module):
     """A model of columns in other units: (batch, columns) in `unit` (columns,) -> what the model says."""
 
-    model: Callable[[Tensor], Any]
-    unit: Tensor
+    def __init__(self, model: Callable[[Tensor], Any], unit: Tensor) -> None:
+        super().__init__()
+        self.model, self.unit = model, unit
+        self.training = isinstance(model, nn.Module) and model.training
 
-    def __call__(self, rows: Tensor) -> Any:
+    def forward(self, rows: Tensor) -> Any:
         """(batch, columns) -> the model's output."""
         return self.model(rows * self.unit)
 
@@ -178,21 +181,21 @@ def _question(
 
 def _probed(model: Callable[[Tensor], Any], inputs: Tensor, advice: str) -> Tensor:
     try:
-        with torch.no_grad():
-            output = model(inputs)
+        logits = Score(model).outputs(inputs)
+    except UnreadableOutput:
+        raise
     except Exception as error:  # the user's model may raise anything
-        raise ValueError(f"the model does not take {advice} ({str(error).strip().splitlines()[0][:200]})") from error
-    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor) or logits.ndim not in (1, 2) or len(logits) != 1:
-        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(output).__name__
-        raise ValueError(f"the model returns {shape} for one input, expected (1, classes) or (1,)")
+        reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().splitlines()[0][:200]
+        raise ValueError(f"the model does not take {advice} ({reason})") from error
+    if logits.ndim > 2:
+        raise ValueError(f"the model returns {tuple(logits.shape)} for one input, expected (1, classes) or (1,)")
     return logits.float()
 
 
 def _takes_batches(model: Callable[[Tensor], Any], inputs: Tensor) -> bool:
     try:
-        with torch.no_grad():
-            return len(model(inputs.repeat(2, *[1] * (inputs.ndim - 1)))) == 2
+        Score(model, batch_size=2).outputs(torch.cat([inputs, inputs]))
+        return True
     except Exception:  # exported programs raise whatever their checks raise
         return False
 
@@ -264,7 +267,7 @@ def answers(
     found = []
     for key, chosen in (("straight", StraightLine()), ("geodesic", used)):
         if key not in run.store:
-            _keep(run, key, question, whole(_explained(question, chosen, max_gradients, seed)), seed)
+            _keep(run, key, question, finished(_explained(question, chosen, max_gradients, seed)), seed)
         unit = run.store.read(key)
         title = f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
         if key == "straight":
@@ -353,9 +356,7 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
     one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
     axes[1, 0].imshow(one[0].clamp(0, 1).permute(1, 2, 0).numpy())
     axes[1, 0].set_title("baseline", fontsize="medium")
-    for ax in axes[:, 0]:
-        ax.set_xticks([])
-        ax.set_yticks([])
+    without_ticks(axes[:, 0])
     for j, answer in enumerate(found, 1):
         heatmap(answer.values, scale=end, title=answer.title, colorbar=j == len(found), ax=axes[0, j])
         heatmap(answer.values, question.inputs, ax=axes[1, j])

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
 from leastpath._support.store import Store
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class RunFolder:
             _check_same(path, kept, given, resume)
         path.mkdir(parents=True, exist_ok=True)
         if kept is None:
-            write_whole(path / "config.json", json.dumps(given, indent=2, ensure_ascii=False).encode() + b"\n")
+            write_atomically(path / "config.json", json.dumps(given, indent=2, ensure_ascii=False).encode() + b"\n")
         run = cls(path, Store(path / "results", given))
         run._note_environment()
         return run
@@ -80,11 +80,11 @@ class RunFolder:
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=dpi, metadata={"Software": None})
         self.figures.mkdir(exist_ok=True)
-        return write_whole(self.figures / f"{name}.png", picture.getvalue())
+        return write_atomically(self.figures / f"{name}.png", picture.getvalue())
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file, e.g. report.html or table.md. A kill meanwhile leaves the old file or none."""
-        return write_whole(self.path / name, text.encode())
+        return write_atomically(self.path / name, text.encode())
 
     def _note_environment(self) -> None:
         file = self.path / "environment.json"
@@ -92,7 +92,7 @@ class RunFolder:
             starts = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             starts = []
-        write_whole(file, json.dumps([*starts, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
+        write_atomically(file, json.dumps([*starts, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def environment() -> dict[str, Any]:

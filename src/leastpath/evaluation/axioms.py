@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
-from leastpath.evaluation.measure import Explain as ExplainAnew
-from leastpath.evaluation.measure import Measured, required_method
+from leastpath.evaluation.measure import Explain, Measured, required_method
+from leastpath.guards import flat_baseline
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Conformal, NoCancellation, RankOne
 from leastpath.path import Path
-from leastpath.score import Baselines, Inputs, Score, flat_baseline
+from leastpath.score import Baselines, Inputs, Score
 
-Explain = Callable[[Score, Tensor, Tensor], Attribution]
+ExplainFunction = Callable[[Score, Tensor, Tensor], Attribution]
 
 
 def completeness_gap(values: Tensor, score_change: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def dummy(values: Tensor, ignored: Tensor) -> Tensor:
 
 
 def sensitivity(
-    explain: Explain,
+    explain: ExplainFunction,
     score: Score,
     inputs: Tensor,
     baselines: float | Tensor | None = None,
@@ -93,7 +93,7 @@ def sensitivity(
 
 
 def symmetry(
-    explain: Explain,
+    explain: ExplainFunction,
     score: Score,
     inputs: Tensor,
     pairs: Iterable[tuple[int, int]],
@@ -119,7 +119,7 @@ def symmetry(
 
 
 def implementation_invariance(
-    explain: Explain, score: Score, same_score: Score, inputs: Tensor, baselines: float | Tensor | None = None
+    explain: ExplainFunction, score: Score, same_score: Score, inputs: Tensor, baselines: float | Tensor | None = None
 ) -> Tensor:
     """Σ|difference| of attributions between two implementations of one function, over Σ|values|: (batch,)."""
     start = flat_baseline(baselines, inputs, 1)
@@ -184,8 +184,22 @@ def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: in
 # ---- as measures -------------------------------------------------------------------------------------------------
 
 
+class _Reported:
+    """What measures share that only read the result."""
+
+    def _reported(self, result: Attribution) -> Tensor:
+        raise NotImplementedError
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,), as the result reports them; runs no model."""
+        _check_same_batch(result, inputs)
+        return Measured.of(self._reported(result))
+
+
 @dataclass(frozen=True)
-class Completeness:
+class Completeness(_Reported):
     """|Σ values − Δf|, lower is better; NaN where Δf is not known (attributions given without it).
 
     Args:
@@ -202,18 +216,13 @@ class Completeness:
     name: str = "completeness_gap"
     higher_is_better: bool = False
 
-    def __call__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
-    ) -> Measured:
-        """Values (batch,), as the result reports them; runs no model."""
-        _check_same_batch(result, inputs)
+    def _reported(self, result: Attribution) -> Tensor:
         gap = result.completeness_gap.abs()
-        relative = torch.where(gap == 0, gap, gap / result.score_change.abs())
-        return Measured.of(relative if self.relative else gap)
+        return _relative(gap, result) if self.relative else gap
 
 
 @dataclass(frozen=True)
-class Cancellation:
+class Cancellation(_Reported):
     """Σ|values| − |Δf|, the gap to No-Cancellation Completeness: lower is better; NaN where Δf is not known.
 
     Args:
@@ -230,18 +239,12 @@ class Cancellation:
     name: str = "cancellation"
     higher_is_better: bool = False
 
-    def __call__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
-    ) -> Measured:
-        """Values (batch,), as the result reports them; runs no model."""
-        _check_same_batch(result, inputs)
-        gap = result.cancellation
-        relative = torch.where(gap == 0, gap, gap / result.score_change.abs())
-        return Measured.of(relative if self.relative else gap)
+    def _reported(self, result: Attribution) -> Tensor:
+        return _relative(result.cancellation, result) if self.relative else result.cancellation
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(_Reported):
     """Length of the path over |Δf|: 1 is provably shortest, lower is better; NaN for methods without a path.
 
     Example:
@@ -255,12 +258,8 @@ class Certificate:
     name: str = "certificate"
     higher_is_better: bool = False
 
-    def __call__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
-    ) -> Measured:
-        """Values (batch,), as the result reports them; runs no model."""
-        _check_same_batch(result, inputs)
-        return Measured.of(result.certificate)
+    def _reported(self, result: Attribution) -> Tensor:
+        return result.certificate
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ class Symmetry:
         result: Attribution,
         *,
         seed: int = 0,
-        explain: ExplainAnew | None = None,
+        explain: Explain | None = None,
     ) -> Measured:
         """Values (batch,)."""
         again = required_method(explain, self.name)
@@ -310,6 +309,10 @@ class Symmetry:
         forwards = sum((r.n_forwards for r in made), torch.zeros(len(inputs), dtype=torch.long))
         gradients = sum((r.n_gradients for r in made), torch.zeros(len(inputs), dtype=torch.long))
         return Measured.of(gaps.amax(0), None, forwards + 2 * len(made), gradients)  # the symmetry check runs two
+
+
+def _relative(gap: Tensor, result: Attribution) -> Tensor:
+    return torch.where(gap == 0, gap, gap / result.score_change.abs())
 
 
 def _check_same_batch(result: Attribution, inputs: Inputs | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Protocol
 
@@ -18,9 +18,9 @@ from leastpath.evaluation.comparison import RESERVED, Comparison
 from leastpath.evaluation.measure import Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
+from leastpath.guards import Baselines, Inputs
 from leastpath.run import Bar, Run
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.variants import changed
+from leastpath.score import Score
 
 
 class _Kept(Protocol):
@@ -248,7 +248,7 @@ def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tu
         return value[cut] if is_per_row else value
 
     args = tuple(of(arg) for arg in score.additional_forward_args)
-    small = changed(score, target=of(score.target), additional_forward_args=args)
+    small = replace(score, target=of(score.target), additional_forward_args=args)
     _check_shared(score.additional_forward_args, batch, len(rows))
     parts = tuple(map(of, inputs)) if isinstance(inputs, tuple) else of(inputs)
     return small, parts, tuple(map(of, baselines)) if isinstance(baselines, tuple) else of(baselines)
@@ -318,11 +318,11 @@ def _check_result(result: Attribution, name: str, batch: int) -> None:
 
 
 def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None) -> None:
-    how = (
+    remedy = (
         "they are in this result only: give store=folder next time, to be able to go on"
         if store is None
         else f"call compare again with the same arguments and store={str(store)!r} to go on from here"
     )
     warnings.warn(
-        f"interrupted with {done} of {total} (method, input) pairs finished; {how}", UserWarning, stacklevel=3
+        f"interrupted with {done} of {total} (method, input) pairs finished; {remedy}", UserWarning, stacklevel=3
     )

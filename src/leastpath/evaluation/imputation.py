@@ -50,7 +50,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class BaselineFill:
     """The baseline of the explanation."""
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
@@ -191,7 +191,7 @@ class _LinearFilling:
 
 
 FILLS: Mapping[str, Filler] = MappingProxyType(
-    {"baseline": Baseline(), "mean": Mean(), "blur": Blur(), "noise": Noise(), "linear": NoisyLinear()}
+    {"baseline": BaselineFill(), "mean": Mean(), "blur": Blur(), "noise": Noise(), "linear": NoisyLinear()}
 )
 
 

@@ -6,7 +6,7 @@ One engine runs the model: all areas × fills of an example share one ranking. T
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -15,22 +15,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from leastpath._support.fingerprint import described
+from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
-from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
+from leastpath.bound import BoundScore
+from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.methods.groups import maps_over
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.methods.groups import maps_over, numbered_groups
 from leastpath.outputs import Output
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    device_of,
-    untouched,
-    warn_of_training_mode,
-)
-from leastpath.variants import changed
+from leastpath.score import Score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -148,7 +142,7 @@ normalize=False, pool=None)
         No places at all, -1, for an example whose attributions are all zero.
         """
         flat = attributions.reshape(bound.batch, -1)
-        index, sizes = feature_groups(features, bound.batch, bound.shape)
+        index, sizes = masked_together(features, bound.batch, bound.shape)
         strength = flat.abs() if self.rank == "magnitude" else flat
         if index is not None:
             summed = torch.full((bound.batch, int(sizes.max())), -torch.inf, dtype=flat.dtype, device=flat.device)
@@ -167,7 +161,7 @@ normalize=False, pool=None)
     def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
         points = bound.explained()
         start = points
-        if any(isinstance(f, Baseline) for f in self.fillers.values()):
+        if any(isinstance(f, BaselineFill) for f in self.fillers.values()):
             start = one_start(bound, inputs, baselines, 'fill="baseline"')
         # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
         return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}
@@ -241,7 +235,7 @@ def judged_score(score: Score, probability: Probability) -> tuple[Score, Literal
     if probability == "softmax" and not indexed:
         raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
     outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
-    return changed(score, output=outputs[probability]), "log_odds"
+    return replace(score, output=outputs[probability]), "log_odds"
 
 
 def class_log_odds(logits: Tensor) -> Tensor:
@@ -272,14 +266,15 @@ def _log_odds_of(probabilities: Tensor) -> Tensor:
     return probabilities.clamp(limits.tiny, 1 - limits.eps / 2).logit()
 
 
-def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
+def masked_together(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
     """What is masked together: the number of each value's feature (batch, values), and how many there are (batch,).
 
     None for single values, which need no grouping.
     """
     n = max(1, shape.numel())
     if isinstance(features, Tensor):
-        return _segments(features, batch, shape)
+        index = numbered_groups(features, batch, shape).reshape(batch, n)
+        return index, index.amax(1) + 1
     if features == "values":
         return None, torch.full((batch,), n)
     if features == "pixels":
@@ -296,20 +291,6 @@ def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tup
             )
         map_ = torch.arange(shape[:-1].numel()).reshape(*shape[:-1], 1)
     return map_.expand(shape).reshape(1, n).expand(batch, n), torch.full((batch,), map_.numel())
-
-
-def _segments(segments: Tensor, batch: int, shape: torch.Size) -> tuple[Tensor, Tensor]:
-    if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
-        raise ValueError(f"segments have dtype {segments.dtype}, expected integers: segments.long()")
-    maps = maps_over(segments.detach().cpu().long(), batch, shape, "segments have")
-    return _renumbered(maps.expand(-1, *shape).reshape(len(maps), -1), batch)
-
-
-def _renumbered(maps: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """Segments 0, 1, … without holes, in the order of their numbers: (batch, values), and counts (batch,)."""
-    numbered = [torch.unique(row, return_inverse=True)[1] for row in maps]
-    index = torch.stack(numbered).expand(batch, -1)
-    return index, index.amax(1) + 1
 
 
 def _masked_scores(
@@ -360,7 +341,7 @@ def _filled(
     at = 0
     for n in (which * len(points) + owners if large else which).unique_consecutive(return_counts=True)[1].tolist():
         example = owners[at : at + (1 if large else n)].to(points.device)
-        limit = limits[at : at + n].to(places).view(-1, *[1] * (points.ndim - 1))
+        limit = per_row(limits[at : at + n].to(places), points)
         mask = (places[example] >= limit) if keep else (places[example] < limit)
         parts.append(torch.where(mask, fillings[int(which[at])].rows(example, mask), points[example]))
         at += n

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution, without_path
+from leastpath.bound import BoundScore
 from leastpath.explainer import Explainer, explainer_of
+from leastpath.guards import baselines_per_example
 from leastpath.methods.method import Method
-from leastpath.score import Baselines, BoundScore, Inputs, Score, baselines_per_example
+from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 from leastpath.status import Note, Outcome, Status
 
@@ -165,8 +167,8 @@ def measure_all(
             staged[key] = measure.stage(score, inputs, baselines, result, seed)
             found.append(measure.read(staged[key]))
         elif needs_method(measure):
-            how = required_method(explain, measure.name)
-            found.append(measure(score, inputs, baselines, result, seed=seed, explain=how))  # type: ignore[call-arg]
+            anew = required_method(explain, measure.name)
+            found.append(measure(score, inputs, baselines, result, seed=seed, explain=anew))  # type: ignore[call-arg]
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found

@@ -6,6 +6,7 @@ The paper's measure for half-moons. It judges a whole data set, so it is a funct
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,8 +14,8 @@ from torch import Tensor
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import checked_attributions, one_start
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.score import Baselines, Inputs, Score, device_of, untouched
-from leastpath.variants import changed
+from leastpath.guards import device_of, untouched
+from leastpath.score import Baselines, Inputs, Score
 
 
 def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> float:
@@ -63,7 +64,7 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
         >>> purity_of(score, inputs, baseline, lp.attribute(score, inputs, baseline, solver=lp.StraightLine()))
         1.0
     """
-    judged = changed(score, target=_predicted, output="raw")
+    judged = replace(score, target=_predicted, output="raw")
     with untouched(score.model, device_of(inputs)):
         bound = judged.bind(inputs)
         start, end = one_start(bound, inputs, baselines, "purity"), bound.explained()

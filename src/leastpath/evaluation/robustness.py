@@ -14,17 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.optional import optional
+from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
 from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    device_of,
-    untouched,
-    warn_of_training_mode,
-)
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score import Score
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
@@ -58,8 +54,7 @@ class Infidelity:
     higher_is_better: bool = False
 
     def __post_init__(self) -> None:
-        _check_positive("noise", self.noise)
-        _check_positive("n_samples", self.n_samples)
+        _check_positive(self, "noise", "n_samples")
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
@@ -72,8 +67,8 @@ class Infidelity:
             attributions = checked_attributions(bound, result)
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
             end = bound.explained().to(bound.work_dtype)
-            scale = self.noise * end.reshape(bound.batch, -1).std(1, correction=0)
-            noise = _noise(inputs, seed, self.n_samples, end) * scale.view(-1, *[1] * (end.ndim))  # (batch, n, …)
+            noise = _noise(inputs, seed, self.n_samples, end)  # (batch, n, …)
+            noise = noise * per_row(self.noise * _deviation(end), noise)
 
             def perturbed(points: Tensor, _baselines: Tensor) -> Tensor:
                 return points - noise.reshape(points.shape)
@@ -93,13 +88,67 @@ class Infidelity:
         return Measured.of(values.double(), None, torch.as_tensor(bound.forwards_spent))
 
 
+class _Again:
+    """Explains changed inputs with the method under judgement, and counts what that costs."""
+
+    def __init__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, explain: Explain | None, seed: int, name: str
+    ) -> None:
+        self._explain = required_method(explain, name)
+        if score.layer is not None:
+            raise ValueError(f"{name} changes the inputs, which a layer's score need not allow: explain the inputs")
+        self.score, self.inputs, self.baselines, self.seed = score, inputs, baselines, seed
+        self.bound = score.bind(inputs)
+        self.points = self.bound.explained()
+        self._gradients = torch.zeros(self.bound.batch, dtype=torch.long)
+        self._forwards = torch.zeros(self.bound.batch, dtype=torch.long)
+
+    def __call__(self, points: Tensor) -> Tensor:
+        result = self._explain(self.score, self.bound.split(points), self.baselines, self.seed)
+        self._gradients += result.n_gradients.cpu()
+        self._forwards += result.n_forwards.cpu()
+        return checked_attributions(self.bound, result)
+
+    def noise(self, n: int, uniform: bool = False) -> Tensor:
+        return _noise(self.inputs, self.seed, n, self.points, uniform)
+
+    def measured(self, values: Tensor) -> Measured:
+        forwards = self._forwards + torch.as_tensor(self.bound.forwards_spent).long()
+        return Measured.of(values, None, forwards, self._gradients + torch.as_tensor(self.bound.gradients_spent).long())
+
+
+class _ExplainsAnew:
+    """What measures share that change the inputs and explain them again. The final classes below compare."""
+
+    name: str
+
+    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines,
+        result: Attribution,
+        *,
+        seed: int = 0,
+        explain: Explain | None = None,
+    ) -> Measured:
+        """Values (batch,)."""
+        again = _Again(score, inputs, baselines, explain, seed, self.name)
+        return again.measured(self._values(again, checked_attributions(again.bound, result)))
+
+
 @dataclass(frozen=True)
-class MaxSensitivity:
+class MaxSensitivity(_ExplainsAnew):
     """Captum's `sensitivity_max`: the largest relative change of the attributions in a small cube around the input.
 
     Args:
         radius: half the side of the cube, in units of the input.
         n_samples: points in the cube; each is explained anew.
+
+    NaN where the attributions are zero everywhere.
 
     Example:
         >>> import leastpath as lp
@@ -117,24 +166,11 @@ class MaxSensitivity:
     needs_method: bool = True
 
     def __post_init__(self) -> None:
-        _check_positive("radius", self.radius)
-        _check_positive("n_samples", self.n_samples)
+        _check_positive(self, "radius", "n_samples")
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Values (batch,); NaN where the attributions are zero everywhere."""
-        metrics = _captum_metrics()
-        again = _Again(score, inputs, baselines, explain, seed, self.name)
-        bound, attributions = again.bound, checked_attributions(again.bound, result)
-        shift = _noise(inputs, seed, self.n_samples, again.points, uniform=True) * self.radius  # (batch, n, …)
+    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
+        metrics, bound = _captum_metrics(), again.bound
+        shift = again.noise(self.n_samples, uniform=True) * self.radius  # (batch, n, …)
 
         def explanation(points: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
             if isinstance(points, tuple):  # the inputs themselves, whose explanation is at hand
@@ -148,11 +184,11 @@ class MaxSensitivity:
 
         values = metrics.sensitivity_max(explanation, again.points, perturbed, n_perturb_samples=self.n_samples)
         zero = (attributions == 0).reshape(bound.batch, -1).all(1).cpu()
-        return again.measured(torch.where(zero, torch.nan, values.double().cpu()))
+        return torch.where(zero, torch.nan, values.double().cpu())
 
 
 @dataclass(frozen=True)
-class NoiseRobustness:
+class NoiseRobustness(_ExplainsAnew):
     """Likeness (SSIM) of the attribution's picture to that of the input with a little noise. Higher is better.
 
     A picture is Σ|A| over channels, divided by its 99th percentile and cut off at 1.
@@ -160,6 +196,8 @@ class NoiseRobustness:
     Args:
         noise: standard deviation of the noise, in deviations of the image's own values.
         n_samples: noisy images, each explained anew; the value is the mean over them.
+
+    NaN where the attributions are zero everywhere.
 
     Example:
         >>> import leastpath as lp
@@ -177,30 +215,17 @@ class NoiseRobustness:
     needs_method: bool = True
 
     def __post_init__(self) -> None:
-        _check_positive("noise", self.noise)
-        _check_positive("n_samples", self.n_samples)
+        _check_positive(self, "noise", "n_samples")
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Values (batch,); NaN where the attributions are zero everywhere."""
-        again = _Again(score, inputs, baselines, explain, seed, self.name)
-        before = pictures(checked_attributions(again.bound, result))
-        scale = self.noise * again.points.reshape(len(again.points), -1).std(1, correction=0)
-        noise = _noise(inputs, seed, self.n_samples, again.points) * scale.view(-1, *[1] * again.points.ndim)
+    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
+        before, noise = pictures(attributions), again.noise(self.n_samples)  # (batch, n, …)
+        noise = noise * per_row(self.noise * _deviation(again.points), noise)
         likeness = [ssim(before, pictures(again(again.points + noise[:, j]))) for j in range(self.n_samples)]
-        return again.measured(torch.stack(likeness).mean(0))
+        return torch.stack(likeness).mean(0)
 
 
 @dataclass(frozen=True)
-class AttackRobustness:
+class AttackRobustness(_ExplainsAnew):
     """Likeness (SSIM) of the attribution's picture before and after an attributional attack. Higher is better.
 
     The attack looks for a change of the input, at most `radius` in every value, that leaves the score (to within
@@ -213,6 +238,8 @@ class AttackRobustness:
         radius: largest change of a value, in units of the input.
         steps: of the ascent; two gradients each.
         keep: how much the score may change, relative to |f(x) − f(x̄)|.
+
+    NaN where no change was found that leaves the score, or the attributions are zero everywhere.
 
     Example:
         >>> import leastpath as lp
@@ -231,27 +258,14 @@ class AttackRobustness:
     needs_method: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("radius", "steps", "keep"):
-            _check_positive(name, getattr(self, name))
+        _check_positive(self, "radius", "steps", "keep")
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Values (batch,); NaN where no change was found that leaves the score, or the attributions are zero."""
-        again = _Again(score, inputs, baselines, explain, seed, self.name)
-        before = pictures(checked_attributions(again.bound, result))
-        with untouched(score.model, device_of(inputs)):
-            start = one_start(again.bound, inputs, baselines, self.name)
-            attacked, found = self.attack(again.bound, start, inputs, seed)
-        likeness = ssim(before, pictures(again(attacked)))
-        return again.measured(torch.where(found.cpu(), likeness, torch.nan))
+    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
+        before = pictures(attributions)
+        with untouched(again.score.model, device_of(again.inputs)):
+            start = one_start(again.bound, again.inputs, again.baselines, self.name)
+            attacked, found = self.attack(again.bound, start, again.inputs, again.seed)
+        return torch.where(found.cpu(), ssim(before, pictures(again(attacked))), torch.nan)
 
     def attack(self, bound: BoundScore, start: Tensor, inputs: Inputs, seed: int) -> tuple[Tensor, Tensor]:
         """The attacked points (batch, *shape), and whether there is an admissible one (batch,)."""
@@ -261,18 +275,18 @@ class AttackRobustness:
         shift = self.radius * _across(_noise(inputs, seed, 1, clean, uniform=True)[:, 0], gradient).clamp(-1, 1)
         best, furthest = clean.clone(), torch.full_like(value, -1.0)
         for _ in range(self.steps):
-            here, turned = bound.gradients(clean + shift, rows)
+            moved_value, turned = bound.gradients(clean + shift, rows)
             difference = turned - gradient
-            distance, admissible = flat_norm(difference), (here - value).abs() <= allowed
+            distance, admissible = norms(difference, 1), (moved_value - value).abs() <= allowed
             better = admissible & (distance > furthest)
-            best = torch.where(_wide(better, best), clean + shift, best)
+            best = torch.where(per_row(better, best), clean + shift, best)
             furthest = torch.where(better, distance, furthest)
-            ahead = difference / _wide(distance.clamp_min(TINY), difference) * self.radius
+            ahead = difference / per_row(distance.clamp_min(TINY), difference) * self.radius
             _, next_ = bound.gradients(clean + shift + ahead, rows)
             uphill = _across(next_ - turned, turned)  # H(∇f(x + δ) − ∇f(x)) up to its length, along the score's level
-            further = shift + 2.5 * self.radius / self.steps * uphill / _wide(_largest(uphill), uphill)
+            further = shift + 2.5 * self.radius / self.steps * uphill / per_row(_largest(uphill), uphill)
             further = further.clamp(-self.radius, self.radius)
-            shift = torch.where(_wide(admissible, shift), further, shift / 2)  # back towards the input, if need be
+            shift = torch.where(per_row(admissible, shift), further, shift / 2)  # back towards the input, if need be
         return best, furthest >= 0
 
 
@@ -304,11 +318,7 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
         >>> ssim(torch.rand(2, 8, 8), torch.rand(2, 8, 8)).shape
         torch.Size([2])
     """
-    try:
-        import skimage.metrics
-    except ImportError as error:
-        raise ImportError("SSIM needs scikit-image: pip install 'leastpath[eval]'") from error
-    likeness: Callable[..., float] = skimage.metrics.structural_similarity
+    likeness = optional("skimage.metrics", "SSIM needs scikit-image", "eval").structural_similarity
     side = min(WINDOW, (min(a.shape[1:]) - 1) // 2 * 2 + 1)  # odd, and no larger than the picture
     if side < 3:
         raise ValueError(f"pictures of {tuple(a.shape[1:])} are too small for SSIM: at least 3 × 3")
@@ -321,14 +331,14 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     )
 
 
-def flat_norm(points: Tensor) -> Tensor:
-    """Euclidean norm of each row: (n, *shape) -> (n,)."""
-    return points.reshape(len(points), -1).norm(dim=1)
+def _deviation(points: Tensor) -> Tensor:
+    """Standard deviation of each row's values: (n, *shape) -> (n,)."""
+    return flat_rows(points).std(1, correction=0)
 
 
 def _across(steps: Tensor, gradient: Tensor) -> Tensor:
     """Steps (n, *shape) without their part along the gradient: they leave the score, to first order."""
-    flat, along = steps.reshape(len(steps), -1), gradient.reshape(len(steps), -1)
+    flat, along = flat_rows(steps), flat_rows(gradient)
     share = (flat * along).sum(1, keepdim=True) / along.square().sum(1, keepdim=True).clamp_min(TINY)
     return (flat - share * along).view_as(steps)
 
@@ -338,52 +348,18 @@ def _largest(points: Tensor) -> Tensor:
     return points.reshape(len(points), -1).abs().amax(1).clamp_min(TINY)
 
 
-class _Again:
-    """Explains changed inputs with the method under judgement, and counts what that costs."""
-
-    def __init__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, explain: Explain | None, seed: int, name: str
-    ) -> None:
-        explain = required_method(explain, name)
-        if score.layer is not None:
-            raise ValueError(f"{name} changes the inputs, which a layer's score need not allow: explain the inputs")
-        self._score, self._baselines, self._explain, self._seed = score, baselines, explain, seed
-        self.bound = score.bind(inputs)
-        self.points = self.bound.explained()
-        self._gradients = torch.zeros(self.bound.batch, dtype=torch.long)
-        self._forwards = torch.zeros(self.bound.batch, dtype=torch.long)
-
-    def __call__(self, points: Tensor) -> Tensor:
-        result = self._explain(self._score, self.bound.split(points), self._baselines, self._seed)
-        self._gradients += result.n_gradients.cpu()
-        self._forwards += result.n_forwards.cpu()
-        return checked_attributions(self.bound, result)
-
-    def measured(self, values: Tensor) -> Measured:
-        forwards = self._forwards + torch.as_tensor(self.bound.forwards_spent).long()
-        return Measured.of(values, None, forwards, self._gradients + torch.as_tensor(self.bound.gradients_spent).long())
-
-
-def _noise(inputs: Inputs, seed: int, n: int, like: Tensor, uniform: bool = False) -> Tensor:
-    """Standard normal, or uniform in [-1, 1], n draws an example: (batch, n, *shape)."""
-    shape = (n, *like.shape[1:])
+def _noise(inputs: Inputs, seed: int, n: int, points: Tensor, uniform: bool = False) -> Tensor:
+    """Standard normal, or uniform in [-1, 1], n draws for each of the points (batch, *shape): (batch, n, *shape)."""
+    shape = (n, *points.shape[1:])
     draw: Callable[..., Tensor] = (lambda *a, **k: 2 * torch.rand(*a, **k) - 1) if uniform else torch.randn
-    return torch.stack([draw(shape, generator=g) for g in generators(inputs, seed)]).to(like)
-
-
-def _wide(rows: Tensor, like: Tensor) -> Tensor:
-    """(n,) as something that broadcasts over (n, *shape)."""
-    return rows.view(-1, *[1] * (like.ndim - 1))
+    return torch.stack([draw(shape, generator=g) for g in generators(inputs, seed)]).to(points)
 
 
 def _captum_metrics() -> Any:
-    try:
-        import captum.metrics
-    except ImportError as error:
-        raise ImportError("infidelity and sensitivity come from Captum: pip install 'leastpath[captum]'") from error
-    return captum.metrics
+    return optional("captum.metrics", "infidelity and sensitivity come from Captum", "captum")
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{name}={value} must be positive")
+def _check_positive(settings: object, *names: str) -> None:
+    for name in names:
+        if not getattr(settings, name) > 0:
+            raise ValueError(f"{name}={getattr(settings, name)} must be positive")

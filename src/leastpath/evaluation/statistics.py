@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,11 +10,11 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from scipy.stats import DegenerateDataWarning, bootstrap, permutation_test
 from torch import Tensor
 
 EXACT = 13  # examples up to which all 2ⁿ sign flips are tried
-CHUNK = 4_000_000  # resampled numbers held at once
+CHUNK = 1_000_000  # resampled numbers held at once
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,8 @@ def bootstrap_interval(
         return Interval(mean, np.nan, np.nan, level, 1)
     if np.ptp(x) == 0:  # BCa's acceleration is 0/0, and every resample is the mean
         return Interval(mean, mean, mean, level, len(x))
-    means = _resampled_means(x, resamples, seed)
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
-    if method == "bca":
-        tails = _bca_tails(x, means, tails)
-    low, high = np.quantile(means, tails)
-    return Interval(mean, float(low), float(high), level, len(x))
+    low, high = _bootstrap_ends(x, level, resamples, method, seed)
+    return Interval(mean, low, high, level, len(x))
 
 
 def paired_test(
@@ -162,38 +159,45 @@ def trapezoid(curves: Tensor, x: Sequence[float] | Tensor, normalize: bool = Fal
     return area / (axis[-1] - axis[0]) if normalize else area
 
 
-def _resampled_means(x: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    step = max(1, CHUNK // len(x))
-    chunks = [min(step, resamples - at) for at in range(0, resamples, step)]
-    return np.concatenate([x[rng.integers(0, len(x), (n, len(x)))].mean(1) for n in chunks])
-
-
-def _bca_tails(x: np.ndarray, means: np.ndarray, tails: np.ndarray) -> np.ndarray:
-    """Where to read the quantiles of the resampled means: Efron's bias-corrected and accelerated levels."""
-    share = ((means < x.mean()).mean() + (means <= x.mean()).mean()) / 2
-    bias = ndtri(np.clip(share, 0.5 / len(means), 1 - 0.5 / len(means)))
-    jackknife = (x.sum() - x) / (len(x) - 1)
-    u = jackknife.mean() - jackknife
-    spread = (u**2).sum() ** 1.5  # underflows where values differ by rounding only
-    acceleration = (u**3).sum() / (6 * spread) if spread > 0 else 0.0
-    z = bias + ndtri(tails)
-    return ndtr(bias + z / (1 - acceleration * z))
+def _bootstrap_ends(x: np.ndarray, level: float, resamples: int, method: str, seed: int) -> tuple[float, float]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        found = bootstrap(
+            (x,),
+            np.mean,
+            n_resamples=resamples,
+            batch=max(1, CHUNK // len(x)),
+            vectorized=True,
+            confidence_level=level,
+            method=method,
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+    if method == "bca" and np.isnan(found.low):  # values that differ by rounding only have no bias and no skewness
+        return _bootstrap_ends(x, level, resamples, "percentile", seed)
+    return float(found.low), float(found.high)
 
 
 def _sign_flip_p(d: np.ndarray, resamples: int, seed: int) -> float:
-    n, observed = len(d), abs(d.sum())
-    # Flips that give the same sum in another order of addition must count as equal.
-    threshold = observed - 1e-12 * np.abs(d).sum()
-    if n <= EXACT:
-        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-        return float((np.abs(signs @ d) >= threshold).mean())
-    rng = np.random.default_rng(seed)
-    step, extreme = max(1, CHUNK // n), 0
-    for at in range(0, resamples, step):
-        signs = rng.integers(0, 2, (min(step, resamples - at), n)) * 2 - 1
-        extreme += int((np.abs(signs @ d) >= threshold).sum())
-    return (extreme + 1) / (resamples + 1)
+    if len(d) == 1:  # refused by scipy: both flips are as extreme
+        return 1.0
+    observed, rounding = abs(d.sum()), 1e-12 * np.abs(d).sum()
+
+    def size(flipped: np.ndarray, axis: int) -> np.ndarray:
+        sums = np.abs(flipped.sum(axis))
+        # Flips that give the same sum in another order of addition must count as equal.
+        return np.where(np.abs(sums - observed) <= rounding, observed, sums)
+
+    found = permutation_test(
+        (d,),
+        size,
+        permutation_type="samples",  # of a single sample: its signs
+        n_resamples=np.inf if len(d) <= EXACT else resamples,
+        batch=max(1, CHUNK // len(d)),
+        vectorized=True,
+        alternative="greater",
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.pvalue)
 
 
 def _array(values: Tensor | ArrayLike, name: str) -> np.ndarray:

@@ -13,13 +13,20 @@ import numbers
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
-from leastpath.integral.pieces import RULES, KnownSegments, PathIntegral, Weighting
-from leastpath.integral.refinement import Block, Integral, Plan, joined_integrals, unknown_integral
+from leastpath._support.checks import check_integer
+from leastpath.bound import BoundScore
+from leastpath.guards import at_work
+from leastpath.integral.block import Block, Plan
+from leastpath.integral.fixed_steps import at_fixed_steps
+from leastpath.integral.pieces import KnownSegments
+from leastpath.integral.refinement import refined
+from leastpath.integral.result import Integral, joined_integrals, unknown_integral
+from leastpath.integral.rules import check_rule
+from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore, Score, at_work
+from leastpath.score import Score
 
 DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
@@ -86,28 +93,27 @@ def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -
     An interruption while a block is refined leaves the others at a first look. One during a first look leaves what is
     finished: the rest is unknown, and where there is nothing else, it is the caller's to deal with.
     """
-    bound, groups = plan.score, plan.score.groups
+    bound = plan.score
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
     mean_segments = max(1.0, len(path.route) / len(path) - 1)
     per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
     parts: list[Integral] = []
-    interrupted = stopped = False
+    interrupted = False
     with run.bar("integrating", len(path)) as bar:
         for examples in torch.arange(len(path)).split(per_block):
-            if stopped:
-                parts.append(unknown_integral(bound, len(examples)))
-                continue
             try:
-                block = Block.make(plan, path.select(examples), examples, groups[examples], known)
-                block.interrupted = interrupted  # then a first look must do
-                parts.append(block.fixed() if plan.tolerance is None else block.refined(bar))
-                bar.advance(len(examples) if plan.tolerance is None else 0)
-                interrupted = block.interrupted
+                block = Block.make(plan, path.select(examples), examples)
+                if plan.tolerance is None:
+                    integral = at_fixed_steps(block)
+                    bar.advance(len(examples))
+                else:
+                    integral, interrupted = refined(block, known, bar, interrupted)
             except KeyboardInterrupt:
                 if not parts:
                     raise
-                stopped = True
-                parts.append(unknown_integral(bound, len(examples)))
+                parts.append(unknown_integral(bound, len(path) - int(examples[0])))
+                break
+            parts.append(integral)
     return joined_integrals(parts)
 
 
@@ -119,24 +125,23 @@ def check_settings(
     max_gradients: int | Tensor | None = None,
 ) -> None:
     """Refuse what cannot be integrated, before anything is spent on it."""
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
-    check_whole("n_steps", n_steps, 1, or_none=", or None")
+    check_rule(rule)
+    check_integer("n_steps", n_steps, 1, or_none=", or None")
     if not isinstance(max_gradients, Tensor):
-        check_whole("max_gradients", max_gradients, 1, or_none=", or None")
+        check_integer("max_gradients", max_gradients, 1, or_none=", or None")
     asked: object = tolerance
-    if not isinstance(asked, numbers.Real | Tensor | None):
-        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
     if tolerance is None and n_steps is None:
         raise ValueError("tolerance=None means fixed steps, but n_steps is None: pass n_steps=50, or tolerance=0.01")
-    if tolerance is not None and not 0 < tolerance < 1:
+    if tolerance is None:
+        most = None if isinstance(max_gradients, Tensor) else max_gradients
+        if n_steps is not None and most is not None and n_steps > most:
+            raise ValueError(f"n_steps={n_steps} do not fit in max_gradients={most}: lower the one or raise the other")
+        return
+    if not isinstance(asked, numbers.Real | Tensor):
+        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
+    if not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
-    most = None if isinstance(max_gradients, Tensor) else max_gradients
-    if tolerance is None and n_steps is not None and most is not None and n_steps > most:
-        raise ValueError(
-            f"n_steps={n_steps} do not fit in max_gradients={max_gradients}: lower the one or raise the other"
-        )
-    if tolerance is not None and weighting is not None and not weighting.complete:
+    if weighting is not None and not weighting.complete:
         raise ValueError(
             f"{type(weighting).__name__} is not complete, so its error cannot be controlled: "
             "pass tolerance=None, n_steps=50"

@@ -1,133 +1,22 @@
-"""Quadrature on straight segments: rules as data, and the loop that applies one to many segments.
+"""Quadrature on pieces of straight segments.
 
-The loop is the hot path. It holds at most one model batch of gradients and one sum a segment, whatever the number of
+The loop is the hot path. It holds at most one model batch of gradients and one sum a piece, whatever the number of
 steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
+from leastpath.integral.rules import rule_nodes
+from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.metric import Metric, length
-from leastpath.score import BoundScore
-
-Nodes = tuple[np.ndarray, np.ndarray]
-
-
-def _midpoint(n: int) -> Nodes:
-    return (np.arange(n) + 0.5) / n, np.full(n, 1 / n)
-
-
-def _trapezoid(n: int) -> Nodes:
-    if n == 1:
-        return _midpoint(1)  # two ends do not fit in one step
-    weights = np.full(n, 1 / (n - 1))
-    weights[[0, -1]] /= 2
-    return np.linspace(0, 1, n), weights
-
-
-def _gauss_legendre(n: int) -> Nodes:
-    nodes, weights = np.polynomial.legendre.leggauss(n)
-    return (nodes + 1) / 2, weights / 2
-
-
-RULES: dict[str, Callable[[int], Nodes]] = {
-    "gauss_legendre": lru_cache(maxsize=256)(_gauss_legendre),
-    "midpoint": _midpoint,
-    "trapezoid": _trapezoid,
-}
-
-
-def rule_nodes(rule: str, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes in [0, 1] and weights that sum to one, both (n,), in the dtype and on the device of `like`.
-
-    Example:
-        >>> nodes, weights = rule_nodes("gauss_legendre", 3, torch.zeros(1))
-        >>> round(float(weights.sum()), 6)
-        1.0
-    """
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
-    if n < 1:
-        raise ValueError(f"a rule needs at least one step, got {n}")
-    nodes, weights = RULES[rule](n)
-    # Cast on the CPU first: MPS has no float64 at all.
-    return torch.as_tensor(nodes).to(like.dtype).to(like.device), torch.as_tensor(weights).to(like.dtype).to(
-        like.device
-    )
-
-
-class Weighting(Protocol):
-    """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`.
-
-    Example:
-        >>> import leastpath as lp
-        >>> lp.PathIntegral().complete, lp.AsPrinted().complete
-        (True, False)
-    """
-
-    @property
-    def complete(self) -> bool:
-        """Whether attributions add up to Δf in the limit, which is what error control relies on."""
-        ...
-
-    def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
-        """What is summed: gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
-        ...
-
-    def finish(self, total: Tensor, step: Tensor) -> Tensor:
-        """From the sum to attributions: total (rows, *features), step (rows, *features) -> (rows, *features)."""
-        ...
-
-
-@runtime_checkable
-class WholePathWeighting(Weighting, Protocol):
-    """A weighting that looks at the whole path once all its segments are summed. At fixed steps only.
-
-    A segment walked backwards must add the same as forwards, since what several examples share is integrated once.
-    """
-
-    @property
-    def follows_score(self) -> bool:
-        """Whether fixed steps go where the score changes, rather than being spread by length."""
-        ...
-
-    def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
-        """From sums over a path to its attributions: (batch, *features).
-
-        Args:
-            total: (batch, *features) the segments' sums.
-            length: (batch,) the path's Euclidean length.
-            difference: (batch, *features) its last knot minus its first.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class PathIntegral:
-    """∂ᵢf · γ̇ᵢ: the line integral, complete on every path.
-
-    Example:
-        >>> PathIntegral().finish(torch.full((1, 2), 2.0), torch.tensor([[1.0, 3.0]]))
-        tensor([[2., 6.]])
-    """
-
-    complete: bool = True
-
-    def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
-        """The gradient itself, since on a straight segment the step is the same everywhere."""
-        return gradient
-
-    def finish(self, total: Tensor, step: Tensor) -> Tensor:
-        """The mean gradient times the step: (rows, *features)."""
-        return total * step
 
 
 @dataclass(frozen=True)
@@ -156,7 +45,7 @@ class Pieces:
     def at(self, t: Tensor, dtype: torch.dtype) -> Tensor:
         """The point of each segment at parameter t (pieces,): (pieces, *features). Exact at the knots."""
         start, end = self.ends(dtype)
-        return torch.lerp(start, end, t.to(dtype).to(start.device).view(-1, *[1] * (start.ndim - 1)))
+        return torch.lerp(start, end, per_row(t.to(dtype).to(start.device), start))
 
 
 @dataclass(frozen=True)
@@ -220,18 +109,10 @@ def quadrature(
     Pieces and nodes are walked in blocks of at most `score.batch_size` rows, so memory does not grow with n. `strict`
     is that of `BoundScore.gradients`.
     """
+    if len(pieces) > score.batch_size:
+        blocks = (pieces.take(rows) for rows in torch.arange(len(pieces)).split(score.batch_size))
+        return Estimate.join([quadrature(score, b, metric, rule, n, weighting, strict=strict) for b in blocks])
     weighting = weighting or PathIntegral()
-    blocks = []
-    size = score.batch_size  # kept: it shrinks on the way when memory runs out
-    for first in range(0, max(1, len(pieces)), size):
-        block = pieces.take(slice(first, first + size))
-        blocks.append(_quadrature_block(score, block, metric, rule, n, weighting, strict))
-    return Estimate.join(blocks)
-
-
-def _quadrature_block(
-    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting, strict: bool
-) -> Estimate:
     dtype, m = score.work_dtype, len(pieces)
     start, end = pieces.ends(dtype)
     step = end - start
@@ -244,7 +125,7 @@ def _quadrature_block(
     for first in range(0, n, per_call):
         some = slice(first, first + per_call)
         w, k = weights[some], len(weights[some])
-        where = t[:, some].reshape(m, k, *[1] * (start.ndim - 1))
+        where = per_row(t[:, some], start.unsqueeze(1))
         points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), where, out=held[: m * k].view(m, k, *start.shape[1:]))
         flat = points.flatten(0, 1)  # (m · k, *features)
         examples = pieces.example if k == 1 else pieces.example.repeat_interleave(k)
@@ -256,5 +137,5 @@ def _quadrature_block(
             total.add_(weighed[:, 0], alpha=float(w))
         else:
             total += torch.einsum("k,mk...->m...", w, weighed)
-    attributions = weighting.finish(total, step) * span.view(m, *[1] * (start.ndim - 1))
+    attributions = weighting.finish(total, step) * per_row(span, start)
     return Estimate(attributions, length(speeds, weights) * span, values.amin(1), values.amax(1))

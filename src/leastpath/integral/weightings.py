@@ -1,19 +1,85 @@
-"""Other integrands on the same paths: what a gradient adds to the attributions besides the line integral.
+"""Weightings: what each gradient along a path adds to the attributions.
 
-Given to `attribute(…, weighting=…)` or `integrate`. The line integral itself is `PathIntegral`.
+The line integral is `PathIntegral`. The others are given to `attribute(…, weighting=…)` or `integrate`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows
+from leastpath._support.rows import norms, per_row
 
 By = Literal["segment", "length"]
+
+
+class Weighting(Protocol):
+    """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`.
+
+    Example:
+        >>> import leastpath as lp
+        >>> lp.PathIntegral().complete, lp.AsPrinted().complete
+        (True, False)
+    """
+
+    @property
+    def complete(self) -> bool:
+        """Whether attributions add up to Δf in the limit, which is what error control relies on."""
+        ...
+
+    def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
+        """What is summed: gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
+        ...
+
+    def finish(self, total: Tensor, step: Tensor) -> Tensor:
+        """From the sum to attributions: total (rows, *features), step (rows, *features) -> (rows, *features)."""
+        ...
+
+
+@runtime_checkable
+class WholePathWeighting(Weighting, Protocol):
+    """A weighting that looks at the whole path once all its segments are summed. At fixed steps only.
+
+    A segment walked backwards must add the same as forwards, since what several examples share is integrated once.
+    """
+
+    @property
+    def follows_score(self) -> bool:
+        """Whether fixed steps go where the score changes, rather than being spread by length."""
+        ...
+
+    def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
+        """From sums over a path to its attributions: (batch, *features).
+
+        Args:
+            total: (batch, *features) the segments' sums.
+            length: (batch,) the path's Euclidean length.
+            difference: (batch, *features) its last knot minus its first.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class PathIntegral:
+    """∂ᵢf · γ̇ᵢ: the line integral, complete on every path.
+
+    Example:
+        >>> PathIntegral().finish(torch.full((1, 2), 2.0), torch.tensor([[1.0, 3.0]]))
+        tensor([[2., 6.]])
+    """
+
+    complete: bool = True
+
+    def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
+        """The gradient itself, since on a straight segment the step is the same everywhere."""
+        return gradient
+
+    def finish(self, total: Tensor, step: Tensor) -> Tensor:
+        """The mean gradient times the step: (rows, *features)."""
+        return total * step
 
 
 @dataclass(frozen=True)
@@ -73,7 +139,7 @@ class IDG:
 
     def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
         """Times the length, since df/dα = length · df/ds: (batch, *features)."""
-        return total * _as_rows(length, total)
+        return total * per_row(length, total)
 
 
 @dataclass(frozen=True)
@@ -112,7 +178,7 @@ class AsPrinted:
         """The mean gradient of a segment, times its length if asked: (rows, *features)."""
         if self.by == "segment":
             return total
-        return total * _as_rows(torch.linalg.vector_norm(flat_rows(step), dim=1), total)
+        return total * per_row(norms(step, 1), total)
 
     def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
         """Times the straight difference: (batch, *features)."""
@@ -121,10 +187,4 @@ class AsPrinted:
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
     """Inner products over the features of (rows, nodes, *features): (rows, nodes, 1, …), fit to multiply them."""
-    product = (a * b).reshape(*torch.broadcast_shapes(a.shape[:2], b.shape[:2]), -1).sum(2)
-    return product.reshape(*product.shape, *[1] * (a.ndim - 2))
-
-
-def _as_rows(numbers: Tensor, like: Tensor) -> Tensor:
-    """(rows,) as (rows, 1, …), fit to multiply `like`."""
-    return numbers.view(-1, *[1] * (like.ndim - 1))
+    return per_row((a * b).reshape(*torch.broadcast_shapes(a.shape[:2], b.shape[:2]), -1).sum(2), a)

@@ -8,8 +8,7 @@ table = jobs.open("explanations").table()
 from leastpath.jobs.driver import explain, run_job
 from leastpath.jobs.executors import InProcess, Processes, Ray
 from leastpath.jobs.job import Job
-from leastpath.jobs.output import Explanations
-from leastpath.jobs.output import open_output as open
+from leastpath.jobs.output import Explanations, open
 from leastpath.jobs.page import report
 from leastpath.jobs.sources import Arrays, Items, Pictures, Rows, Source, Table, source_of
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import connection, get_context, parent_process
 from typing import Any, Protocol
 
+from leastpath._support.optional import optional
 from leastpath.jobs.shards import Done, Work, Worker, run_shard
 
 Stop = Callable[[], bool]
@@ -173,7 +174,7 @@ class Ray:
 
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards as Ray tasks. Each worker process keeps its model for its next task."""
-        ray = _ray()
+        ray = optional("ray", "the Ray executor needs Ray", "ray")
         started_here = not ray.is_initialized()
         if started_here:
             ray.init(address=self.address, log_to_driver=False, logging_level="warning", **self.init)
@@ -220,14 +221,6 @@ class Ray:
                 stacklevel=2,
             )
             return None
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("the Ray executor needs Ray: pip install 'leastpath[ray]'") from error
-    return ray
 
 
 EXECUTORS: dict[str, type] = {"inline": InProcess, "processes": Processes, "ray": Ray}

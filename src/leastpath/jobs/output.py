@@ -162,7 +162,7 @@ class Explanations:
         return [s.record["shard"] for s in self.shards if key_of(s.record["shard"]) not in self.store]
 
 
-def open_output(out: str | Path) -> Explanations:
+def open(out: str | Path) -> Explanations:
     """Open the output of a job, while it runs or afterwards. Reads a few hundred bytes a shard.
 
     Args:

@@ -129,8 +129,7 @@ class Worker:
     def _targets(self, rows: Rows, inputs: Inputs) -> Any:
         target = self.job.target
         if target == "predicted":
-            best = Score(self.model, lambda output: output.argmax(1).double(), "raw")(inputs)
-            return best.long()
+            return Score(self.model).outputs(inputs).argmax(1)
         if target == "label":
             if rows.targets is None:
                 raise ValueError('target="label", but the data have no labels: name their column, or use "predicted"')

@@ -8,25 +8,28 @@ from __future__ import annotations
 import hashlib
 import io
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import described
+from leastpath._support.optional import optional
+from leastpath.guards import Inputs
 from leastpath.images import read_image
-from leastpath.score import Inputs
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
-CSV_STRIDE = 1024  # lines between remembered places of a CSV: a read skips fewer lines than that
+Read = TypeVar("Read")
+CSV_STRIDE = 1024  # rows between remembered places of a CSV: a read passes over fewer rows than that
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,30 @@ def source_of(dataset: Any, **settings: Any) -> Source:
 class _Files:
     """A source of files: only its settings travel. Each process lists the files for itself, and compares."""
 
+    path: str | Path
+    _kinds: ClassVar[tuple[str, ...]]
+
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return _files(Path(self.path), *self._kinds)
+
+    @property
+    def what(self) -> Any:
+        """Its settings, with the files by name and size: contents of any size are not read for a fingerprint."""
+        root, listed = Path(self.path), hashlib.sha256()
+        for file in self._files:
+            name = file.name if root.is_file() else file.relative_to(root).as_posix()
+            listed.update(f"{name}\0{file.stat().st_size}\n".encode())
+        settings = {k: v for k, v in described(self).items() if k != "path"}
+        return {"path": root.name, "files": len(self._files), "listing": listed.hexdigest()[:16], **settings}
 
 
 @dataclass(frozen=True)
 class Table(_Files):
-    """Rows of a CSV (plain, one line a row) or of parquet files: numbers, (columns,) an input.
+    """Rows of a CSV or of parquet files: numbers, (columns,) an input.
 
     Args:
         path: a file, or a folder of parquet files.
@@ -146,6 +166,8 @@ class Table(_Files):
                 [44.0000,  3.5000]]), tensor([0, 1]))
     """
 
+    _kinds = TABLES
+
     path: str | Path
     features: Sequence[str] | None = None
     target: str | None = None
@@ -154,11 +176,7 @@ class Table(_Files):
     @property
     def what(self) -> Any:
         """Files, columns and transform."""
-        return _what(self, self._files, columns=self._columns)
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        return _files(Path(self.path), *TABLES)
+        return super().what | {"columns": self._columns}
 
     @cached_property
     def _is_csv(self) -> bool:
@@ -171,15 +189,18 @@ class Table(_Files):
     @cached_property
     def _columns(self) -> list[str]:
         if self._is_csv:
-            first = _pandas().read_csv(self._files[0], nrows=100)
+            first, _ = self._parsed_csv(0, min(100, len(self)))
+            names = first.column_names
         else:
-            first = _parquet(self._files[0]).schema_arrow.empty_table().to_pandas()
-        names = list(first.columns)
+            schema = _parquet(self._files[0]).schema_arrow
+            names = [n for n in schema.names if n not in (schema.pandas_metadata or {}).get("index_columns", [])]
         chosen = [n for n in names if n != self.target] if self.features is None else list(self.features)
+        counts = Counter(names)
         for name in (*chosen, *([self.target] if self.target else [])):
-            if name not in names:
-                raise ValueError(f"{self.path} has no column {name!r}: it has {', '.join(names[:20])}")
-        words = [name for name in chosen if self._is_csv and first[name].dtype.kind not in "biuf"]
+            if counts[name] != 1:
+                held = f"{counts[name]} columns" if name in counts else "no column"
+                raise ValueError(f"{self.path} has {held} {name!r}: it has {', '.join(names[:20])}")
+        words = [name for name in chosen if self._is_csv and not _holds_numbers(first[name].type)]
         if words:
             raise ValueError(
                 f"columns {words[:5]} of {self.path} hold no numbers: name others, features=[…], or encode them first"
@@ -188,7 +209,7 @@ class Table(_Files):
 
     @cached_property
     def _csv_places(self) -> tuple[np.ndarray, int]:
-        return _line_starts(self._files[0])
+        return _row_places(self._files[0])
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -200,50 +221,80 @@ class Table(_Files):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
-        frame = self._csv_rows(start, stop) if self._is_csv else self._parquet_rows(start, stop)
-        index = np.arange(start, stop)
+        wanted = [*self._columns, *([self.target] if self.target else [])]
+        table = self._csv_rows(start, stop, wanted) if self._is_csv else self._parquet_rows(start, stop, wanted)
+        inputs, index = self._numbers(table), np.arange(start, stop)
         if self.target is None:
-            return Rows(_transformed(self._numbers(frame), self.transform), index.tolist())
-        given = frame[self.target]
-        labels = _pandas().to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-        whole = np.isfinite(labels) & (labels == np.floor(labels))
-        if not whole.any():
-            raise ValueError(f"the target column {self.target!r} holds {given.dtype}, expected whole numbers")
-        errors = {
-            start + int(i): f"the label in the column {self.target!r} is {given.iloc[i]}, expected a whole number"
-            for i in np.flatnonzero(~whole)
-        }
-        inputs = _transformed(self._numbers(frame[whole]), self.transform)
-        return Rows(inputs, index[whole].tolist(), torch.as_tensor(labels[whole]).long(), errors=errors)
+            return Rows(_transformed(inputs, self.transform), index.tolist())
+        labels = _floats(table[self.target])
+        usable = np.isfinite(labels) & (labels == np.floor(labels))
+        if not usable.any():
+            kind = table[self.target].type
+            raise ValueError(f"the target column {self.target!r} holds {kind}, expected whole numbers")
+        errors = {}
+        for i in np.flatnonzero(~usable):
+            cell = table[self.target][i].as_py()
+            found = "nan" if cell is None else cell
+            errors[start + int(i)] = f"the label in the column {self.target!r} is {found}, expected a whole number"
+        return Rows(
+            _transformed(inputs[torch.as_tensor(usable)], self.transform),
+            index[usable].tolist(),
+            torch.as_tensor(labels[usable]).long(),
+            errors=errors,
+        )
 
-    def _numbers(self, frame: Any) -> Tensor:
+    def _numbers(self, table: Any) -> Tensor:
         columns = self._columns
-        if len(columns) == 1 and frame[columns[0]].dtype == object:
-            return torch.as_tensor(np.stack(frame[columns[0]].to_list()).astype(np.float32))
-        # A cell that is no number makes its row fail, with NaN as the reason, and no other.
-        numbers = frame[columns].apply(_pandas().to_numeric, errors="coerce")
-        return torch.as_tensor(numbers.to_numpy(np.float32, copy=True))
+        if len(columns) == 1 and "list" in str(table[columns[0]].type):
+            return torch.as_tensor(np.stack(table[columns[0]].to_numpy()).astype(np.float32))
+        return torch.as_tensor(np.stack([_floats(table[name]) for name in columns], 1).astype(np.float32))
 
-    def _wanted(self) -> list[str]:
-        return [*self._columns, *([self.target] if self.target else [])]
+    def _csv_rows(self, start: int, stop: int, columns: list[str]) -> Any:
+        table, misfits = self._parsed_csv(start, stop, columns)
+        if misfits:
+            row, found = start + misfits[0].number - 2, misfits[0]  # counted from 1, and the head is one
+            raise ValueError(
+                f"row {row} of {self.path} has {found.actual_columns} cells, expected {found.expected_columns}: "
+                'put cells that hold a comma into quotation marks, "…"'
+            )
+        if len(table) != stop - start:
+            raise ValueError(
+                f"rows {start} to {stop - 1} of {self.path} are {len(table)} to a reader of CSV: put cells that hold "
+                'line breaks or quotation marks into quotation marks, "…", or convert the file to parquet'
+            )
+        return table
 
-    def _csv_rows(self, start: int, stop: int) -> Any:
+    def _parsed_csv(self, start: int, stop: int, columns: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+        """An arrow table of these columns, or of all, and the rows left out of it because they do not fit the head."""
         places, _ = self._csv_places
-        block = start // CSV_STRIDE
+        first, end = start // CSV_STRIDE, -(-stop // CSV_STRIDE)
         with self._files[0].open("rb") as file:
-            head = file.readline()
-            file.seek(int(places[block]))
-            for _ in range(start - block * CSV_STRIDE):
-                file.readline()
-            lines = [head, *(file.readline() for _ in range(stop - start))]
-        # A blank line is a row that holds nothing: if it were skipped, the rows after it would have other numbers.
-        return _pandas().read_csv(io.BytesIO(b"".join(lines)), usecols=self._wanted(), skip_blank_lines=False)
+            head = file.read(int(places[0]))
+            file.seek(int(places[first]))
+            block = file.read(int(places[end] - places[first]) if end < len(places) else -1)
+        begins = [0, *(_row_ends(block)[0] + 1).tolist(), len(block)]
+        low, high = (begins[min(row - first * CSV_STRIDE, len(begins) - 1)] for row in (start, stop))
+        text, csv, misfits = head + block[low:high], _arrow("csv"), []
 
-    def _parquet_rows(self, start: int, stop: int) -> Any:
+        def left_out(row: Any) -> str:
+            misfits.append(row)
+            return "skip"
+
+        table = csv.read_csv(
+            io.BytesIO(text),
+            # One block: types are chosen by all of the rows, and a row may be of any length.
+            csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            # A blank line is a row that holds nothing: if it were skipped, the rows after it would have other numbers.
+            csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=left_out),
+            csv.ConvertOptions(include_columns=list(columns)),
+        )
+        return table, misfits
+
+    def _parquet_rows(self, start: int, stop: int, columns: list[str]) -> Any:
         parts = []
         for part, low, high in _parts(self._starts, start, stop):
-            parts.append(_parquet_slice(self._files[part], low, high, self._wanted()))
-        return _pandas().concat(parts, ignore_index=True)
+            parts.append(_parquet_slice(self._files[part], low, high, columns))
+        return _arrow().concat_tables(parts)
 
 
 @dataclass(frozen=True)
@@ -266,19 +317,12 @@ class Arrays(_Files):
         torch.Size([2, 3])
     """
 
+    _kinds = ARRAYS
+
     path: str | Path
     inputs: str | None = None
     target: str | None = None
     transform: str | Callable[[Tensor], Inputs] | None = None
-
-    @property
-    def what(self) -> Any:
-        """Files, arrays and transform."""
-        return _what(self, self._files)
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        return _files(Path(self.path), *ARRAYS)
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -317,19 +361,12 @@ class Pictures(_Files):
         torch.Size([2, 3, 128, 128])
     """
 
+    _kinds = PICTURES
+
     path: str | Path
     size: int = 224
     target: str | None = None
     read_picture: str | Callable[[Path], Tensor] | None = None
-
-    @property
-    def what(self) -> Any:
-        """Files, size and reader."""
-        return _what(self, self._files)
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        return _files(Path(self.path), *PICTURES)
 
     @cached_property
     def _classes(self) -> dict[str, int]:
@@ -344,18 +381,11 @@ class Pictures(_Files):
     def read(self, start: int, stop: int) -> Rows:
         """Pictures start to stop − 1."""
         read = imported(self.read_picture) if self.read_picture is not None else self._cropped
-        found: list[tuple[int, Tensor]] = []
-        errors = {}
-        for i in range(start, stop):
-            try:
-                found.append((i, read(self._files[i])))
-            except Exception as error:
-                errors[i] = f"{type(error).__name__}: {error}"
-        index = [i for i, _ in found]
-        classes = self._classes
+        found, errors = _each_read(start, stop, lambda i: read(self._files[i]))
+        index, classes = list(found), self._classes
         targets = [classes[self._files[i].parent.name] for i in index] if self.target else None
         return Rows(
-            torch.stack([picture for _, picture in found]) if found else None,
+            torch.stack(list(found.values())) if found else None,
             index,
             torch.tensor(targets) if targets else None,
             [str(self._files[i].relative_to(self.path)) for i in index],
@@ -410,22 +440,24 @@ class Items:
 
     def read(self, start: int, stop: int) -> Rows:
         """Items start to stop − 1."""
-        inputs, targets, index, errors = [], [], [], {}
         made = self._made
-        for i in range(start, stop):
-            try:
-                x, label = _input_and_label(made[i])
-            except Exception as error:
-                errors[i] = f"{type(error).__name__}: {error}"
-                continue
-            inputs.append(x)
-            index.append(i)
-            if label is not None:
-                targets.append(label)
-        if targets and len(targets) < len(inputs):
-            raise ValueError(f"only {len(targets)} of {len(inputs)} rows have a label: these must be read one by one")
-        stacked = torch.stack(inputs) if inputs else None
-        return Rows(stacked, index, torch.tensor(targets) if targets else None, errors=errors)
+        found, errors = _each_read(start, stop, lambda i: _input_and_label(made[i]))
+        targets = [label for _, label in found.values() if label is not None]
+        if targets and len(targets) < len(found):
+            raise ValueError(f"only {len(targets)} of {len(found)} rows have a label: these must be read one by one")
+        stacked = torch.stack([x for x, _ in found.values()]) if found else None
+        return Rows(stacked, list(found), torch.tensor(targets) if targets else None, errors=errors)
+
+
+def _each_read(start: int, stop: int, read: Callable[[int], Read]) -> tuple[dict[int, Read], dict[int, str]]:
+    """What was read of rows start to stop − 1, by number, and why the others could not be."""
+    found, errors = {}, {}
+    for i in range(start, stop):
+        try:
+            found[i] = read(i)
+        except Exception as error:
+            errors[i] = f"{type(error).__name__}: {error}"
+    return found, errors
 
 
 def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
@@ -460,17 +492,6 @@ def _files(path: Path, *suffixes: str) -> list[Path]:
     return found
 
 
-def _what(source: Any, files: list[Path], **more: Any) -> Any:
-    """A source's settings, with its files by name and size: contents of any size are not read for a fingerprint."""
-    root = Path(source.path)
-    listed = hashlib.sha256()
-    for file in files:
-        name = file.name if root.is_file() else file.relative_to(root).as_posix()
-        listed.update(f"{name}\0{file.stat().st_size}\n".encode())
-    settings = {k: v for k, v in described(source).items() if k != "path"} | described(more)
-    return {"path": root.name, "files": len(files), "listing": listed.hexdigest()[:16], **settings}
-
-
 def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, int]]:
     """(file, first row in it, end in it) for rows start to stop − 1 of files that begin at `starts`."""
     first = int(np.searchsorted(starts, start, side="right")) - 1
@@ -485,37 +506,64 @@ def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, in
     return found
 
 
-def _line_starts(file: Path) -> tuple[np.ndarray, int]:
-    """Where every CSV_STRIDE-th line after the head begins, and how many there are but for blank ones at the end."""
-    places, line, offset, blank = [], -1, 0, 0  # blank: line ends after the last line that holds something
+def _row_places(file: Path) -> tuple[np.ndarray, int]:
+    """Where every CSV_STRIDE-th row after the head begins, and how many there are but for blank ones at the end."""
+    places, row, offset, quoted, blank = [], -1, 0, 0, 0  # blank: line ends after the last line that holds something
     with file.open("rb") as opened:
         while chunk := opened.read(1 << 22):
-            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == 10)
-            numbers = line + 1 + np.arange(len(ends))  # the line that begins after each end
+            ends, quoted = _row_ends(chunk, quoted)
+            numbers = row + 1 + np.arange(len(ends))  # the row that begins after each end
             places += (offset + 1 + ends[numbers % CSV_STRIDE == 0]).tolist()
-            line, offset = line + len(ends), offset + len(chunk)
+            row, offset = row + len(ends), offset + len(chunk)
             filled = len(chunk.rstrip(b"\r\n"))
             blank = chunk.count(b"\n", filled) + (0 if filled else blank)
-    count = line + 1 - blank
+    if quoted:
+        raise ValueError(f"{file} has a quotation mark that is never closed: close it, or convert the file to parquet")
+    count = row + 1 - blank
     if count < 1:
         raise ValueError(f"{file} holds no rows: expected a line of column names, then one line a row")
     return np.asarray(places), count
 
 
+def _row_ends(chunk: bytes, quoted: int = 0) -> tuple[np.ndarray, int]:
+    """The line breaks of a CSV outside of quotation marks; `quoted`: marks before it modulo 2, as given back."""
+    letters = np.frombuffer(chunk, np.uint8)
+    ends, marks = np.flatnonzero(letters == ord("\n")), np.flatnonzero(letters == ord('"'))
+    return ends[(quoted + np.searchsorted(marks, ends)) % 2 == 0], (quoted + len(marks)) % 2
+
+
+def _holds_numbers(kind: Any) -> bool:
+    types = _arrow("types")
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _floats(column: Any) -> np.ndarray:
+    """A column as float64, (rows,). A cell that is not a number is NaN: its row fails for this reason, and no other."""
+    pa = _arrow()
+    if _holds_numbers(column.type):
+        numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+        return numbers
+    return np.array([_float(cell) for cell in column.cast(pa.string()).to_pylist()])
+
+
+def _float(cell: str | None) -> float:
+    try:
+        return np.nan if cell is None else float(cell)
+    except ValueError:
+        return np.nan
+
+
 @lru_cache(maxsize=8)
 def _parquet(file: Path) -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError("parquet files need pyarrow: pip install 'leastpath[jobs]'") from error
-    return pyarrow.parquet.ParquetFile(file)
+    return _arrow("parquet").ParquetFile(file)
 
 
 def _parquet_slice(file: Path, low: int, high: int, columns: list[str]) -> Any:
     opened = _parquet(file)
     starts = np.cumsum([0, *(opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups))])
-    parts = [_row_group(file, g, tuple(columns)).slice(a, b - a).to_pandas() for g, a, b in _parts(starts, low, high)]
-    return _pandas().concat(parts, ignore_index=True)
+    parts = [_row_group(file, g, tuple(columns)).slice(a, b - a) for g, a, b in _parts(starts, low, high)]
+    return _arrow().concat_tables(parts)
 
 
 @lru_cache(maxsize=2)
@@ -583,9 +631,5 @@ def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | N
     return inputs if transform is None else imported(transform)(inputs)
 
 
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("tables need pandas: pip install 'leastpath[jobs]'") from error
-    return pandas
+def _arrow(module: str = "") -> Any:
+    return optional(f"pyarrow.{module}".rstrip("."), "tables need pyarrow", "jobs")

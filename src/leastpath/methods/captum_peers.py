@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.score import Baselines, BoundScore, Inputs, Score
+from leastpath.score import Baselines, Inputs, Score
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 
@@ -28,11 +30,7 @@ INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss before the s
 
 def imported_captum(method: str) -> Any:
     """`captum.attr`, or an error that says how to get it."""
-    try:
-        import captum.attr
-    except ImportError as error:
-        raise ImportError(f"{method} is Captum's: pip install 'leastpath[captum]'") from error
-    return captum.attr
+    return optional("captum.attr", f"{method} is Captum's", "captum")
 
 
 def input_x_gradient(
@@ -41,11 +39,11 @@ def input_x_gradient(
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
     captum = imported_captum("input_x_gradient")
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         peer = captum.InputXGradient(problem.bound.differentiable)
         return Explained(_in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
-    return pathless(score, inputs, baselines, explain, described="InputXGradient()", seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described="InputXGradient()", seed=seed, progress=progress)
 
 
 def gradient_shap(
@@ -72,7 +70,7 @@ def gradient_shap(
     captum = imported_captum("gradient_shap")
     _check_at_least_one("gradient_shap", n_samples=n_samples)
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         peer = captum.GradientShap(problem.bound.differentiable)
 
         def one(row: int) -> Tensor:
@@ -93,7 +91,7 @@ def gradient_shap(
         return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
     described = f"GradientShap(n_samples={n_samples}, noise={noise:g})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def deep_lift(
@@ -113,7 +111,7 @@ def deep_lift(
             "pass an nn.Module, Score(module, …), or use another method"
         )
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         peer = captum.DeepLift(_ScalarModule(problem.bound))
 
         def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
@@ -123,7 +121,7 @@ def deep_lift(
         values = _in_chunks(problem, chunk, rows_each=2)
         return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
 
-    return pathless(score, inputs, baselines, explain, described="DeepLift()", seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described="DeepLift()", seed=seed, progress=progress)
 
 
 def occlusion(
@@ -150,7 +148,7 @@ def occlusion(
     """
     captum = imported_captum("occlusion")
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         size = window_of(problem, window)
         if isinstance(stride, tuple):
             step = stride
@@ -169,7 +167,7 @@ def occlusion(
         return Explained(_in_chunks(problem, chunk), {"window": size, "stride": step})
 
     described = f"Occlusion(window={window}, stride={stride})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def kernel_shap(
@@ -200,9 +198,9 @@ def kernel_shap(
     def make(problem: Problem, row: int) -> Any:
         return captum.KernelShap(problem.bound.differentiable)
 
-    explain = _surrogate(make, n_samples, segments, "kernel_shap")
+    explain_rows = _surrogate(make, n_samples, segments, "kernel_shap")
     described = f"KernelShap({_samples_said(n_samples)}, {_segments_said(segments)})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 def lime(
@@ -236,9 +234,9 @@ def lime(
         penalty = alpha * float(problem.change[row].abs())
         return captum.Lime(problem.bound.differentiable, SkLearnLasso(alpha=max(penalty, 1e-12)))
 
-    explain = _surrogate(make, n_samples, segments, "lime")
+    explain_rows = _surrogate(make, n_samples, segments, "lime")
     described = f"Lime({_samples_said(n_samples)}, {_segments_said(segments)}, alpha={alpha:g})"
-    return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 # ---- what they share ---------------------------------------------------------------------------------------------
@@ -251,7 +249,7 @@ def _surrogate(
     if n_samples is not None:
         _check_at_least_one(name, n_samples=n_samples)
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         groups = feature_groups(problem, segments)
         counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
         budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
@@ -272,7 +270,7 @@ def _surrogate(
         said = zip(budgets, counts.tolist(), strict=True)
         return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features" for n, k in said])
 
-    return explain
+    return explain_rows
 
 
 def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:

@@ -20,11 +20,11 @@ def random(
     So different inputs get different numbers, and an input gets the same ones alone and in a batch.
     """
 
-    def explain(problem: Problem) -> Explained:
+    def explain_rows(problem: Problem) -> Explained:
         rows = [_noise(x, seed) for x in problem.end[:: problem.m].detach().cpu()]
         return Explained(torch.stack(rows).to(problem.end.device).repeat_interleave(problem.m, 0))
 
-    return pathless(score, inputs, baselines, explain, described="Random()", seed=seed, progress=progress)
+    return pathless(score, inputs, baselines, explain_rows, described="Random()", seed=seed, progress=progress)
 
 
 def _noise(x: Tensor, seed: int) -> Tensor:

@@ -29,7 +29,7 @@ def feature_groups(problem: Problem, segments: int | Tensor | None) -> Tensor:
     """
     bound, shape, rows = problem.bound, problem.bound.shape, len(problem)
     if isinstance(segments, Tensor):
-        return _given_groups(segments, problem)
+        return numbered_groups(segments, rows // problem.m, shape).repeat_interleave(problem.m, 0)
     if segments is not None and segments < 1:
         raise ValueError(f"segments={segments} must be at least 1, a tensor of groups, or None for single features")
     if bound.score.layer is not None and len(shape) == 2:  # (tokens, width): a token is what can be absent
@@ -71,14 +71,18 @@ def _grid(shape: torch.Size, n: int) -> Tensor:
     return torch.unique(i[:, None] * side + j, return_inverse=True)[1]
 
 
-def _given_groups(segments: Tensor, problem: Problem) -> Tensor:
-    shape, examples = problem.bound.shape, len(problem) // problem.m
-    given = segments.detach().cpu()
-    if given.is_floating_point() or given.dtype == torch.bool:
-        raise ValueError(f"segments has dtype {segments.dtype}, expected whole numbers, one a group: segments.long()")
-    groups = maps_over(given, examples, shape, "segments have").expand(examples, *shape)
-    numbered = torch.stack([torch.unique(group, return_inverse=True)[1] for group in groups])
-    return numbered.repeat_interleave(problem.m, 0)
+def numbered_groups(segments: Tensor, batch: int, shape: torch.Size) -> Tensor:
+    """Given groups (see `maps_over`) numbered 0, 1, … without gaps, in the order of their numbers: (batch, *shape).
+
+    Example:
+        >>> numbered_groups(torch.tensor([7, 3, 7]), 2, torch.Size([3]))
+        tensor([[1, 0, 1],
+                [1, 0, 1]])
+    """
+    if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
+        raise ValueError(f"segments have dtype {segments.dtype}, expected integers, one a group: segments.long()")
+    maps = maps_over(segments.detach().cpu().long(), batch, shape, "segments have").expand(-1, *shape)
+    return torch.stack([torch.unique(row, return_inverse=True)[1] for row in maps]).expand(batch, *shape)
 
 
 def maps_over(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: bool = False) -> Tensor:

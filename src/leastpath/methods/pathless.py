@@ -12,17 +12,10 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution, bound_with_baselines, without_path
+from leastpath.bound import BoundScore
+from leastpath.guards import check_rows_are_independent, device_of, untouched, warn_of_training_mode
 from leastpath.run import Bar, Run
-from leastpath.score import (
-    Baselines,
-    BoundScore,
-    Inputs,
-    Score,
-    check_rows_are_independent,
-    device_of,
-    untouched,
-    warn_of_training_mode,
-)
+from leastpath.score import Baselines, Inputs, Score
 from leastpath.status import Note, Outcome, Status
 
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from leastpath.attribution import Attribution, attribute
-from leastpath.integral.pieces import Weighting
+from leastpath.integral.weightings import Weighting
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 

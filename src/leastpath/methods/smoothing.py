@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.variants import changed
 
 
 def smooth(method: Method, *, name: str | None = None, title: str | None = None) -> Method:
@@ -74,14 +73,14 @@ class SmoothExplainer:
         if not all(part.is_floating_point() for part in parts):
             raise ValueError("integers cannot be made noisy: smooth needs floating-point inputs")
 
-        def explain(problem: Problem) -> Explained:
+        def explain_rows(problem: Problem) -> Explained:
             values, changes, remarks = [], [], []
             for row in range(0, len(problem), problem.m):
                 example = problem.bound.row(row)
                 noisy = _Noisy(self.method, _repeated(score, example, len(parts[0]), n_samples), settings, seed)
                 noisy.dtypes = [part.dtype for part in parts]
                 noisy.baselines = _baseline_of(baselines, example, parts)
-                tunnel = captum.NoiseTunnel(_as_captum(captum, noisy.explain))
+                tunnel = captum.NoiseTunnel(_as_captum(captum, noisy.values_of))
                 mine = tuple(part[example : example + 1].detach() for part in parts)
                 with seeded(seed):
                     mean = tunnel.attribute(
@@ -103,7 +102,7 @@ class SmoothExplainer:
             )  # fmt: skip
 
         described = f"NoiseTunnel({self.method.title}, n_samples={n_samples}, noise={noise:g})"
-        return pathless(score, inputs, baselines, explain, described=described, seed=seed, progress=progress)
+        return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
 class _Noisy:
@@ -116,14 +115,14 @@ class _Noisy:
         self.n_gradients = self.n_forwards = self.n_ok = 0
         self.change = torch.zeros(())
 
-    def explain(self, copies: Inputs) -> Inputs:
+    def values_of(self, copies: Inputs) -> Inputs:
         """(n_samples, *features) -> attributions likewise."""
         parts = copies if isinstance(copies, tuple) else (copies,)
         noisy = tuple(
             part.to(dtype) for part, dtype in zip(parts, self.dtypes, strict=True)
         )  # Captum's noise is float32
         asked = noisy if isinstance(copies, tuple) else noisy[0]
-        result = whole(self.method(self.score, asked, self.baselines, seed=self.seed, **self.settings))
+        result = finished(self.method(self.score, asked, self.baselines, seed=self.seed, **self.settings))
         self.n_gradients += int(result.n_gradients.sum())
         self.n_forwards += int(result.n_forwards.sum())
         self.change = self.change.to(result.score_change) + result.score_change.sum()
@@ -155,7 +154,7 @@ def _repeated(score: Score, example: int, batch: int, n: int) -> Score:
         else arg
         for arg in score.additional_forward_args
     )
-    return changed(score, target=target, additional_forward_args=args)
+    return replace(score, target=target, additional_forward_args=args)
 
 
 def _baseline_of(baselines: Baselines, example: int, parts: tuple[Tensor, ...]) -> Baselines:

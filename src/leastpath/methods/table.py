@@ -8,24 +8,14 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from leastpath.attribution import Attribution
-from leastpath.integral.pieces import Weighting
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted
+from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
 from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, occlusion
 from leastpath.methods.floor import random
 from leastpath.methods.method import Kind, Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.methods.smoothing import smooth
 from leastpath.solution import Solver
-from leastpath.solvers import (
-    BlurIG,
-    Descent,
-    EnhancedIG,
-    GuidedIG,
-    Manifold,
-    NeighborGraph,
-    StraightLine,
-    Variational,
-)
+from leastpath.solvers import BlurIG, Descent, EnhancedIG, GuidedIG, Manifold, NeighborGraph, StraightLine, Variational
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath.report.canvas import BLUE, VERMILION, Values, array, figure_of, new_figure
+from leastpath.report.canvas import BLUE, VERMILION, Values, array, drawing_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,7 @@ def bars(
     widths, ticks = numbers[shown], [labels[i] for i in shown]
     if len(rest):
         widths, ticks = np.append(widths, numbers[rest].sum()), [*ticks, f"{len(rest)} others"]
-    figure = new_figure(6.4, 0.9 + 0.32 * len(widths)) if ax is None else figure_of(ax)
-    axes = figure.add_subplot() if ax is None else ax
+    figure, axes = drawing_on(ax, 6.4, 0.9 + 0.32 * len(widths))
     places = np.arange(len(widths))
     axes.barh(places, widths, color=[VERMILION if width > 0 else BLUE for width in widths], height=0.72)
     if around is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leastpath.attribution import attribute
 from leastpath.baselines import BASELINES, baseline
-from leastpath.report.canvas import DIVERGING, array, limit, new_figure
+from leastpath.report.canvas import array, new_figure, signed_row, without_ticks
 from leastpath.report.heat import PANEL, displayed, limits_of
 from leastpath.score import Score
 from leastpath.solution import Solver
@@ -27,7 +27,7 @@ def baselines_figure(
     *,
     solver: Solver | None = None,
     percentile: float = 99,
-    **how: Any,
+    **arguments: Any,
 ) -> Figure:
     """Draw an image's baselines in one row and the attributions that each gives below, on one scale.
 
@@ -38,7 +38,7 @@ def baselines_figure(
             "samples" needs `{"samples": {"points": train_images}}`. Of several baselines the first is shown.
         solver: the straight line by default.
         percentile: of the magnitudes, where colours end.
-        how: further arguments of `attribute`.
+        arguments: further arguments of `attribute`.
 
     Example:
         >>> import torch, leastpath as lp
@@ -55,7 +55,7 @@ def baselines_figure(
     starts, planes, labels = [], [], []
     for name, given in chosen.items():
         start = baseline(name, images, score, **given)
-        result = attribute(score, images, start, solver=solver or StraightLine(), **how)
+        result = attribute(score, images, start, solver=solver or StraightLine(), **arguments)
         single = start[:, 0] if start.ndim == images.ndim + 1 else start
         starts.append(array(single[0], "baselines"))
         planes.append(array(result)[0].sum(0))
@@ -82,13 +82,8 @@ def _drawn(
         axes.imshow(displayed(picture, shown), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(name, fontsize="medium")
         axes.set_xlabel(label, fontsize="small")
-    end = limit(np.stack(planes), percentile)
-    for axes, plane in zip(grid[1, 1:], planes, strict=True):
-        drawn = axes.imshow(plane, cmap=DIVERGING, vmin=-end, vmax=end, interpolation="nearest")
-    grid[1, 1].set_ylabel("attribution", fontsize="small")
     grid[1, 0].set_axis_off()
-    for axes in grid.ravel():
-        axes.set_xticks([])
-        axes.set_yticks([])
-    figure.colorbar(drawn, ax=list(grid[1]), pad=0.01, shrink=0.9).ax.tick_params(labelsize="small")
+    signed_row(figure, grid[1], np.stack(planes), percentile)
+    grid[1, 1].set_ylabel("attribution", fontsize="small")
+    without_ticks(grid.ravel())
     return figure

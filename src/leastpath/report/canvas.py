@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
+from leastpath._support.optional import optional
 from leastpath.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -26,22 +28,36 @@ Values = Attribution | Tensor | np.ndarray | Any  # the last: lists and pandas o
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that no pyplot state knows of."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'leastpath[plot]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    matplotlib = optional("matplotlib.figure", "pictures need matplotlib", "plot")
+    figure: Figure = matplotlib.Figure(figsize=(width, height), layout="constrained")
+    optional("matplotlib.backends.backend_agg", "pictures need matplotlib", "plot").FigureCanvasAgg(figure)
     return figure
 
 
-def figure_of(ax: Axes) -> Figure:
-    """The whole figure that some axes belong to."""
-    figure = ax.get_figure(root=True)
-    if figure is None:
+def drawing_on(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes]:
+    """The axes to draw on and their figure; where none are given, those of a new figure, in inches."""
+    if ax is None:
+        figure = new_figure(width, height)
+        return figure, figure.add_subplot()
+    found = ax.get_figure(root=True)
+    if found is None:
         raise ValueError("ax belongs to no figure: pass axes made by figure.add_subplot()")
-    return figure
+    return found, ax
+
+
+def without_ticks(axes: Iterable[Axes]) -> None:
+    """Pictures need no numbers at their sides."""
+    for ax in axes:
+        ax.set_xticks([])
+        ax.set_yticks([])
+
+
+def signed_row(figure: Figure, row: np.ndarray, planes: np.ndarray, percentile: float) -> None:
+    """Signed pictures (n, height, width) on the last n axes of a row, with one scale and one bar of colours."""
+    end = limit(planes, percentile)
+    for ax, plane in zip(row[-len(planes) :], planes, strict=True):
+        drawn = ax.imshow(plane, cmap=DIVERGING, vmin=-end, vmax=end, interpolation="nearest")
+    figure.colorbar(drawn, ax=list(row), pad=0.01, shrink=0.9).ax.tick_params(labelsize="small")
 
 
 def array(values: Values, name: str = "values") -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from leastpath.attribution import Attribution
-from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, figure_of, new_figure
+from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, drawing_on
 from leastpath.score import Score
 from leastpath.solvers.graph.solver import Graph
 
@@ -51,10 +51,9 @@ def plot_graph(
         raise ValueError(f"the graph has points of shape {points.shape}, expected two features: (n, 2)")
     if result.path is None:
         raise ValueError("the result has no path: pass the result of attribute(…, solver=graph)")
-    figure = new_figure(6.4, 4.8) if ax is None else figure_of(ax)
+    figure, axes = drawing_on(ax, 6.4, 4.8)
     from matplotlib.collections import LineCollection
 
-    axes = figure.add_subplot() if ax is None else ax
     routes = [result.path[b].detach().cpu().double().numpy() for b in examples]
     if score is not None:
         _shade(axes, score, np.concatenate([points, *routes]), graph.topology.points)

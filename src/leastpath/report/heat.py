@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from leastpath.report.canvas import DIVERGING, SEQUENTIAL, Values, array, figure_of, limit, new_figure
+from leastpath.report.canvas import DIVERGING, SEQUENTIAL, Values, array, drawing_on, limit, new_figure, without_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,7 @@ def heatmap(
         >>> figure = heatmap(torch.randn(3, 8, 8), torch.rand(3, 8, 8), title="noise")
     """
     plane = _plane(values, signed)
-    figure = new_figure(PANEL * 1.5, PANEL * 1.3) if ax is None else figure_of(ax)
-    axes = figure.add_subplot() if ax is None else ax
+    figure, axes = drawing_on(ax, PANEL * 1.5, PANEL * 1.3)
     end = limit(plane, percentile) if scale is None else _checked_scale(scale)
     drawn = _draw(axes, plane, None if image is None else grey(image, plane.shape), end, signed)
     axes.set_title(title, fontsize="medium")
@@ -109,7 +108,7 @@ def heatmaps(
     for b, line in enumerate(stack):
         if shown is not None:
             grid[b, 0].imshow(shown[b], cmap="gray", vmin=0, vmax=1)
-            _bare(grid[b, 0])
+            without_ticks([grid[b, 0]])
         ground = _to_grey(shown[b]) if shown is not None and overlay else None
         drawn.append([_draw(grid[b, first + j], line[j], ground, ends[b, j], signed) for j in range(len(line))])
         if rows is not None:
@@ -169,7 +168,7 @@ def _check_rows(batch: int, shown: list[np.ndarray] | None, rows: Sequence[str] 
 
 def _draw(axes: Axes, plane: np.ndarray, ground: np.ndarray | None, end: float, signed: bool) -> AxesImage:
     """Colours alone, or over a grey image, the stronger the less transparent."""
-    _bare(axes)
+    without_ticks([axes])
     low = -end if signed else 0.0
     alpha: Any = None
     if ground is not None:
@@ -177,11 +176,6 @@ def _draw(axes: Axes, plane: np.ndarray, ground: np.ndarray | None, end: float, 
         alpha = np.sqrt(np.clip(np.abs(plane) / end, 0, 1))
     colours = DIVERGING if signed else SEQUENTIAL
     return axes.imshow(plane, cmap=colours, vmin=low, vmax=end, alpha=alpha, interpolation="nearest")
-
-
-def _bare(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
 
 
 def _colorbar(figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, end: float, signed: bool) -> None:

@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
+from leastpath._support.optional import optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,10 +82,7 @@ class Report:
             digits: significant ones of numbers that are no integers.
             index: whether to show the rows' labels; by default where they are more than a count.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("tables in a report need pandas: pip install 'leastpath[eval]'") from error
+        pandas = optional("pandas", "tables in a report need pandas", "eval")
         frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
         named = not isinstance(frame.index, pandas.RangeIndex) if index is None else index
         known = frame.astype(object).where(frame.notna(), None)
@@ -107,9 +105,12 @@ class Report:
             raise ValueError(f'format={format!r} is unknown: use "png" or "svg"')
         buffer = io.BytesIO()
         figure.savefig(buffer, format=format, dpi=dpi)
-        kind = "image/png" if format == "png" else "image/svg+xml"
         # An SVG goes in as an image too: several in one page would share the names of their clip paths.
-        data = base64.b64encode(buffer.getvalue()).decode("ascii")
+        return self.image(buffer.getvalue(), caption, alt=alt, kind="image/png" if format == "png" else "image/svg+xml")
+
+    def image(self, content: bytes, caption: str = "", *, alt: str = "", kind: str = "image/png") -> Report:
+        """A picture that is drawn already, as the bytes of its file."""
+        data = base64.b64encode(content).decode("ascii")
         described = html.escape(alt or caption or "figure", quote=True)
         below = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
         return self.raw(f'<figure><img alt="{described}" src="data:{kind};base64,{data}">{below}</figure>')
@@ -136,7 +137,7 @@ class Report:
         """Write the page; a reader sees the old file or the new one, never half of it. Returns the path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, self.html().encode())
+        return write_atomically(path, self.html().encode())
 
     def _anchor(self, title: str) -> str:
         """A name for links, made of the title; numbered where another section has it."""

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import Attribution
+from leastpath.bound import BoundScore
+from leastpath.guards import untouched
 from leastpath.path import Path
-from leastpath.report.canvas import DIVERGING, SERIES, array, limit, new_figure
+from leastpath.report.canvas import SERIES, array, new_figure, signed_row, without_ticks
 from leastpath.report.heat import displayed, limits_of
-from leastpath.score import BoundScore, Inputs, Score, untouched
+from leastpath.score import Inputs, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,20 +83,10 @@ def path_film(
         axes.set_xlabel(label, fontsize="small")
     grid[0, 0].set_ylabel("along the path", fontsize="small")
     if bent:
-        _differences(figure, grid[1], aside.mean(1))
-    for axes in grid.ravel():
-        axes.set_xticks([])
-        axes.set_yticks([])
+        signed_row(figure, grid[1], aside.mean(1), 99.5)
+        grid[1, 0].set_ylabel("off the line", fontsize="small")
+    without_ticks(grid.ravel())
     return figure
-
-
-def _differences(figure: Figure, row: np.ndarray, planes: np.ndarray) -> None:
-    """How far (frames, height, width) a path is from the line, on one scale."""
-    end = limit(planes, 99.5)
-    for axes, plane in zip(row, planes, strict=True):
-        drawn = axes.imshow(plane, cmap=DIVERGING, vmin=-end, vmax=end, interpolation="nearest")
-    row[0].set_ylabel("off the line", fontsize="small")
-    figure.colorbar(drawn, ax=list(row), pad=0.01, shrink=0.9).ax.tick_params(labelsize="small")
 
 
 def path_profile(

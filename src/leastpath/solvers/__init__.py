@@ -9,7 +9,6 @@ from leastpath.solvers.energy.variational import Variational
 from leastpath.solvers.graph.solver import EnhancedIG, Graph, NeighborGraph
 from leastpath.solvers.guided import GuidedIG
 from leastpath.solvers.manifold.solver import Manifold
-from leastpath.solvers.manifold.vae import VAE
 from leastpath.solvers.ode import GeodesicODE
 from leastpath.solvers.straight import StraightLine
 
@@ -27,7 +26,6 @@ __all__ = [
     "Solution",
     "Solver",
     "StraightLine",
-    "VAE",
     "Variational",
     "WarmDescent",
 ]

@@ -13,11 +13,12 @@ from pathlib import Path as File
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.files import write_whole
+from leastpath._support.files import write_atomically
+from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, Solved
 from leastpath.solvers.descent.solver import Descent
 
@@ -107,7 +108,7 @@ class Amortized:
 
         p = self.predictor
         settings = {"shape": json.dumps(list(p.shape)), "n_knots": str(p.n_knots), "width": str(p.width)}
-        write_whole(file, save({name: t.contiguous() for name, t in p.state_dict().items()}, settings))
+        write_atomically(file, save({name: t.contiguous() for name, t in p.state_dict().items()}, settings))
 
     @classmethod
     def load(cls, file: str | File, solver: Descent | None = None) -> Amortized:
@@ -163,4 +164,4 @@ class PathPredictor(nn.Module):
 def _line(start: Tensor, end: Tensor, n_knots: int) -> Tensor:
     """The inner knots of the straight line: (batch, n_knots, *features)."""
     t = torch.linspace(0, 1, n_knots + 2, device=start.device, dtype=start.dtype)[1:-1]
-    return torch.lerp(start[:, None], end[:, None], t.view(1, -1, *[1] * (start.ndim - 1)))
+    return torch.lerp(start[:, None], end[:, None], per_row(t[None], start[:, None]))

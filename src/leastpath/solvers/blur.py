@@ -8,14 +8,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 
 TRUNCATE = 4.0  # standard deviations after which the kernel is cut off, as SciPy does
 LARGEST = 50.0  # the published max_sigma, for sides of 300 pixels
+GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can look at every segment and check what it saw
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class BlurIG:
                 "solver"
             )
         largest = self.max_sigma or min(LARGEST, max(end.shape[-2:]) / 6)
-        knots = self.n_knots if run.max_gradients is None else max(2, min(self.n_knots, run.max_gradients // 6))
+        payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_KNOT).least_left()
+        knots = int(max(2, min(self.n_knots, payable)))
         sigmas = [largest * (1 - i / (knots - 1)) ** 2 for i in range(knots - 1)]
         image = end.to(score.work_dtype)
         blurred = [gaussian_blur(image, sigma).to(end.dtype) for sigma in sigmas]

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
+from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, straight_with_note
 from leastpath.status import Note, Outcome
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
 ROUNDING = 16  # in units of eps times the whole distance: sums over many features do not come closer than that
-SOLVER_SHARE = 0.4  # of max_gradients; as much again looks at every segment, and the rest measures the straight line
+SOLVER_SHARE = 0.4  # of the budget; the integral looks at every segment for as much, the rest is for the straight line
 LINE = "the straight line was used"
 INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
 
@@ -56,11 +56,11 @@ class GuidedIG:
     def __post_init__(self) -> None:
         if not 0 <= self.fraction <= 1 or not 0 <= self.max_distance <= 1:
             raise ValueError(f"fraction={self.fraction} and max_distance={self.max_distance} must lie between 0 and 1")
-        check_whole("n_steps", self.n_steps, 1)
+        check_integer("n_steps", self.n_steps, 1)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""
-        n = int(min(self.n_steps, run.solver_limit(SOLVER_SHARE)))
+        n = int(min(self.n_steps, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < min(2, self.n_steps):
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_bvp
 from torch import Tensor
 
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.metric import Conformal, Metric, RankOne
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, joined
 from leastpath.status import Note, Outcome
 
@@ -39,7 +40,7 @@ LEAST_RATIO = 1.5  # … or by less after a failure, down to this
 BOWS = (0.25, 0.5, 1.0)  # heights that a bowed first guess may have, as shares of the distance between the ends
 BOWED_DAMPING = 0.1  # × the mean squared gradient along the line: where a bowed guess begins
 PATIENCE = 50  # a stage may spend this × max_nodes × (features + 1) gradients; those that converge need far less
-SOLVER_SHARE = 0.75  # of max_gradients; the rest measures the path
+SOLVER_SHARE = 0.75  # of the budget; the rest measures the path
 CLEARLY = 0.01  # relative: how much shorter a path of more damping must be to be preferred to one of the target's
 SHORTER = 1e-4  # relative: a path that saves less than this is the straight line
 GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(3)
@@ -144,17 +145,16 @@ class _Equation:
     example: int
     h: float  # step of the differences of gradients
     k: float  # step of the differences of those, for the Jacobian
-    limit: float  # gradients that the example may have spent
+    budget: Budget
     damping: float = 0.0  # ε of the stage
-    patience: float = np.inf  # gradients that the stage may bring the example to
+    patience: Budget | None = None  # of the stage
     _seen: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)
 
     def gradients(self, points: Array) -> tuple[Array, Array]:
         """∇f at `points` (m, features), and the points as the model's precision rounds them."""
-        spent = self.score.gradients_spent[self.example] + len(points)
-        if spent > self.limit:
+        if not self.budget.affords(len(points), self.example):
             raise _BudgetSpent
-        if spent > self.patience:
+        if self.patience is not None and not self.patience.affords(len(points), self.example):
             raise _Diverged
         rows = torch.as_tensor(points).to(self.score.dtype)
         try:
@@ -281,8 +281,8 @@ class _Search:
         # the distance, and never lost in the rounding of the points.
         size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))
         share = 0.2 * score.eps ** (1 / 3)
-        limit = run.solver_limit(SOLVER_SHARE)
-        self.equation = _Equation(score, metric, example, share * size, 10 * share * size, limit)
+        budget = run.budget(score).share(SOLVER_SHARE)
+        self.equation = _Equation(score, metric, example, share * size, 10 * share * size, budget)
         self.line_length = np.nan
         self.target = np.nan  # damping to end at
         self.typical = 0.0  # mean squared gradient along the line
@@ -293,9 +293,6 @@ class _Search:
     def ratio(self) -> float:
         """Length over the line's, as sampled."""
         return self.best.length / self.line_length if self.best is not None and self.line_length > 0 else 1.0
-
-    def _spent(self) -> float:
-        return float(self.equation.score.gradients_spent[self.equation.example])
 
     def go(self, bar: Bar) -> bool:
         """Search until done; whether the user interrupted."""
@@ -382,7 +379,7 @@ class _Search:
         """The solution at one damping, or None if collocation fails."""
         equation, n = self.equation, len(self.a)
         equation.damping = damping
-        equation.patience = self._spent() + PATIENCE * self.solver.max_nodes * (n + 1)
+        equation.patience = equation.budget.at_most(PATIENCE * self.solver.max_nodes * (n + 1))
         by_start = np.eye(2 * n) * (np.arange(2 * n) < n)[:, None]
         try:
             solved = solve_bvp(
@@ -398,7 +395,7 @@ class _Search:
         except _Diverged:
             return None
         finally:
-            equation.patience = np.inf
+            equation.patience = None
         if not solved.success:
             return None
         length = self._keep(solved.sol(np.linspace(0, 1, self.solver.n_knots))[:n].T, damping, len(solved.x))

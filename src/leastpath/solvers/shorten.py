@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import norms, per_row
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
@@ -50,12 +51,16 @@ def shortened(
     metric: Metric,
     knots: Tensor,
     examples: Tensor,
+    budget: Budget,
     run: Run,
     how: Shortening,
     bar: Bar | None = None,
 ) -> Tensor:
-    """Polylines (batch, knots, *features) of `examples` (batch,), shorter or the same; the ends stay."""
-    work = _Shortener(score, metric, knots.to(score.work_dtype).clone(), examples, run, how)
+    """Polylines (batch, knots, *features) of `examples` (batch,), shorter or the same; the ends stay.
+
+    An example leaves when `budget` does not pay for another round.
+    """
+    work = _Shortener(score, metric, knots.to(score.work_dtype).clone(), examples, budget, run, how)
     for number in range(how.rounds):
         if bar is not None:
             bar.advance(1, work.note())
@@ -66,16 +71,11 @@ def shortened(
 
 class _Shortener:
     def __init__(
-        self, score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, run: Run, how: Shortening
-    ) -> None:
-        self.score, self.metric, self.knots, self.examples, self.run, self.how = (
-            score,
-            metric,
-            knots,
-            examples,
-            run,
-            how,
-        )
+        self, score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, budget: Budget, run: Run,
+        how: Shortening,
+    ) -> None:  # fmt: skip
+        self.score, self.metric, self.knots, self.examples = score, metric, knots, examples
+        self.budget, self.run, self.how = budget, run, how
         self.distance = norms(knots[:, -1] - knots[:, 0], 1).clamp_min(torch.finfo(knots.dtype).tiny)  # (batch,)
         self.step = how.first_step * self.distance
         self.segments = knots.shape[1] - 1
@@ -89,7 +89,8 @@ class _Shortener:
     def round(self, number: int) -> bool:
         """One force, then steps that shorten. False when no example is left."""
         rows = (self.step > self.how.last_step * self.distance).nonzero()[:, 0]
-        rows = rows[self._affordable(rows)]
+        cost = self.how.round_cost * self.segments * self.how.samples
+        rows = rows[self.budget.affords(cost, self.examples[rows.cpu()]).to(rows.device)]
         if not len(rows) or self.segments < 2:
             return False
         t = self._positions(number)  # (segments · samples,) the same for every example
@@ -113,12 +114,6 @@ class _Shortener:
                 break
         return True
 
-    def _affordable(self, rows: Tensor) -> Tensor:
-        """(rows,) whether another round fits in the budget; the integral's part of it is left alone."""
-        cost = self.how.round_cost * self.segments * self.how.samples
-        spent = torch.as_tensor(self.score.gradients_spent)[self.examples[rows.cpu()]]
-        return (spent + cost <= self.run.solver_limit()).to(rows.device)
-
     def _positions(self, number: int) -> Tensor:
         """Jittered positions along the polyline, in units of segments, stratified: (segments · samples,)."""
         n = self.segments * self.how.samples
@@ -130,8 +125,7 @@ class _Shortener:
         k = t.floor().long().clamp(0, self.segments - 1)
         fraction = t - k
         a, b = knots[:, k], knots[:, k + 1]
-        shape = (1, -1, *[1] * (knots.ndim - 2))
-        return a + fraction.view(shape) * (b - a), b - a, k, fraction
+        return a + per_row(fraction[None], a) * (b - a), b - a, k, fraction
 
     def _length(self, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
         points, steps, _, _ = self._at(knots, t)
@@ -201,18 +195,18 @@ def inverse_laplacian(n: int, knots: Tensor) -> Tensor:
 def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: Run) -> tuple[Tensor, Tensor]:
     """Which path is shortest for each example, and its length: (batch,) twice, measured by the integrator.
 
-    Of equal ones the first is taken, as it is where the budget does not pay for a look at every segment.
+    Of equally long paths the first is taken. It is also taken where the budget does not pay for a look at every
+    segment. Half of what is left now is not touched: it is for the integral.
     """
-    quiet, left = Run(run.seed, run.max_gradients), None
-    if run.max_gradients is not None:  # half of what is left now is the integral's
-        spent = torch.as_tensor(score.gradients_spent)
-        left = torch.minimum((run.max_gradients - spent) / 2, run.solver_limit(1.0) - spent) / len(paths)
-        able = torch.stack([path.n_knots - 1 <= left for path in paths]).all(0)
-        paths, left = [path.only(able) for path in paths], left.clamp_min(1)
-    lengths = torch.stack([
-        integrate(score, path, metric, only_length=True, max_gradients=left, run=quiet).length for path in paths
-    ])  # fmt: skip
-    best, which = lengths.min(0)
+    budget = run.budget(score).share(0.5).shared_by(len(paths))
+    able, grant = torch.stack([budget.affords(path.n_knots - 1) for path in paths]).all(0), budget.grant()
+    quiet, lengths = Run(run.seed, run.max_gradients), []
+    for path in paths:
+        before = budget.spent()
+        measured = integrate(score, path.only(able), metric, only_length=True, max_gradients=grant, run=quiet)
+        budget.settle(before, measured.n_gradients)
+        lengths.append(measured.length)
+    best, which = torch.stack(lengths).min(0)
     return which.cpu(), best
 
 

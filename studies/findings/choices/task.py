@@ -72,7 +72,7 @@ class ImageTask:
         task's own.
         """
         repeats = len(baselines) // len(self.inputs)
-        inputs = self.inputs.repeat(repeats, *[1] * (self.inputs.ndim - 1))
+        inputs = torch.cat([self.inputs] * repeats)
         given = {**self.settings.get(method, {}), **settings}
         return METHODS[method](self.score(output, repeats), inputs, baselines, **given)
 

@@ -64,7 +64,7 @@ def has_text(setting: Setting) -> bool:
     return setting.sentences is not None and all(find_spec(name) for name in ("transformers", ENCODER))
 
 
-def _encoder() -> tuple[Any, Any]:
+def text_encoder() -> tuple[Any, Any]:
     """MiniLM and its tokenizer, from the package that ships them."""
     from transformers import AutoModel, AutoTokenizer
 
@@ -75,7 +75,7 @@ def _encoder() -> tuple[Any, Any]:
         return AutoModel.from_pretrained(weights), AutoTokenizer.from_pretrained(weights)
 
 
-def _sentences(file: Path) -> list[tuple[str, int]]:
+def short_sentences(file: Path) -> list[tuple[str, int]]:
     """The short ones of a file, with their labels."""
     lines = [line.rpartition("\t") for line in file.read_text(encoding="utf-8").splitlines()]
     return [(text, int(label)) for text, _, label in lines if SENTENCE[0] < len(text) < SENTENCE[1]]
@@ -86,10 +86,10 @@ def text_case(setting: Setting) -> Case:
     from leastpath.transformers import explain
 
     assert setting.sentences is not None
-    rows = _sentences(setting.sentences)
+    rows = short_sentences(setting.sentences)
     n_train = min(setting.of("text.train"), len(rows) * 4 // 5)
-    encoder, tokenizer = _encoder()
-    model, quality = _sentiment(setting, encoder, tokenizer, rows, n_train)
+    encoder, tokenizer = text_encoder()
+    model, quality = sentiment_model(setting, encoder, tokenizer, rows, n_train)
     texts = [text for text, _ in rows[n_train : n_train + setting.of("text.sentences")]]
     embedding = encoder.get_input_embeddings()
 
@@ -104,7 +104,7 @@ def text_case(setting: Setting) -> Case:
     return Case(quality, explained, judge.removals, judge.agreement)
 
 
-def _sentiment(
+def sentiment_model(
     setting: Setting, encoder: Any, tokenizer: Any, rows: Sequence[tuple[str, int]], n_train: int
 ) -> tuple[Sentiment, float]:
     """The encoder with a head fitted to the first sentences, once, and its accuracy on those that follow."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.interruption import whole
+from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Conformal, Metric
@@ -59,7 +59,7 @@ class MoonsTask:
         found = attribute(
             self.score, self.inputs, self.baseline, solver=solver, metric=metric, tolerance=TOLERANCE, seed=self.seed
         )
-        return whole(found)
+        return finished(found)
 
 
 def moons_task(setting: Setting, net: Moons, n: int, *, flat: bool = False) -> MoonsTask:

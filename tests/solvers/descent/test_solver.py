@@ -41,7 +41,9 @@ B = torch.tensor([[0.8, 0.6], [1.5, 1.5]], dtype=torch.float64)
 
 
 def field_of(score: lp.Score, start, end, limit: int = 1000, metric=None) -> Field:
-    return Field(score.bind(end), metric or lp.Conformal(), Run(), torch.arange(len(end)), start, end, limit)
+    bound, run = score.bind(end), Run()
+    budget = run.budget(bound).at_most(limit)
+    return Field(bound, metric or lp.Conformal(), run, budget, torch.arange(len(end)), start, end)
 
 
 # ---- against closed forms ----------------------------------------------------------------------------------------

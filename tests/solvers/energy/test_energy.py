@@ -96,10 +96,11 @@ def test_polylines_keep_their_ends_exactly_and_failed_examples_straight():
 
 
 def test_a_budget_leaves_enough_for_the_integrals():
-    assert solver_budget(Run(), 50, 8) == (float("inf"), 8)
-    assert solver_budget(Run(max_gradients=100_000), 50, 8) == (100_000 - 18 * 153, 8)
-    assert solver_budget(Run(max_gradients=1_000), 50, 8) == (1_000 - 306, 0)
-    assert solver_budget(Run(max_gradients=100), 50, 8) == (50, 0)
+    bound = lp.Score(mlp(4), 1).bind(torch.ones(1, 4))
+    expected = {None: (float("inf"), 8), 100_000: (100_000 - 18 * 153, 8), 1_000: (1_000 - 306, 0), 100: (50, 0)}
+    for max_gradients, answer in expected.items():
+        budget, n_samples = solver_budget(Run(max_gradients=max_gradients).budget(bound), 50, 8)
+        assert (budget.least_left(), n_samples) == answer
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import leastpath as lp
-from helpers import Counted, flat_points, mlp, seeded
+from helpers import Counted, autoencoder, flat_points, mlp, seeded
 from leastpath import Outcome
 from leastpath.solvers.manifold.solver import _Curves
 
@@ -198,8 +198,8 @@ def test_undefined_decoder_falls_back_for_its_example_only():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda: lp.Manifold(3, sphere), "encoder=3 is no function"),
-        (lambda: lp.Manifold(on_sphere, nn.Linear), "is no function: Manifold"),
+        (lambda: lp.Manifold(3, sphere), "encoder=3 is not a function"),
+        (lambda: lp.Manifold(on_sphere, nn.Linear), "is not a function: Manifold"),
         (lambda: lp.Manifold(on_sphere, sphere, n_knots=2), "n_knots=2 must be at least 3"),
         (lambda: lp.Manifold(on_sphere, sphere, tolerance=0), "tolerance=0 must be positive"),
     ],
@@ -246,3 +246,35 @@ def test_a_stuck_search_is_not_told_to_go_on():
     status = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.tensor([[1.0, 0.1]]), solver=solver).status[0]
     assert lp.Outcome.NOT_CONVERGED in status and "No step made the latent curve any shorter" in status.value
     assert "raise n_iterations" not in status.value
+
+
+@pytest.fixture(scope="module")
+def arc() -> Tensor:
+    """Two thirds of a tilted circle."""
+    angle = torch.linspace(0, 4, 400)
+    return torch.stack([angle.cos(), angle.sin(), 0.5 * angle.cos()], 1)
+
+
+@pytest.fixture(scope="module")
+def learnt(arc) -> tuple[nn.Module, nn.Module]:
+    return autoencoder(arc)
+
+
+def test_the_autoencoder_of_these_tests_rebuilds_what_it_has_learnt(learnt, arc):
+    encoder, decoder = learnt
+    error = (decoder(encoder(arc)) - arc).norm(dim=1).mean()
+    assert error < 0.1 * arc.norm(dim=1).mean()
+
+
+def test_reconstruction_tells_data_from_what_is_off_them(learnt, arc):
+    metric = lp.Reconstruction(*learnt, scale=0.1)
+    assert metric.error(arc).mean() < 0.3 * metric.error(arc + torch.tensor([0.0, 0.0, 1.0])).mean()
+
+
+def test_manifold_follows_the_learnt_data(learnt, arc):
+    """The decoded geodesic stays nearer the data than the straight line between the arc's ends does."""
+    x, base = arc[:1], arc[-1:]
+    path = lp.attribute(lp.Score(lambda x: x.sum(1)), x, base, solver=lp.Manifold(*learnt)).path
+    line = lp.Path.straight(base, x)
+    far = [torch.cdist(p.at(torch.linspace(0, 1, 50))[0], arc).amin(1).mean() for p in (path, line)]
+    assert far[0] < 0.5 * far[1]

@@ -216,7 +216,7 @@ def test_text_where_it_can_be_had(tmp_path, monkeypatch, tokenizer):
     file = tmp_path / "sentences.tsv"
     file.write_text("short\t1\n" + "\n".join(lines), encoding="utf-8")
     monkeypatch.setattr(sections, "has_text", lambda setting: setting.sentences is not None)
-    monkeypatch.setattr(texts, "_encoder", lambda: (BagOfWords(), tokenizer))
+    monkeypatch.setattr(texts, "text_encoder", lambda: (BagOfWords(), tokenizer))
     records = computed(quick(tmp_path, sentences=file), "text")
     assert len(records) == 3 and all(r["quality"] == [1.0] for r in records.values())
     section = DOMAINS.section(records)

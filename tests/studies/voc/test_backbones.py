@@ -70,20 +70,35 @@ def test_without_torchvision_the_default_is_named(monkeypatch):
         load_backbone("vit_b_16")
 
 
-def test_torchvision_built_for_another_torch_is_imported_with_its_ops_declared(monkeypatch, tmp_path):
-    package = tmp_path / "torchvision"
+def torchvision_that_needs(op, folder, monkeypatch):
+    """A torchvision whose import fails as the real one does unless an op is declared."""
+    package = folder / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text("from torchvision import _meta_registrations\n")
     (package / "_meta_registrations.py").write_text(
-        "import torch\nif not hasattr(torch.ops.torchvision, 'nms_of_a_test'):\n"
-        "    raise RuntimeError('operator torchvision::nms_of_a_test does not exist')\n"
+        f"import torch\nif not hasattr(torch.ops.torchvision, {op!r}):\n"
+        f"    raise RuntimeError('operator torchvision::{op} does not exist')\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(folder)
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         monkeypatch.delitem(sys.modules, name)
+    return package
+
+
+@pytest.mark.parametrize("op", ["nms_of_a_test", "qnms_of_a_test"])
+def test_torchvision_built_for_another_torch_is_imported_with_its_ops_declared(monkeypatch, tmp_path, op):
+    package = torchvision_that_needs(op, tmp_path, monkeypatch)
+    monkeypatch.setattr(backbones, "OPS_AT_IMPORT", (op,))
     assert backbones.imported_torchvision().__file__ == str(package / "__init__.py")
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         del sys.modules[name]
+
+
+def test_torchvision_that_needs_more_ops_names_the_build_to_install(monkeypatch, tmp_path):
+    torchvision_that_needs("op_of_tomorrow", tmp_path, monkeypatch)
+    monkeypatch.setattr(backbones, "OPS_AT_IMPORT", ())
+    with pytest.raises(ImportError, match=r"op_of_tomorrow does not exist\): install the build for this one"):
+        backbones.imported_torchvision()
 
 
 def test_errors_name_what_was_given(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
 from leastpath.path import Path
 
 
@@ -29,6 +30,6 @@ def _carried(path: Tensor, start: Tensor, end: Tensor) -> Tensor:
     chord = path[-1] - path[0]
     # A knot belongs to the nearest point of its line, so that what happens next to an end stays next to it.
     along = ((path - path[0]) * chord).flatten(1).sum(1) / (chord**2).sum().clamp_min(torch.finfo(path.dtype).tiny)
-    t = along.clamp(0, 1).view(-1, *[1] * (path.ndim - 1))
+    t = per_row(along.clamp(0, 1), path)
     moved = path + (1 - t) * (start - path[0]) + t * (end - path[-1])
     return torch.cat([start[None], moved[1:-1], end[None]])

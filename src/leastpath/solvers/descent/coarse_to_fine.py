@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.run import Run
 from leastpath.solvers.descent.field import Field
 from leastpath.solvers.shorten import Shortening, shortened
 
@@ -26,13 +25,13 @@ def refined_lines(
 
     Yields the rows of a group (m,) and their paths (m, knots, *features).
     """
-    rows = field.affordable(rows, how.samples * COARSEST * how.round_cost + spare)
+    rows = rows[field.affords(rows, how.samples * COARSEST * how.round_cost + spare)]
     paths = _bows(field, rows, draw) if len(rows) else field.start[:0]
     while len(rows):
         paths = force_shortened(field, paths, rows, how, spare)
         n = paths.shape[1] - 1
         cost = 2 * n + 2 * n * how.samples * how.round_cost  # of cutting, and of one round on what is cut
-        finer = (field.spent[rows] + cost + spare <= field.limit) & (2 * n <= FINEST)
+        finer = field.affords(rows, cost + spare) & (2 * n <= FINEST)
         if not finer.all():
             yield rows[~finer], paths[~finer]
         rows, paths = rows[finer], paths[finer]
@@ -47,7 +46,7 @@ def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
     """
     t = torch.linspace(0, 1, COARSEST + 1, device=field.start.device, dtype=field.start.dtype)
     a, chord, size = field.start[rows], (field.end - field.start)[rows], field.distance[rows]
-    t = t.view(1, -1, *[1] * (a.ndim - 1))
+    t = per_row(t[None], a[:, None])
     line = best = a[:, None] + t * chord[:, None]
     if field.limit < BOWS_FROM:
         return line
@@ -68,10 +67,9 @@ def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
 
 
 def force_shortened(field: Field, paths: Tensor, rows: Tensor, how: Shortening, spare: int) -> Tensor:
-    """Paths (n, knots, *features) of `rows` (n,), shortened until `spare` gradients are left of the limit."""
-    budget = int(field.before.max()) + field.limit - spare
-    run = Run(field.run.seed, 2 * budget)  # half of which `shortened` takes for its own
-    return shortened(field.score, field.metric, paths, field.examples[rows.cpu()], run, how)
+    """Paths (n, knots, *features) of `rows` (n,), shortened while more than `spare` gradients are left."""
+    budget = field.budget.keeping(spare)
+    return shortened(field.score, field.metric, paths, field.examples[rows.cpu()], budget, field.run, how)
 
 
 def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tensor:
@@ -92,5 +90,5 @@ def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tens
     fraction = (within / pieces.gather(1, segment)).to(paths.dtype)
     each = torch.arange(len(paths), device=paths.device)[:, None]
     a, b = paths[each, segment], paths[each, segment + 1]
-    knots = torch.lerp(a, b, fraction.view(*fraction.shape, *[1] * (a.ndim - 2)))
+    knots = torch.lerp(a, b, per_row(fraction, a))
     return torch.cat([knots, paths[:, -1:]], 1)

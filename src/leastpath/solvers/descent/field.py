@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solvers.shorten import coarse
 
 
@@ -31,21 +32,22 @@ class Samples:
 
 @dataclass
 class Field:
-    """Some examples of a call, what may be spent on each of them, and what has been."""
+    """Some examples of a call, and what may be spent on each of them."""
 
     score: BoundScore
     metric: Metric
     run: Run
+    budget: Budget  # with a limit
     examples: Tensor  # (batch,) their numbers in the bound score, on the CPU
     start: Tensor  # (batch, *features) in the working dtype
     end: Tensor
-    limit: int  # gradients an example
     resolution: int | None = None
     bar: Bar = field(default_factory=Bar)
 
     def __post_init__(self) -> None:
         self.distance = norms(self.end - self.start, 1)  # (batch,)
-        self.before = torch.as_tensor(self.score.gradients_spent)[self.examples]
+        self.limit = int(self.budget.least_left(self.examples))  # gradients an example, from here on
+        self._before = self.budget.spent(self.examples)
         self.interrupted = False
         self._shown = 0.0
 
@@ -54,12 +56,11 @@ class Field:
     @property
     def spent(self) -> Tensor:
         """(batch,) gradients that this solve has cost each example."""
-        now = torch.as_tensor(self.score.gradients_spent)[self.examples] - self.before
-        return now.to(self.start.device)
+        return self.budget.spent(self.examples) - self._before
 
-    def affordable(self, rows: Tensor, cost: float) -> Tensor:
-        """Those of `rows` (n,) that can still pay for `cost` gradients."""
-        return rows[self.spent[rows] + cost <= self.limit]
+    def affords(self, rows: Tensor, cost: float) -> Tensor:
+        """(n,) whether `rows` (n,) may spend `cost` gradients more."""
+        return self.budget.affords(cost, self.examples[rows.cpu()]).to(rows.device)
 
     def show(self, ratio: Tensor) -> None:
         """Move the progress bar to what has been spent; `ratio` (n,) are sampled lengths relative to the line's."""

@@ -108,7 +108,7 @@ class _Pushing:
 
     def open(self, best_length: Tensor, patience: int, number: int, spare: int) -> Tensor:
         """Which examples go on: (n,)."""
-        live = (self.calm < 2) & (self.field.spent[self.rows] + ROUND_COST + spare <= self.field.limit)
+        live = (self.calm < 2) & self.field.affords(self.rows, ROUND_COST + spare)
         if number >= patience:
             live &= best_length < self.way.hopeless
         return live.nonzero()[:, 0]

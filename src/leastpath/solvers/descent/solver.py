@@ -5,7 +5,7 @@
 3. Across the plateau: the knots between the flows are pushed the same way until the crossing is flat.
 4. Where there is no plateau, descent of the sampled length itself, coarse to fine.
 
-A solver's own samples are no measurement: the solution asks `attribute` to compare it with the straight line.
+A few samples do not measure a length: the solution asks `attribute` to compare the path with the straight line.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
-from leastpath._support.rows import norms
+from leastpath._support.checks import check_integer
+from leastpath._support.rows import norms, per_row
+from leastpath.bound import BoundScore
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution, Solved, joined
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.carried import carried_over
@@ -34,7 +34,8 @@ from leastpath.solvers.descent.plateau import Crossing, crossed, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
 from leastpath.status import Note, Outcome
 
-FEW_FEATURES = 20  # up to here a plateau is no high-dimensional certainty, and the true force is worth its price
+SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
+FEW_FEATURES = 20  # up to here there may be no plateau to cross, and the true force is worth its gradients
 LINE_SAMPLES = 16  # of the straight line, or a tenth of what may be spent if that is less
 HOPELESS = 0.5  # of the line's sampled length: above it after a few rounds, the other side is tried
 PATIENCE = 5
@@ -65,7 +66,7 @@ class Descent:
 
     Rarely needed:
         hessian: how the force of the last stage is found: "finite_difference" of gradients, which also sees the kinks
-            of ReLU nets, or "double_backward", exact on smooth nets and half as dear again.
+            of ReLU nets, or "double_backward", which is exact on smooth nets and takes 3 gradients instead of 2.
         n_knots: between the two flows.
         n_rounds: of pushing them.
 
@@ -86,10 +87,10 @@ class Descent:
 
     def __post_init__(self) -> None:
         enough = "pass a large one where there is no limit, as in Descent(max_gradients=10_000)"
-        check_whole("max_gradients", self.max_gradients, 1, advice=enough)
-        check_whole("resolution", self.resolution, 1, or_none=", or None for full resolution")
-        check_whole("n_knots", self.n_knots, 2)
-        check_whole("n_rounds", self.n_rounds, 1)
+        check_integer("max_gradients", self.max_gradients, 1, advice=enough)
+        check_integer("resolution", self.resolution, 1, or_none=", or None for full resolution")
+        check_integer("n_knots", self.n_knots, 2)
+        check_integer("n_rounds", self.n_rounds, 1)
         if self.hessian not in get_args(Hessian):
             raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
 
@@ -118,14 +119,14 @@ class Descent:
             raise ValueError(
                 f"start_from has {len(self.start_from)} paths for {len(start)} examples: pass one for all, or one each"
             )
-        limit = int(min(self.max_gradients, run.solver_limit()))
+        budget = run.budget(score).share(SOLVER_SHARE).at_most(self.max_gradients)
         per_block = max(1, BLOCK_ELEMENTS // (HELD * score.n_features))
         parts, interrupted = [], False
-        with run.bar("descent", len(start) * limit) as bar:
+        with run.bar("descent", float(budget.left().sum())) as bar:
             a, b = (x.to(score.work_dtype) for x in (start, end))
             for examples in torch.arange(len(start)).split(per_block):
                 rows = examples.to(start.device)
-                here = Field(score, metric, run, examples, a[rows], b[rows], limit, self.resolution, bar)
+                here = Field(score, metric, run, budget, examples, a[rows], b[rows], self.resolution, bar)
                 here.interrupted = interrupted
                 parts.append((examples, _Solve(self, here).solution()))
                 interrupted = here.interrupted
@@ -234,7 +235,7 @@ class _Solve:
         cold = rows if self.settings.start_from is None else self._warmed(self.settings.start_from, line, rows)
         sign = flatter_side(self.field, line, cold)
         poor = self._over_plateau(cold, sign[cold], SIDE)
-        poor = self.field.affordable(poor, self._least() - self.look_cost - 2 * self.n_look)
+        poor = poor[self.field.affords(poor, self._least() - self.look_cost - 2 * self.n_look)]
         self._over_plateau(poor, -sign[poor], OTHER_SIDE)
         if not self.field.interrupted:
             self._by_force(rows, cold)
@@ -261,7 +262,7 @@ class _Solve:
         (left, right), cost = both.trail.unflatten(0, (2, -1)), both.cost.view(2, -1).sum(0)
         cost = cost + both.value.view(2, -1).diff(dim=0)[0].abs()
         t = (1 - torch.cos(torch.linspace(0, torch.pi, self.settings.n_knots, dtype=torch.float64))) / 2
-        t = t.to(start).view(1, -1, *[1] * (start.ndim - 1))
+        t = per_row(t.to(start)[None], start[:, None])
         away = left[:, -1] - start, right[:, -1] - end
         knots = torch.lerp(start[:, None], end[:, None], t) + (away[0] + away[1])[:, None]
         farthest = torch.maximum(norms(away[0], 1), norms(away[1], 1))
@@ -315,7 +316,7 @@ class _Solve:
             self._offer(group, paths)
         for group, paths in found:
             cost = how.round_cost * how.samples * (paths.shape[1] - 1) + self.n_check
-            able = self.field.spent[group] + cost <= self.field.limit
+            able = self.field.affords(group, cost)
             if able.any():
                 self._offer(group[able], force_shortened(self.field, paths[able], group[able], how, self.n_check))
 
@@ -336,7 +337,7 @@ class _Solve:
                 self._push_on(group[near], knots[near], torch.where(above[near], 1.0, -1.0).to(length))
         few = self.field.score.n_features <= FEW_FEATURES
         cold = rows[~(self.length[rows] < (1 if few else HOPELESS) * self.straight[rows])]
-        return self.field.affordable(cold, self._least() - self.look_cost)
+        return cold[self.field.affords(cold, self._least() - self.look_cost)]
 
     def _push_on(self, rows: Tensor, knots: Tensor, sign: Tensor) -> None:
         """All inner knots of the paths (n, knots, *features) as one crossing, for a few rounds."""

@@ -16,10 +16,10 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows
+from leastpath._support.rows import flat_rows, per_row
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.score import BoundScore
 from leastpath.status import Note, Outcome
 
 Sign = Literal["away", "toward"]
@@ -120,10 +120,10 @@ class GradientNorm(torch.autograd.Function):
         gradient = _gradient(score, points, examples)
         norm = torch.linalg.vector_norm(flat_rows(gradient), dim=1)
         if ctx.needs_input_grad[0]:
-            wide = (-1, *[1] * (points.ndim - 1))
-            direction = (gradient / norm.clamp_min(torch.finfo(norm.dtype).tiny).view(wide)).nan_to_num(0, 0, 0)
-            ahead = _gradient(score, points + step.view(wide) * direction, examples)
-            ctx.save_for_backward((ahead - gradient) / step.view(wide))
+            step = per_row(step, points)
+            direction = gradient / per_row(norm.clamp_min(torch.finfo(norm.dtype).tiny), gradient)
+            ahead = _gradient(score, points + step * direction.nan_to_num(0, 0, 0), examples)
+            ctx.save_for_backward((ahead - gradient) / step)
         return norm
 
     @staticmethod
@@ -131,7 +131,7 @@ class GradientNorm(torch.autograd.Function):
         """(rows,) -> (rows, *features)."""
         (slope,) = ctx.saved_tensors
         # A slope that is not finite pushes nowhere; the norm that comes with it tells whether the example has failed.
-        return grad_output.view(-1, *[1] * (slope.ndim - 1)) * slope.nan_to_num(0, 0, 0), None, None, None
+        return per_row(grad_output, slope) * slope.nan_to_num(0, 0, 0), None, None, None
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class PathEnergy:
         start, end = start.to(score.work_dtype), end.to(score.work_dtype)
         n, batch = settings.n_points, len(start)
         t = (torch.arange(1, n + 1, device=start.device) / (n + 1)).to(start.dtype)
-        line = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), t.view(1, n, *[1] * (start.ndim - 1)))
+        line = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), per_row(t[None], start.unsqueeze(1)))
         gradient = score.gradients(line.flatten(0, 1), examples.repeat_interleave(n))[1]
         steepness = torch.linalg.vector_norm(flat_rows(gradient), dim=1).view(batch, n).mean(1)
         beta = settings.beta_scale * steepness if settings.beta is None else torch.full_like(steepness, settings.beta)
@@ -200,7 +200,7 @@ class PathEnergy:
         `backward` takes the finite difference against the gradient's direction: a kink may lie on either side.
         """
         batch, n = self.line.shape[:2]
-        offset = deviation * self._wide(self.unit)
+        offset = deviation * per_row(self.unit, deviation)
         unit = torch.where(self.unit > 0, self.unit, torch.ones_like(self.unit))
         step = (unit * (-self.fd_step if backward else self.fd_step)).repeat_interleave(n)
         points = (self.line + offset).flatten(0, 1)
@@ -215,10 +215,7 @@ class PathEnergy:
 
     def knots(self, deviation: Tensor) -> Tensor:
         """Relative deviations (batch, n_points, *features) as points of the input space."""
-        return self.line + deviation * self._wide(self.unit)
-
-    def _wide(self, per_example: Tensor) -> Tensor:
-        return per_example.view(-1, *[1] * (self.line.ndim - 1))
+        return self.line + deviation * per_row(self.unit, deviation)
 
 
 def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
@@ -230,18 +227,17 @@ def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
     return Path(points.flatten(0, 1), torch.arange(kept.numel())[kept.flatten()], offsets)
 
 
-def solver_budget(run: Run, n_points: int, n_samples: int) -> tuple[float, int]:
-    """How many gradients an example a solver may spend, and how many sampled paths there will be money to integrate.
+def solver_budget(budget: Budget, n_points: int, n_samples: int) -> tuple[Budget, int]:
+    """The solver's part of the budget of a call, and how many sampled paths the rest can integrate.
 
-    At least half of a budget, or what a few gradients a segment cost, is left to the integrals.
+    The integrals keep half of the budget, or less where a few gradients a segment cost less.
     """
-    if run.max_gradients is None:
-        return float("inf"), n_samples
-    path = 3 * (n_points + 1)  # a first look at every segment, and its verification
-    if 2 * (1 + n_samples) * path > run.max_gradients / 2:
+    left = budget.with_reserved.least_left()
+    path = 3 * (n_points + 1)  # a first look at every segment, and a check of what it saw
+    if 2 * (1 + n_samples) * path > left / 2:
         n_samples = 0
-    kept = min(run.max_gradients / 2, 2 * (1 + n_samples) * path)
-    return min(run.max_gradients - kept, run.solver_limit(1.0)), n_samples
+    kept = min(left / 2, 2 * (1 + n_samples) * path)
+    return budget.at_most(left - kept), n_samples
 
 
 def imported_pyro(solver: str) -> ModuleType:

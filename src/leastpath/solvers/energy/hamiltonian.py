@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.energy.energy import (
     LINE,
@@ -103,7 +104,7 @@ class Hamiltonian:
         The energy fixes what is sampled: `metric` is what the result's length is measured in, nothing more.
         """
         pyro = imported_pyro("Hamiltonian")
-        budget, n_paths = solver_budget(run, self.n_points, self.n_paths)
+        budget, n_paths = solver_budget(run.budget(score), self.n_points, self.n_paths)
         found: list[_Draws] = []
         total = len(start) * self.n_chains * (self.warmup + self.n_samples)
         with torch.enable_grad(), run.bar("hamiltonian", total) as bar:  # the sampler's positions need gradients
@@ -167,7 +168,7 @@ class _Draws:
     """All chains of one example."""
 
     def __init__(
-        self, solver: Hamiltonian, score: BoundScore, example: int, start: Tensor, end: Tensor, run: Run, budget: float
+        self, solver: Hamiltonian, score: BoundScore, example: int, start: Tensor, end: Tensor, run: Run, budget: Budget
     ) -> None:
         self.solver, self.score, self.example, self.run = solver, score, example, run
         self.start, self.end, self.budget = start, end, budget
@@ -181,16 +182,16 @@ class _Draws:
 
     def draw(self, pyro: Any, bar: Bar) -> None:
         """Run the chains until they are done, the budget is spent or someone interrupts."""
-        solver, first = self.solver, self._spent()
+        solver = self.solver
+        budgets = [self.budget.share((chain + 1) / solver.n_chains) for chain in range(solver.n_chains)]
         try:
-            if self.budget < 3 * solver.n_points:
+            if not self.budget.affords(3 * solver.n_points, self.example):
                 raise _OverBudget
             examples = torch.tensor([self.example])
             self.energy = PathEnergy.of(self.score, examples, self.start, self.end, solver)
-            for chain in range(solver.n_chains):
-                limit = first + self.budget * (chain + 1) / solver.n_chains
+            for chain, budget in enumerate(budgets):
                 with _seeded(self.run.seed * 1_000_003 + chain, self.start.device), pyro.validation_enabled(False):
-                    self._chain(pyro, chain, limit, bar)
+                    self._chain(pyro, chain, budget, bar)
         except KeyboardInterrupt:
             self.ended = "interrupted"
         except _OverBudget:
@@ -199,12 +200,12 @@ class _Draws:
             self.ended = error
             self.count = 0
 
-    def _chain(self, pyro: Any, chain: int, limit: float, bar: Bar) -> None:
+    def _chain(self, pyro: Any, chain: int, budget: Budget, bar: Bar) -> None:
         solver, energy = self.solver, self.energy
         assert energy is not None
 
         def potential(position: dict[str, Tensor]) -> Tensor:
-            if self._spent() + 2 * solver.n_points > limit:
+            if not budget.affords(2 * solver.n_points, self.example):
                 raise _OverBudget
             value = energy.reduced(position["deviation"] * solver.spread)[0]
             bar.advance(0, f"example {self.example}, chain {chain + 1}, E/T {float(value.detach()):.3g}")
@@ -250,9 +251,6 @@ class _Draws:
             self.kept.append(deviation)
         self.total = self.total + deviation
         self.count += 1
-
-    def _spent(self) -> float:
-        return float(self.score.gradients_spent[self.example])
 
     # ---- what came out -------------------------------------------------------------------------------------------
 

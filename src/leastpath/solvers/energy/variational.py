@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.energy.energy import (
     LINE,
@@ -52,7 +54,7 @@ class Variational:
         as_printed: the equations to the letter: the minus sign (`sign` is ignored) and p(γ) ∝ exp(−E), that is T = 1
             in the units of the inputs (`spread` then only says where the scales begin).
         endpoint_weight: the paper's w, on deviations of the first and last tenth of the knots. The ends themselves
-            are no parameters: they cannot move.
+            are not parameters: they cannot move.
         spread: how far sampled paths stray from the line where nothing pushes them, as a share of its length; sets T.
             Also the first scale. Below about 0.1 the path no longer sees past a plateau of the gradient norm.
         lr: of Adam, in units of the root-mean-square difference between the two ends.
@@ -103,7 +105,7 @@ class Variational:
         The energy fixes what is minimised: `metric` is what the result's length is measured in, nothing more.
         """
         pyro = imported_pyro("Variational")
-        budget, n_samples = solver_budget(run, self.n_points, self.n_samples)
+        budget, n_samples = solver_budget(run.budget(score), self.n_points, self.n_samples)
         task = _Task(self, score, run, budget, n_samples, pyro)
         per_block = max(1, BLOCK_ELEMENTS // (self.n_points * score.n_features))
         blocks = torch.arange(len(start)).split(per_block)
@@ -145,7 +147,7 @@ class _Task:
     solver: Variational
     score: BoundScore
     run: Run
-    budget: float  # gradients an example
+    budget: Budget
     n_samples: int
     pyro: Any
 
@@ -174,8 +176,8 @@ class _Task:
 
     def _affordable(self, examples: Tensor) -> int:
         """Iterations that the budget still allows: a block that is taken apart has spent a part of it."""
-        n, spent = self.solver.n_points, self.score.gradients_spent[examples.numpy()].max()
-        return int(min(self.solver.n_iterations, max(0.0, (self.budget - spent - n) / (2 * n))))
+        n = self.solver.n_points
+        return int(min(self.solver.n_iterations, self.budget.keeping(n).least_left(examples) / (2 * n)))
 
     def _straight(self, examples: Tensor, start: Tensor, end: Tensor, note: Note, interrupted: bool = False) -> _Fit:
         batch, n = len(examples), self.solver.n_points
@@ -293,7 +295,7 @@ class _Guide:
         solver, energy = self.task.solver, self.energy
         finite = torch.isfinite(self.kept_loc).flatten(1).all(1) & torch.isfinite(self.kept_scale).flatten(1).all(1)
         self.failed |= ~finite.cpu()
-        shape, wide = energy.line.shape[1:], (-1, *[1] * (energy.line.ndim - 1))
+        shape = energy.line.shape[1:]
         samples = [
             energy.knots(self.kept_loc + self.kept_scale * self.task.run.noise(shape, energy.line, draw))
             for draw in range(solver.n_iterations, solver.n_iterations + self.task.n_samples)
@@ -302,7 +304,7 @@ class _Guide:
             "loss": self.windows.mean.to(energy.line),
             "beta": energy.beta,
             "iterations": self.iterations,
-            "scale": self.kept_scale * energy.unit.view(wide),
+            "scale": self.kept_scale * per_row(energy.unit, energy.line),
         }
         knots = energy.knots(self.kept_loc)
         notes = [self._notes(b, interrupted) for b in range(len(energy))]

@@ -10,10 +10,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from leastpath.integral.pieces import Estimate, Pieces, quadrature, rule_nodes
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
+from leastpath.integral.pieces import Estimate, Pieces, quadrature
+from leastpath.integral.rules import rule_nodes
 from leastpath.metric import Metric, length
 from leastpath.run import Bar
-from leastpath.score import BoundScore
 from leastpath.solvers.graph import neighbors
 
 RULE = "gauss_legendre"
@@ -85,10 +87,9 @@ class EdgeTable:
 
     @classmethod
     def of(
-        cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, bar: Bar,
-        limit: float = np.inf,
-    ) -> EdgeTable:  # fmt: skip
-        """Measure every edge as `example` would; `limit` is that of `measured`."""
+        cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, budget: Budget, bar: Bar
+    ) -> EdgeTable:
+        """Measure every edge as `example` would; `budget` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
         if not metric.needs_gradient:
             bar.advance(len(tail))
@@ -103,7 +104,7 @@ class EdgeTable:
             a, b = tail[rows], head[rows]
             pieces = whole_pieces(topology.points, a, b, torch.full_like(a, example))
             ends = node_score[_on(a, node_score)], node_score[_on(b, node_score)]
-            estimate = measured(score, pieces, metric, n_steps, *ends, limit)
+            estimate = measured(score, pieces, metric, n_steps, *ends, budget)
             lengths.append(estimate.length.double().cpu().numpy())
             estimates += [estimate] if keep else []
             bar.advance(len(rows))
@@ -125,13 +126,12 @@ class EdgeTable:
 
 
 def measured(
-    score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor, limit: float = np.inf
+    score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor, budget: Budget
 ) -> Estimate:
     """Segments with `n_steps` gradients each, and more where the residual says that these were too few.
 
-    f0 and f1 (pieces,) are the scores at their ends. No example's gradients exceed `limit` for the sake of more; the
-    worst segments come first. A segment on which the score or its gradient is not finite cannot
-    be walked: its length is infinite.
+    f0 and f1 (pieces,) are the scores at their ends. `budget` limits only the additional gradients; the worst segments
+    come first. A segment on which the score or its gradient is not finite cannot be walked: its length is infinite.
     """
     estimate = quadrature(score, pieces, metric, RULE, n_steps, strict=False)
     change = (f1 - f0).abs()
@@ -139,7 +139,7 @@ def measured(
     noise = 64 * score.eps * torch.maximum(f0.abs(), f1.abs())
     poor = residual > RESIDUAL_LIMIT * torch.maximum(estimate.length, change) + noise
     rows = poor.cpu().nonzero()[:, 0]
-    room = np.floor((limit - score.gradients_spent) / (MORE_STEPS * n_steps))
+    room = np.floor(budget.left().numpy() / (MORE_STEPS * n_steps))
     rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
     if len(rows):
         better = quadrature(score, pieces.take(rows), metric, RULE, MORE_STEPS * n_steps, strict=False)

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.metric import Metric
 from leastpath.path import Path
-from leastpath.score import BoundScore
 from leastpath.solution import Solution
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, whole_pieces
@@ -54,7 +55,7 @@ class Router:
     n_steps: int
     search: neighbors.Method
     trees: Mapping[bytes, Tree]  # those known beforehand, by the baseline's bytes
-    limit: float = np.inf  # gradients an example: no more of them where `n_steps` an edge are too few
+    budget: Budget  # for more gradients where `n_steps` an edge are too few
 
     def routed(self, start: Tensor, end: Tensor) -> Solution:
         """start, end (batch, *features) -> a route each."""
@@ -110,7 +111,7 @@ class Router:
         pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
         at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
         f0, f1 = self.table.node_score.to(at_ends)[tail.to(at_ends.device)], at_ends[of.to(at_ends.device)]
-        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.limit)
+        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.budget)
 
     def _plain_lengths(self, start: Tensor, end: Tensor) -> np.ndarray:
         a, b = (x.to(self.score.work_dtype) for x in (start, end))
@@ -133,7 +134,7 @@ class Router:
             pieces = whole_pieces(torch.cat([start[None], ends]), torch.zeros_like(head), head, owner)
             f0 = self.score.values(start[None].to(self.score.work_dtype), owner[:1]).expand(len(ends))
             f1 = self.score.values(ends.to(self.score.work_dtype), owner)
-            edges = measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.limit)
+            edges = measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.budget)
             length = edges.length.double().cpu().numpy()
         else:
             length = self._plain_lengths(start.expand_as(ends), ends)

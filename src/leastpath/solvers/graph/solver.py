@@ -7,7 +7,6 @@ another input of the call, so a batch gives what a loop gives.
 
 from __future__ import annotations
 
-import copy
 import io
 import zipfile
 from collections.abc import Mapping
@@ -19,13 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_whole
-from leastpath._support.files import write_whole
+from leastpath._support.checks import check_integer
+from leastpath._support.files import write_atomically
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
+from leastpath.guards import at_work
 from leastpath.integral.pieces import Estimate
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore, Score, at_work
+from leastpath.score import Score
 from leastpath.solution import Solution, joined, straight_with_note
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
@@ -34,6 +36,7 @@ from leastpath.solvers.graph.routes import Router, row_keys
 from leastpath.solvers.shorten import Shortening, shortened, shortest_of
 from leastpath.status import Note, Outcome
 
+SOLVER_SHARE = 0.5  # of the budget; the rest measures the path and the straight line
 REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
 BLOCK_ELEMENTS = 2**27  # numbers held at once while routes are shortened
@@ -96,7 +99,7 @@ class NeighborGraph:
         if self.search not in get_args(neighbors.Method):
             raise ValueError(f"search={self.search!r} is unknown: use one of {list(get_args(neighbors.Method))}")
         for name in ("n_neighbors", "n_points", "n_steps"):
-            check_whole(name, getattr(self, name), 1)
+            check_integer(name, getattr(self, name), 1)
         if not self.spread > 0:
             raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
         if self.steiner is not None and self.steiner <= 1:
@@ -138,7 +141,9 @@ class NeighborGraph:
             Run(progress=progress).bar("edges", len(topology.edges)) as bar,
         ):
             for label, single in _single_targets(score).items():
-                tables[label] = EdgeTable.of(single.bind(self.points[:1]), 0, topology, metric, self.n_steps, bar)
+                bound = single.bind(self.points[:1])
+                endless = Run().budget(bound)
+                tables[label] = EdgeTable.of(bound, 0, topology, metric, self.n_steps, endless, bar)
         graph = Graph(self, topology, tables, repr(metric))
         return graph if baselines is None else graph.with_trees(score, metric, baselines)
 
@@ -151,7 +156,7 @@ class NeighborGraph:
             units = [(groups == g).nonzero()[:, 0] for g in torch.unique(groups).tolist()]
         else:
             common, units = None, list(torch.arange(len(start)).split(1))
-        parts, interrupted = [], False
+        budget, parts, interrupted = run.budget(score).share(SOLVER_SHARE), [], False
         with run.bar("edges", len(units) * len(common.edges) if common else len(units)) as bar:
             for examples in units:
                 ends = start[examples.to(start.device)], end[examples.to(end.device)]
@@ -159,35 +164,38 @@ class NeighborGraph:
                     parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
                     continue
                 try:
-                    parts.append((examples, self._solved(score, metric, common, examples, ends, run, bar)))
+                    parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
                     bar.advance(0 if common else 1)
                 except KeyboardInterrupt:
                     interrupted = True
                     parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
         routes = joined(parts)
-        return refined(routes, score, metric, run) if self.refine and not interrupted else routes
+        return refined(routes, budget, metric, run) if self.refine and not interrupted else routes
 
     def _solved(
-        self, score: BoundScore, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
+        self, budget: Budget, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
         run: Run, bar: Bar,
     ) -> Solution:  # fmt: skip
         """Points, unless they are given, and routes over them; the straight line where the budget is too small."""
-        fewest = self.n_points * self.n_neighbors // 2  # edges, as far as one can tell before there are points
+        fewest = self.n_points * self.n_neighbors // 2  # edges, estimated before there are points
         looking = self.n_points - self.n_points // 2 if self.generate == "adaptive" else 0
-        note = None if common else self._too_dear(metric, run, f"at least {fewest}", fewest, looking)
+        remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
+        note = None
+        if common is None:
+            cost = looking + self._cost(metric, fewest)
+            note = _too_expensive(f"a graph of at least {fewest} edges", cost, budget, examples, run, remedy)
         if note is None:
-            topology = common or self._generated(score, examples, *ends, run)
-            n, spent = len(topology.edges), float(score.gradients_spent[examples.numpy()].max())
-            note = self._too_dear(metric, run, str(n), n / len(examples), spent)
+            topology = common or self._generated(budget.score, examples, *ends, run)
+            n = len(topology.edges)
+            cost = self._cost(metric, n / len(examples))
+            note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
             if note is None:
-                return self._routed(score, metric, topology, examples, ends, run, bar)
+                return self._routed(budget, metric, topology, examples, ends, bar)
         return straight_with_note(*ends, note)
 
-    def _too_dear(self, metric: Metric, run: Run, edges: str, each: float, spent: float) -> Note | None:
-        """Whether a graph of `edges`, `each` of which an example pays, costs too much beside what is spent."""
-        cost = self.n_steps * (each + 2 * self.n_neighbors) if metric.needs_gradient else 0
-        remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
-        return _too_dear(f"a graph of {edges} edges", spent + cost, run, remedy)
+    def _cost(self, metric: Metric, edges: float) -> float:
+        """Gradients an example that pays for some edges, and for joining both of its ends to the graph."""
+        return self.n_steps * (edges + 2 * self.n_neighbors) if metric.needs_gradient else 0
 
     def _generated(self, score: BoundScore, example: Tensor, start: Tensor, end: Tensor, run: Run) -> Topology:
         assert self.generate is not None
@@ -195,28 +203,28 @@ class NeighborGraph:
         return self._topology(points)
 
     def _routed(
-        self, score: BoundScore, metric: Metric, topology: Topology, examples: Tensor, ends: tuple[Tensor, Tensor],
-        run: Run, bar: Bar,
+        self, budget: Budget, metric: Metric, topology: Topology, examples: Tensor, ends: tuple[Tensor, Tensor],
+        bar: Bar,
     ) -> Solution:  # fmt: skip
         """Edges for one score, then routes for all examples that share it."""
-        quiet = Bar() if self.points is None else bar
-        limit = len(examples) * (run.solver_limit() - 2 * self.n_neighbors * self.n_steps)  # the rest is the leaves'
-        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, quiet, limit)
+        score, quiet = budget.score, Bar() if self.points is None else bar
+        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pooled(examples)  # the rest is for the leaves
+        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
         score.split_cost(examples)
-        return self.router(score, metric, topology, table, examples, run=run).routed(*ends)
+        return self.router(budget, metric, topology, table, examples).routed(*ends)
 
     def _topology(self, points: Tensor) -> Topology:
         return Topology.of(points, self.n_neighbors, self.search, self.steiner)
 
     def router(
-        self, score: BoundScore, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
-        trees: Mapping[bytes, Tree] | None = None, run: Run | None = None,
+        self, budget: Budget, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
+        trees: Mapping[bytes, Tree] | None = None,
     ) -> Router:  # fmt: skip
         """What finds routes for `examples` (n,) once edges are known."""
         settings = self.n_neighbors, self.n_steps, self.search
-        # Baselines and inputs join one after the other: the first leave to the second what they need at least.
-        limit = (run or Run()).solver_limit() - (self.n_neighbors + 1) * self.n_steps
-        return Router(score, metric, topology, table, examples, *settings, trees or {}, limit)
+        # Baselines join before inputs do, and must keep what the inputs need at least.
+        for_leaves = budget.keeping((self.n_neighbors + 1) * self.n_steps)
+        return Router(budget.score, metric, topology, table, examples, *settings, trees or {}, for_leaves)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,19 +258,19 @@ class EnhancedIG:
         return replace(graph.solve(score, Euclidean(), start, end, run), known=None)
 
 
-def refined(routes: Solution, score: BoundScore, metric: Metric, run: Run) -> Solution:
+def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
     """Each route, shortened; where that or the straight line is shorter than the route, it takes its place."""
-    batch = len(routes.path)
+    batch, score = len(routes.path), budget.score
     try:
         blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
         with run.bar("shortening", REFINING.rounds * len(blocks)) as bar:
-            short = [_shortened_routes(routes.path, score, metric, examples, run, bar) for examples in blocks]
+            short = [_shortened_routes(routes.path, budget, metric, examples, run, bar) for examples in blocks]
         smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
     except KeyboardInterrupt:
         note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: it is returned as it was")
         return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
-    # Bridges are no matter of another path; what the solver remarks on the graph itself still is.
+    # A note on bridges is only about the route; a note on the graph itself is kept for the other paths, too.
     remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())
     parts = []
     for choice, solution in enumerate((routes, Solution(smooth, remarks or None), Solution(line, remarks or None))):
@@ -273,10 +281,10 @@ def refined(routes: Solution, score: BoundScore, metric: Metric, run: Run) -> So
     return replace(joined(parts), never_longer=True)
 
 
-def _shortened_routes(path: Path, score: BoundScore, metric: Metric, examples: Tensor, run: Run, bar: Bar) -> Tensor:
+def _shortened_routes(path: Path, budget: Budget, metric: Metric, examples: Tensor, run: Run, bar: Bar) -> Tensor:
     """The routes of some examples (n,) as polylines of equally many knots, shortened: (n, knots, *features)."""
     knots = path.select(examples).resample(REFINED_KNOTS).points.unflatten(0, (len(examples), REFINED_KNOTS))
-    return shortened(score, metric, knots, examples, run, REFINING, bar).to(knots.dtype)
+    return shortened(budget.score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype)
 
 
 # ---- a graph to keep ---------------------------------------------------------------------------------------------
@@ -317,7 +325,8 @@ class Graph:
             )
         ends = 1 if self.trees else 2
         cost = ends * self.solver.n_neighbors * self.solver.n_steps if metric.needs_gradient else 0
-        note = _too_dear("joining an example to the graph", cost, run, "or build the graph with fewer neighbours")
+        budget, remedy = run.budget(score).share(SOLVER_SHARE), "or build the graph with fewer neighbours"
+        note = _too_expensive("joining an example to the graph", cost, budget, torch.arange(len(start)), run, remedy)
         if note is not None:
             return straight_with_note(start, end, note)
         parts = []
@@ -325,11 +334,11 @@ class Graph:
             examples = (score.groups == group).nonzero()[:, 0]
             self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
-            router = self.solver.router(score, metric, topology, self.tables[label], examples, trees, run)
+            router = self.solver.router(budget, metric, topology, self.tables[label], examples, trees)
             rows = examples.to(start.device)
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = joined(parts)
-        return refined(routes, score, metric, run) if self.solver.refine else routes
+        return refined(routes, budget, metric, run) if self.solver.refine else routes
 
     def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
         """Another model or output has other edges: a few points tell."""
@@ -357,7 +366,8 @@ class Graph:
         topology = replace(self.topology, points=_matching(self.topology.points, baselines))
         for label, single in _single_targets(score).items():
             with at_work(score.model, baselines.device):
-                router = self.solver.router(single.bind(baselines), metric, topology, self.tables[label], examples)
+                endless = Run().budget(single.bind(baselines))
+                router = self.solver.router(endless, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
                 trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(row_keys(baselines))}
         return replace(self, trees=trees)
@@ -385,7 +395,7 @@ class Graph:
             arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
         stream = io.BytesIO()
         np.savez_compressed(stream, allow_pickle=False, **arrays)
-        write_whole(file, stream.getvalue())
+        write_atomically(file, stream.getvalue())
 
     @classmethod
     def load(cls, file: str | File) -> Graph:
@@ -419,13 +429,14 @@ def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topol
     )
 
 
-def _too_dear(what: str, cost: float, run: Run, remedy: str) -> Note | None:
-    """Why something is beyond what a solver may spend; None where it is not."""
-    if cost <= run.solver_limit():
+def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run: Run, remedy: str) -> Note | None:
+    """Why `examples` (n,) cannot pay for something that costs each of them so many gradients; None where they can."""
+    left, spent = budget.least_left(examples), float(budget.spent(examples).max())
+    if cost <= left:
         return None
     sentence = (
-        f"{what} takes {cost:.0f} gradients an example, and of max_gradients={run.max_gradients} the solver may spend "
-        f"{run.solver_limit():.0f}: the straight line was used; raise it, {remedy}"
+        f"{what} takes {spent + cost:.0f} gradients an example, and of max_gradients={run.max_gradients} the solver "
+        f"may spend {spent + left:.0f}: the straight line was used; raise it, {remedy}"
     )
     return Note(Outcome.FELL_BACK, sentence)
 
@@ -458,8 +469,4 @@ def _single_targets(score: Score) -> dict[int, Score]:
     """The score once for each of its targets; -1 where it has no index."""
     if not isinstance(score.target, Tensor):
         return {score.target if isinstance(score.target, int) else -1: score}
-    singles = {}
-    for label in torch.unique(score.target).tolist():
-        singles[label] = copy.copy(score)
-        singles[label].target = label
-    return singles
+    return {label: replace(score, target=label) for label in torch.unique(score.target).tolist()}

@@ -1,4 +1,7 @@
-"""L-BFGS for a batch of problems, each for itself, so that a batch gives what a loop gives."""
+"""L-BFGS for a batch of problems, each for itself, so that a batch gives what a loop gives.
+
+By hand: torch's and scipy's L-BFGS minimise one sum, so one problem's step would depend on the others of its batch.
+"""
 
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
+from leastpath.guards import untouched
 from leastpath.metric import Metric, decoded, encoded, energy
 from leastpath.run import Bar, Run
-from leastpath.score import BoundScore, untouched
 from leastpath.solution import Solution, straight_with_note
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
@@ -25,6 +26,7 @@ from leastpath.status import Note, Outcome
 BLOCK_ELEMENTS = 2**22  # numbers in one call of the decoder
 FIRST_MOVE = 0.1  # largest move of a knot in the first trial step, relative to the distance of the ends in latent space
 FEWEST_KNOTS = 3
+GRADIENTS_A_SEGMENT = 3  # of the budget
 POOR = 0.5  # share of the path in its two joining pieces above which the status advises
 
 
@@ -66,7 +68,7 @@ class Manifold:
     def __post_init__(self) -> None:
         for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(part, type) or not callable(part):
-                raise ValueError(f"{name}={part!r} is no function: Manifold(vae.encoder, vae.decoder)")
+                raise ValueError(f"{name}={part!r} is not a function: Manifold(vae.encoder, vae.decoder)")
         if self.n_knots < FEWEST_KNOTS or self.n_iterations < 0:
             raise ValueError(
                 f"n_knots={self.n_knots} must be at least {FEWEST_KNOTS} and n_iterations={self.n_iterations} not "
@@ -82,9 +84,9 @@ class Manifold:
                 raise ValueError(
                     f"the {name} is in training mode, so that rows may depend on each other: {name}.eval()"
                 )
-        knots = self.n_knots
-        if run.max_gradients is not None:  # the integral looks at every segment once, and leaves a part to verify
-            knots = min(knots, run.max_gradients // 3 - 1)
+        # The integral pays for the path: one look at every segment, and twice as much to check what it saw.
+        payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_SEGMENT).least_left()
+        knots = int(min(self.n_knots, payable - 1))
         if knots < FEWEST_KNOTS:
             sentence = f"max_gradients={run.max_gradients} pays for no curve of {FEWEST_KNOTS} knots: {LINE}; raise it"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))

@@ -1,0 +1,274 @@
+"""Guards: what is refused and why, and a model that is left as it was found.
+
+Every check raises a ValueError that says what was got, what was expected, and the call that fixes it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leastpath._support.rows import flat_rows
+
+if TYPE_CHECKING:
+    from leastpath.bound import BoundScore
+
+Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None
+CheckedTarget = int | Tensor | Callable[[Tensor], Tensor] | None
+Inputs = Tensor | tuple[Tensor, ...]
+Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
+
+
+# ---- inputs and targets ------------------------------------------------------------------------------------------
+
+
+def checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
+    """The inputs as a tuple of tensors (batch, *features) without graphs: finite numbers, at least one example."""
+    given: Any = inputs
+    if isinstance(given, list) and given and all(isinstance(part, Tensor) for part in given):
+        raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
+    parts = inputs if isinstance(inputs, tuple) else (inputs,)
+    for i, part in enumerate(parts):
+        name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"
+        if not isinstance(part, Tensor):
+            raise ValueError(f"{name} is a {type(part).__name__}, expected a tensor: use torch.as_tensor({name})")
+        if part.ndim == 0 or len(part) == 0:
+            raise ValueError(f"{name} has shape {tuple(part.shape)}, expected at least one example: (batch, *features)")
+        if len(part) != len(parts[0]):
+            raise ValueError(
+                f"{name} has {len(part)} examples, inputs[0] has {len(parts[0])}: all inputs share the batch dimension"
+            )
+        if not part.is_floating_point():
+            if not integers_allowed:
+                raise ValueError(
+                    f"{name} has dtype {part.dtype}, which has no gradient: pass {name}.float(), or for token ids "
+                    "explain the embedding, Score(model, target, layer=model.embedding)"
+                )
+        elif not torch.isfinite(part).all():
+            bad = int((~torch.isfinite(flat_rows(part))).any(1).nonzero()[0])
+            raise ValueError(
+                f"{name} of example {bad} holds NaN or infinite values: drop or repair it, e.g. {name}.nan_to_num()"
+            )
+    return tuple(ordinary(part) for part in parts)
+
+
+def checked_target(target: Target) -> CheckedTarget:
+    """The target as an int, a tensor of integers (batch,), a callable or None."""
+    if target is None or callable(target):
+        return target
+    if isinstance(target, (bool, float, str)):
+        raise ValueError(f"target={target!r} must be a class index: an int, a (batch,) integer tensor or a callable")
+    if isinstance(target, (int, np.integer)):
+        return int(target)
+    tensor = torch.as_tensor(target)
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim > 1:
+        raise ValueError(
+            f"target has dtype {tensor.dtype} and shape {tuple(tensor.shape)}, expected integers of shape (batch,)"
+        )
+    return int(tensor) if tensor.ndim == 0 else tensor.detach().long()
+
+
+# ---- baselines ---------------------------------------------------------------------------------------------------
+
+
+def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
+    """None, number, (1, …), (batch, …) or (batch, m, …) as one row a path: (batch · m, *features)."""
+    n, features = len(inputs), inputs.shape[1:]
+    if isinstance(baseline, Tensor) and baseline.ndim == 0:
+        baseline = baseline.item()
+    if baseline is None or not isinstance(baseline, Tensor):
+        number = 0 if baseline is None else baseline
+        if not isinstance(number, (int, float)):
+            raise ValueError(
+                f"baselines must be None, a number or a tensor, got {type(number).__name__}: "
+                "use torch.as_tensor(baselines)"
+            )
+        if not inputs.is_floating_point() and number != int(number):
+            raise ValueError(
+                f"baselines={number} for inputs of {inputs.dtype}: pass a whole number (a token id), or activations"
+            )
+        return torch.full((n * per_example, *features), number, dtype=inputs.dtype, device=inputs.device)
+    given = tuple(baseline.shape)
+    baseline = ordinary(baseline).to(inputs.device, inputs.dtype)
+    if baseline.ndim == inputs.ndim:
+        baseline = baseline.unsqueeze(1)  # (1 or batch, 1, *features)
+    if (
+        baseline.ndim != inputs.ndim + 1
+        or baseline.shape[2:] != features
+        or len(baseline) not in (1, n)
+        or baseline.shape[1] not in (1, per_example)
+        or not per_example
+    ):
+        several = ", ".join(map(str, (n, "m", *features)))
+        raise ValueError(
+            f"baselines have shape {given}, inputs {tuple(inputs.shape)}: expected a number, "
+            f"{(1, *features)}, {tuple(inputs.shape)} or several an example, ({several})"
+        )
+    return baseline.expand(n, per_example, *features).reshape(n * per_example, *features)
+
+
+def baselines_per_example(baselines: Baselines, inputs: Inputs, layer_shape: torch.Size | None = None) -> int:
+    """How many baselines each example has: m of a (batch, m, …) tensor, else 1."""
+    pairs = zip(
+        baselines if isinstance(baselines, tuple) else (baselines,),
+        inputs if isinstance(inputs, tuple) else (inputs,),
+        strict=False,
+    )
+    counts = {
+        b.shape[1]
+        for b, x in pairs
+        if isinstance(b, Tensor)
+        and b.ndim == x.ndim + 1
+        and not (layer_shape is not None and b.shape[1:] == layer_shape)
+    }
+    if isinstance(baselines, Tensor) and layer_shape is not None and baselines.shape[2:] == layer_shape:
+        counts = {baselines.shape[1]}  # several activations an example
+    if len(counts) > 1:
+        raise ValueError(f"the inputs have different numbers of baselines {sorted(counts)}: give each the same number")
+    return counts.pop() if counts else 1
+
+
+def fits_inputs(baseline: Tensor, inputs: Tensor) -> bool:
+    """Whether a baseline has the shape and the kind of numbers of the inputs (batch, *features)."""
+    shape = baseline.shape[1:] if baseline.ndim == inputs.ndim else baseline.shape[2:]
+    same_kind = baseline.is_floating_point() == inputs.is_floating_point()
+    return baseline.ndim >= inputs.ndim and shape == inputs.shape[1:] and same_kind
+
+
+# ---- models ------------------------------------------------------------------------------------------------------
+
+TYPE_WORDS = ("same dtype", "type (", "scalar type", "should be the same")
+SHAPE_WORDS = (
+    "cannot be multiplied", "size mismatch", "must match the size", "Dimension out of range", "D input", "(unbatched)",
+    "channels, but got", "normalized_shape", "invalid for input of size",
+)  # fmt: skip
+
+
+class UnfitInputs(ValueError):
+    """The model cannot read its inputs. Says what is probably wrong with them; the model's error is its cause."""
+
+
+def advice_on(model: Any, inputs: Tensor, error: Exception) -> UnfitInputs | None:
+    """What is probably wrong with the inputs, going by the words of the model's error; None where they do not tell."""
+    if is_out_of_memory(error):
+        return None
+    words, parameter = str(error), parameter_of(model)
+    dtype = inputs.dtype if parameter is None else parameter.dtype
+    if inputs.is_floating_point() and dtype != inputs.dtype and any(part in words for part in TYPE_WORDS):
+        advice = (
+            f"the inputs are {inputs.dtype}, the model's parameters {dtype}: pass inputs.to({dtype}), or use "
+            f"model.to({inputs.dtype})."
+        )
+    elif any(part in words for part in SHAPE_WORDS):
+        advice = (
+            f"the model cannot read inputs of shape {tuple(inputs.shape)}, {len(inputs)} examples of shape "
+            f"{tuple(inputs.shape[1:])}: expected (batch, *features) as the model was trained on. For a single example "
+            "pass inputs.unsqueeze(0)."
+        )
+    else:
+        return None
+    return UnfitInputs(f"{advice} The model's error: {words}")
+
+
+def parameter_of(model: Any) -> Tensor | None:
+    """A floating-point parameter of the model, which shows its device and dtype; None where it has none."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else ()
+    return next((p for p in parameters if p.is_floating_point()), None)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a smaller batch might have fitted in memory."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(
+        words in str(error) for words in ("out of memory", "can't allocate memory", "not enough memory")
+    )
+
+
+def warn_of_training_mode(model: Any) -> None:
+    """Warn where dropout and batch statistics would be explained together with the model."""
+    if isinstance(model, nn.Module) and model.training:
+        warnings.warn(
+            "the model is in training mode: dropout and batch statistics would be part of the explanation. "
+            "Call model.eval() first",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) -> None:
+    """A row must score the same among others as among copies of itself: BatchNorm in training mode does not.
+
+    Copies rather than alone: batches of one size round alike, so that a score near zero is not taken for dependent.
+    """
+    companions = torch.cat([end[:1], start[:1], end[1:2]])
+    examples = torch.arange(len(companions)).clamp(max=1) * (torch.arange(len(companions)) > 1)  # 0, 0, 1
+    try:
+        together = score.values(companions, examples)[0]
+        alone = score.values(companions[:1].expand_as(companions), torch.zeros_like(examples))[0]
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(_DEPENDENT_ROWS.format(alone="an error", together="a score")) from error
+    # Some kernels round differently from call to call; dependence shows orders of magnitude above that.
+    allowed = max(1e-3, 64 * score.eps) * max(1e-6, float(together.abs()), float(alone.abs()))
+    if float((alone - together).abs()) > allowed:
+        raise ValueError(_DEPENDENT_ROWS.format(alone=f"{float(alone):.6g}", together=f"{float(together):.6g}"))
+    score.largest_logit[:] = 0  # this check saw only the first examples of the batch
+
+
+_DEPENDENT_ROWS = (
+    "the model's rows are not independent: example 0 gives {alone} among copies of itself, {together} among others. "
+    "Attributions would mix examples. Call model.eval() (BatchNorm, dropout), "
+    "or explain one example at a time with Score(…, batch_size=1)"
+)
+
+
+# ---- leaving the model untouched ---------------------------------------------------------------------------------
+
+
+def device_of(inputs: Any) -> torch.device:
+    """The device of the inputs; the CPU where they are not tensors."""
+    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
+    return first.device if isinstance(first, Tensor) else torch.device("cpu")
+
+
+@contextmanager
+def untouched(model: Any, device: torch.device) -> Iterator[None]:
+    """Afterwards the model has the buffers, and the program the random state, that they had before.
+
+    Modes, gradients and hooks are never changed in the first place. But a module in training mode updates its buffers
+    (BatchNorm's running statistics) whenever it runs, and dropout draws random numbers.
+    """
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    saved = [(m, name, b.clone()) for m in modules if m.training for name, b in m.named_buffers(recurse=False)]
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for module, name, buffer in saved:
+                    getattr(module, name).copy_(buffer)
+
+
+@contextmanager
+def at_work(model: Any, device: torch.device) -> Iterator[None]:
+    """Where paths are found and measured: the model is left untouched, and the caller's gradient mode does not matter.
+
+    Nothing inside records a graph by itself, not even a metric whose module can be trained. Code that needs
+    derivatives asks for them with `torch.enable_grad()`, which works even if the caller is in inference mode.
+    """
+    with untouched(model, device), torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def ordinary(tensor: Tensor) -> Tensor:
+    """The tensor without its graph; a copy, where it was made under inference mode and autograd could not use it."""
+    with torch.inference_mode(False):
+        return tensor.clone() if tensor.is_inference() else tensor.detach()

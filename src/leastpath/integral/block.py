@@ -1,0 +1,262 @@
+"""Some examples that are integrated together: the distinct segments that they walk, and looks at pieces of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
+from leastpath.integral.pieces import Estimate, Pieces, quadrature
+from leastpath.integral.result import Integral
+from leastpath.integral.sums import Errors, Sums, extreme_by, share_by, total_by
+from leastpath.integral.weightings import Weighting, WholePathWeighting
+from leastpath.metric import Metric
+from leastpath.path import Path, Segments
+from leastpath.status import Note
+
+SUM_ELEMENTS = 2**26  # numbers gathered at once while summing along routes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What stays the same for all blocks."""
+
+    score: BoundScore
+    metric: Metric
+    rule: str
+    weighting: Weighting
+    tolerance: float | None
+    n_steps: int | None
+    budget: Tensor  # (batch,) float64, gradients each example may spend here
+    max_gradients: int | None  # what the user said, of which a solver may have spent a part
+    only_length: bool
+
+    @property
+    def order(self) -> int:
+        """Gradients a piece: kinks and cliffs want few (2 at 1 %), tight tolerances reward more."""
+        assert self.tolerance is not None
+        return int(np.clip(round(-np.log10(self.tolerance)), 2, 8))
+
+    def allowed(self, sums: Sums) -> Errors:
+        """What each example may err by."""
+        assert self.tolerance is not None
+        return sums.allowed(self.tolerance, self.score.eps)
+
+    @cached_property
+    def groups(self) -> Tensor:
+        """(batch,) that of `BoundScore.groups`, found once."""
+        return self.score.groups
+
+
+class Live(NamedTuple):
+    """The pieces that paths are made of at present, and what is known of each: (pieces,) unless it says otherwise."""
+
+    segment: Tensor
+    t0: Tensor  # float64
+    t1: Tensor
+    f0: Tensor  # score at the ends
+    f1: Tensor
+    attributions: Tensor  # (pieces, *features)
+    length: Tensor
+    low: Tensor  # smallest and largest score met
+    high: Tensor
+    residual: Tensor  # |Σ attributions − change of score|, beyond what rounding explains
+    moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf: it was not
+    length_moved: Tensor
+
+    def where(self, keep: Tensor) -> Live:
+        """The pieces in `keep` (pieces,)."""
+        rows = {self.segment.device: keep.nonzero()[:, 0]}
+        rows[self.f0.device] = rows[self.segment.device].to(self.f0.device)
+        return Live(*(part.index_select(0, rows[part.device]) for part in self))  # several times faster than a mask
+
+    @staticmethod
+    def join(parts: Sequence[Live]) -> Live:
+        """One of several, in order."""
+        return parts[0] if len(parts) == 1 else Live(*map(torch.cat, zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some examples, and the bill for the looks at their segments. A segment that several share is looked at once."""
+
+    plan: Plan
+    path: Path
+    examples: Tensor  # (batch,) their numbers in the bound score
+    segments: Segments
+    f_tail: Tensor  # (segments,) score at the ends
+    f_head: Tensor
+    change: Tensor  # (batch,) Δf
+    knot_low: Tensor  # (batch,) range of the score over the knots
+    knot_high: Tensor
+    segment_gradients: Tensor  # (segments,) float64, gradients spent: every look adds to it
+    spent_before: Tensor  # (batch,) float64, gradients spent in a larger block
+
+    @classmethod
+    def make(cls, plan: Plan, path: Path, examples: Tensor) -> Block:
+        """The block of some examples (batch,), whose paths are `path`; the score is evaluated once at every knot."""
+        groups, batch, n = plan.groups[examples], len(path), len(path.points)
+        segments = path.segments(groups)
+        visitor = torch.arange(batch).repeat_interleave(path.n_knots)
+        keys, knot = torch.unique(groups[visitor] * n + path.route, return_inverse=True)
+        owner = torch.zeros(len(keys), dtype=torch.long)
+        owner[knot] = visitor
+        points = path.points[(keys % n).to(path.points.device)].to(plan.score.work_dtype)
+        values = plan.score.values(points, examples[owner])
+        device = values.device
+        f, visitor = values[knot.to(device)], visitor.to(device)  # (route,) every knot of every route
+        first, last = path.offsets[:-1].to(device), (path.offsets[1:] - 1).to(device)
+
+        def at(point: Tensor) -> Tensor:
+            return values[torch.searchsorted(keys, groups[segments.owner] * n + point).to(device)]
+
+        return cls(
+            plan, path, examples, segments, at(segments.tail), at(segments.head), f[last] - f[first],
+            extreme_by(f, visitor, batch, "amin"), extreme_by(f, visitor, batch, "amax"),
+            torch.zeros(len(segments), dtype=torch.float64), torch.zeros(batch, dtype=torch.float64),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def part(self, rows: Tensor) -> tuple[Block, Tensor]:
+        """The block of some examples (rows,), and the new number of each segment, -1 where it has left: (segments,)."""
+        s, stays = self.segments, torch.full((len(self),), -1)
+        stays[rows] = torch.arange(len(rows))
+        legs = (stays[s.leg_example] >= 0).nonzero()[:, 0]
+        used, leg_segment = torch.unique(s.leg_segment[legs], return_inverse=True)
+        leg_example = stays[s.leg_example[legs]]
+        owner = torch.zeros(len(used), dtype=torch.long)
+        owner[leg_segment] = leg_example
+        segment = torch.full((len(s),), -1)
+        segment[used] = torch.arange(len(used))
+        on, at = used.to(self.f_tail.device), rows.to(self.change.device)
+        part = replace(
+            self, path=self.path.select(rows), examples=self.examples[rows],
+            segments=Segments(s.tail[used], s.head[used], owner, leg_segment, leg_example, s.leg_sign[legs]),
+            f_tail=self.f_tail[on], f_head=self.f_head[on], change=self.change[at],
+            knot_low=self.knot_low[at], knot_high=self.knot_high[at], spent_before=self.gradients()[rows],
+            segment_gradients=torch.zeros(len(used), dtype=torch.float64),
+        )  # fmt: skip
+        return part, segment
+
+    # ---- legs ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sharers(self) -> Tensor:
+        """(segments,) how many legs walk each."""
+        return torch.bincount(self.segments.leg_segment, minlength=len(self.segments))
+
+    def largest(self, of_leg: Tensor) -> Tensor:
+        """(segments,) the largest of what the legs (legs,) that walk a segment have."""
+        return extreme_by(of_leg, self.segments.leg_segment, len(self.segments), "amax")
+
+    def leg_lengths(self) -> Tensor:
+        """(legs,) Euclidean, float64."""
+        tail, head = (self.path.points[i.to(self.path.points.device)] for i in (self.segments.tail, self.segments.head))
+        step = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
+        return norms(step, 1).double().cpu()[self.segments.leg_segment]
+
+    def length_share(self) -> Tensor:
+        """(legs,) each leg's share of its path's Euclidean length; equal shares where a path has no length."""
+        return share_by(self.leg_lengths(), self.segments.leg_example, len(self))
+
+    # ---- the bill ------------------------------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> Tensor:
+        """(batch,) float64 gradients each example may spend."""
+        return self.plan.budget[self.examples]
+
+    def gradients(self) -> Tensor:
+        """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
+        each = self.segment_gradients / self.sharers.double().clamp_min(1)
+        return self.spent_before + total_by(each[self.segments.leg_segment], self.segments.leg_example, len(self))
+
+    # ---- looking at the score ------------------------------------------------------------------------------------
+
+    def look(
+        self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor, ends: tuple[Tensor, Tensor] | None = None
+    ) -> Live:
+        """Pieces of segments with a number of gradients each, nodes (pieces,), and the score at both ends if known."""
+        looks, plan = [], self.plan
+        for n in torch.unique(nodes).tolist() or [1]:  # paths of a single knot have no segment, hence no piece
+            rows = nodes == n
+            at, begin, end = segment[rows], t0[rows], t1[rows]
+            pieces = self._pieces(at, begin, end)
+            estimate = quadrature(plan.score, pieces, plan.metric, plan.rule, n, plan.weighting)
+            self.segment_gradients.index_add_(0, at, nodes[rows].double())
+            f0, f1 = (f[rows.to(f.device)] for f in ends) if ends else (self.score_at(at, t) for t in (begin, end))
+            if plan.metric.bounds_score:  # a length below the change of score would break certificates
+                estimate = replace(estimate, length=torch.maximum(estimate.length, (f1 - f0).abs()))
+            looks.append(self.live(at, begin, end, f0, f1, estimate))
+        return Live.join(looks)
+
+    def live(self, segment: Tensor, t0: Tensor, t1: Tensor, f0: Tensor, f1: Tensor, estimate: Estimate) -> Live:
+        """Pieces as a first look sees them: nothing is verified yet."""
+        gap = flat_rows(estimate.attributions).sum(1) - (f1 - f0)
+        noise = 4 * self.plan.score.eps * torch.maximum(f0.abs(), f1.abs())
+        unknown = torch.full_like(estimate.length, torch.inf)
+        return Live(segment, t0, t1, f0, f1, *estimate.parts, (gap.abs() - noise).clamp_min(0), unknown, unknown)
+
+    def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
+        """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); at the knots it is known already."""
+        f = self.f_tail.new_zeros(len(t))
+        for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
+            f[known.to(f.device)] = value[segment[known].to(f.device)]
+        inner = (t > 0) & (t < 1)
+        if inner.any():
+            pieces = self._pieces(segment[inner], t[inner], t[inner])
+            points = pieces.at(t[inner], self.plan.score.work_dtype)
+            f[inner.to(f.device)] = self.plan.score.values(points, pieces.example)
+        return f
+
+    def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
+        s = self.segments
+        return Pieces(self.path.points, s.tail[segment], s.head[segment], self.examples[s.owner[segment]], t0, t1)
+
+    # ---- what it comes to ----------------------------------------------------------------------------------------
+
+    def sums(self, live: Live) -> Sums:
+        """Pieces summed by segment, and segments along each example's route."""
+        s, batch, device = self.segments, len(self), live.length.device
+        segment, legs, examples = (index.to(device) for index in (live.segment, s.leg_segment, s.leg_example))
+        sizes = (live.length, live.residual, live.moved, live.length_moved, torch.ones_like(live.length))
+        of_segment = total_by(torch.stack(sizes, 1), segment, len(s))
+        length, residual, moved, length_moved, pieces = total_by(of_segment[legs], examples, batch).unbind(1)
+        low = extreme_by(extreme_by(live.low, segment, len(s), "amin")[legs], examples, batch, "amin")
+        high = extreme_by(extreme_by(live.high, segment, len(s), "amax")[legs], examples, batch, "amax")
+        values = self._walked(total_by(live.attributions, segment, len(s)))
+        low, high = torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high)
+        return Sums(values, length, residual, moved, length_moved, pieces.clamp_min(1), low, high, self.change)
+
+    def _walked(self, of_segment: Tensor) -> Tensor:
+        """Attributions of segments (segments, *features) summed along each example's route: (batch, *features)."""
+        s, total = self.segments, of_segment.new_zeros(len(self), *of_segment.shape[1:])
+        for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
+            signed = of_segment[s.leg_segment[rows].to(total.device)]
+            if not isinstance(self.plan.weighting, WholePathWeighting):  # of those, both directions add the same
+                signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
+            total.index_add_(0, s.leg_example[rows].to(total.device), signed)
+        return total
+
+    def integral(self, sums: Sums, notes: list[Note]) -> Integral:
+        """The sums as the result that callers see, with a note (batch,) each."""
+        bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
+        if len(bad):
+            row = self.plan.score.row(int(self.examples[int(bad[0])]))
+            raise ValueError(
+                f"the gradient of example {row} is NaN or infinite along its path, "
+                "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"
+            )
+        return Integral(
+            sums.values, sums.change, sums.length, sums.length_moved, sums.moved,
+            sums.low, sums.high, self.gradients(), notes,
+        )  # fmt: skip

@@ -1,0 +1,66 @@
+"""Where refinement begins: every segment of every path, looked at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import per_row
+from leastpath.integral.block import Block, Live
+from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.integral.sums import extreme_by, total_by
+from leastpath.integral.weightings import PathIntegral
+
+FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twice as many again
+GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
+
+
+def first_look(block: Block, known: KnownSegments | None) -> Live:
+    """Each segment in one piece, or several where it is a large part of a path; fewer where the budget is small.
+
+    Segments that the solver has looked at already are taken as it saw them.
+    """
+    s, (count, nodes) = block.segments, _counts(block)
+    row, sign = torch.full((len(s),), -1), torch.ones(len(s), dtype=torch.long)
+    if known is not None and isinstance(block.plan.weighting, PathIntegral):
+        group = block.plan.groups[block.examples[s.owner]]
+        row, sign = known.find(s.tail, s.head, group, len(block.path.points))
+    is_known = (row >= 0) & (count == 1)  # a long segment wants more looks than the solver took
+    segments, begins, ends = [], [], []
+    for k in torch.unique(count[~is_known]).tolist() or [1]:
+        rows = ((count == k) & ~is_known).nonzero()[:, 0]
+        edges = torch.tensor([0.0, *sorted(i * GOLDEN % 1 for i in range(1, k)), 1.0], dtype=torch.float64)
+        segments.append(rows.repeat_interleave(k))
+        begins.append(edges[:-1].repeat(len(rows)))
+        ends.append(edges[1:].repeat(len(rows)))
+    segment = torch.cat(segments)
+    live = block.look(segment, torch.cat(begins), torch.cat(ends), nodes[segment])
+    if known is None or not is_known.any():
+        return live
+    seen = is_known.nonzero()[:, 0]
+    return Live.join([live, _as_known(block, seen, known.estimate, row[seen], sign[seen])])
+
+
+def _counts(block: Block) -> tuple[Tensor, Tensor]:
+    """Pieces of each segment, and gradients of each of its pieces: (segments,) twice."""
+    s, n, budget = block.segments, block.plan.order, block.budget
+    count = block.largest(torch.ceil(block.length_share() * (block.plan.n_steps or FIRST_GRADIENTS) / n))
+    count = count.clamp_min(1).long()
+    # A third of the budget for the first look leaves two thirds for verifying all of it.
+    pieces = total_by(count.double()[s.leg_segment], s.leg_example, len(block))
+    tight = (pieces * n * 3 > budget)[s.leg_example]
+    count[s.leg_segment[tight]] = 1
+    # Where not even that is paid for, fewer gradients a segment, but one at least.
+    paid = (budget / torch.bincount(s.leg_example, minlength=len(block))).floor()
+    nodes = extreme_by(paid.clamp(1, n)[s.leg_example], s.leg_segment, len(s), "amin").long()
+    nodes[count > 1] = n
+    return count, nodes
+
+
+def _as_known(block: Block, segment: Tensor, estimate: Estimate, row: Tensor, sign: Tensor) -> Live:
+    """Whole segments (pieces,), as the solver saw them: rows (pieces,) of its estimate, walked in direction `sign`."""
+    at, device = segment.to(block.f_tail.device), block.f_tail.device
+    attributions, length, low, high = (part[row.to(device)] for part in estimate.parts)
+    signed = Estimate(attributions * per_row(sign.to(device), attributions), length, low, high)
+    ends = torch.zeros(len(segment), dtype=torch.float64), torch.ones(len(segment), dtype=torch.float64)
+    return block.live(segment, *ends, block.f_tail[at], block.f_head[at], signed)

@@ -1,0 +1,84 @@
+"""Exactly as many gradients as were asked for, spread over a path's segments. There is no error control."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leastpath.integral import notes
+from leastpath.integral.block import Block, Live
+from leastpath.integral.result import Integral
+from leastpath.integral.sums import extreme_by, share_by, total_by
+from leastpath.integral.weightings import WholePathWeighting
+
+STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one each, and three to share out
+
+
+def at_fixed_steps(block: Block) -> Integral:
+    """Exactly `n_steps` gradients a path, or what its budget pays for, spread by length or change of score.
+
+    A segment takes at least one.
+    """
+    plan, s = block.plan, block.segments
+    assert plan.n_steps is not None
+    n_steps = block.budget.floor().clamp(1, plan.n_steps)  # (batch,)
+    if isinstance(plan.weighting, WholePathWeighting) and plan.weighting.follows_score:
+        live = _look_by_change(block, n_steps)
+    else:
+        nodes = _steps(block.length_share(), s.leg_segment, s.leg_example, n_steps)
+        ends = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
+        live = block.look(torch.arange(len(s)), *ends, nodes)
+    sums = block.sums(live)
+    unknown = torch.full_like(sums.length, torch.nan)
+    sums = sums._replace(moved=unknown, length_moved=unknown)
+    if isinstance(plan.weighting, WholePathWeighting):
+        length = total_by(block.leg_lengths(), s.leg_example, len(block)).to(sums.length)
+        difference = (block.path.end - block.path.start).to(sums.values)
+        sums = sums._replace(values=plan.weighting.conclude(sums.values, length, difference))
+    each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), block.budget, sums.errors.gap)), strict=True)
+    told = [
+        notes.FLAT if flat else notes.fixed_steps(plan.n_steps, spent, budget, plan.max_gradients, gap)
+        for flat, spent, budget, gap in each
+    ]
+    return block.integral(sums, told)
+
+
+def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:
+    """(pieces,) gradients of each piece, by the share (parts,) that it has in the examples that walk it.
+
+    `piece` and `example` (parts,) say which part is which; where examples share a piece, the largest share wins.
+    `n_steps` (batch,) are to be shared out.
+    """
+    spread = torch.bincount(example, minlength=len(n_steps))
+    # One each, and the rest by share: the largest remainders round up, so that an example's counts sum to n_steps.
+    exact = share * (n_steps - spread).clamp_min(0)[example]
+    counts = 1 + exact.floor()
+    left = (n_steps - total_by(counts, example, len(n_steps))).clamp_min(0)
+    order = np.lexsort((-(exact - exact.floor()).numpy(), example.numpy()))
+    rank = torch.arange(len(order)) - (spread.cumsum(0) - spread)[example[order]]
+    counts[order] += (rank < left[example[order]]).double()
+    return extreme_by(counts, piece, int(piece.max()) + 1 if len(piece) else 0, "amax").long()
+
+
+def _look_by_change(block: Block, n_steps: Tensor) -> Live:
+    """Equal intervals, with more gradients where a coarse look says that the score changes.
+
+    A quarter of the steps `n_steps` (batch,) is spread by length, one an interval, the rest by the change of score.
+    """
+    s = block.segments
+    wished = (n_steps / STEPS_PER_INTERVAL).floor().clamp_min(1)[s.leg_example]
+    cuts = block.largest(torch.ceil(block.length_share() * wished)).clamp_min(1).long()
+    segment = torch.arange(len(s)).repeat_interleave(cuts)
+    first = cuts.cumsum(0) - cuts
+    place = torch.arange(len(segment)) - first[segment]
+    t0, t1 = place.double() / cuts[segment], (place + 1).double() / cuts[segment]
+    f1 = block.score_at(segment, t1)
+    f0 = torch.where((place == 0).to(f1.device), block.f_tail[segment.to(f1.device)], f1.roll(1))
+    change = (f1 - f0).abs().double().cpu()
+    parts = cuts[s.leg_segment]
+    leg = torch.arange(len(parts)).repeat_interleave(parts)
+    interval = first[s.leg_segment][leg] + torch.arange(len(leg)) - (parts.cumsum(0) - parts)[leg]
+    example = s.leg_example[leg]
+    nodes = _steps(share_by(change[interval], example, len(block)), interval, example, n_steps)
+    return block.look(segment, t0, t1, nodes, (f0, f1))

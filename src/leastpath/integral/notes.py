@@ -1,0 +1,88 @@
+"""The sentences about an integral: what was reached, what was not, and what the user can do about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from leastpath.status import Note, Outcome
+
+FLAT = Note(
+    Outcome.FLAT,
+    "the score is the same along the whole path, so every attribution is zero; "
+    "choose another baseline, target or output",
+)
+UNKNOWN = Note(Outcome.INTERRUPTED, "interrupted before the integral was known, so there are no attributions")
+SHORTFALLS = (  # in the order of `sums.Errors`
+    "the attributions may still be wrong by {:.2g} in total ({:.2g} allowed)",
+    "the completeness gap is {:.2g} ({:.2g} allowed)",
+    "the length may still be wrong by {:.2g} ({:.2g} allowed)",
+)
+# The fourth of these errors, said where nothing else is missing.
+OF_PIECES = "the completeness gaps of single pieces of the path add up to {:.2g} ({:.2g} allowed)"
+
+
+def fixed_steps(n_steps: int, spent: float, budget: float, max_gradients: float | None, gap: float) -> Note:
+    """An example at fixed steps. `budget` is what was left of `max_gradients`."""
+    why = ""
+    if budget < n_steps:
+        why = f"max_gradients={max_gradients or budget:.0f} left no more"
+    elif spent > n_steps + 0.5:
+        why = "each segment takes at least one"
+    return Note(
+        Outcome.BUDGET_SPENT if budget < n_steps else Outcome.FIXED_STEPS,
+        f"integrated with {spent:.0f} fixed steps{f' where n_steps={n_steps} were asked for ({why})' if why else ''}, "
+        f"without error control: completeness gap {gap:.2g}",
+    )
+
+
+def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: float, allowed: float) -> Note:
+    """An example that is done. `by_rounding`: more than the tolerance, rounding errors are what allows a gap."""
+    cost = f"with {spent:.0f} gradients for the integral"
+    if not by_rounding:
+        return Note(Outcome.REACHED, f"reached tolerance {tolerance:g}, {cost}")
+    return Note(
+        Outcome.REACHED,
+        f"as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance {tolerance:g}: "
+        f"completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
+    )
+
+
+def not_reached(
+    tolerance: float, dtype: str, missing: str, interrupted: bool, stuck: bool, spent: float, budget: float,
+    max_gradients: float | None,
+) -> Note:  # fmt: skip
+    """An example that is not done. `stuck`: a piece that should be cut cannot be cut any more."""
+    gradients = f"{spent:.0f} gradient{'' if round(spent) == 1 else 's'}"
+    before = f"before tolerance {tolerance:g} was reached"
+    if interrupted:
+        sentence = f"the integral was interrupted after {gradients}, {before}: {missing}; run it again"
+        return Note(Outcome.INTERRUPTED, sentence)
+    if stuck:
+        return Note(
+            Outcome.UNRESOLVED,
+            f"{dtype} cannot resolve this score any further (it jumps, or its changes are smaller than its rounding "
+            f"errors), so tolerance {tolerance:g} was not reached: {missing}; "
+            f"{'' if dtype == 'float64' else 'use float64, or '}explain a smoother output",
+        )
+    said = max_gradients or budget
+    limit = f"{'' if said == budget else f'{budget:.0f} were left of '}max_gradients={said:.0f}"
+    sentence = f"stopped after {gradients} ({limit}), {before}: {missing}; raise max_gradients or tolerance"
+    return Note(Outcome.BUDGET_SPENT, sentence)
+
+
+def missing(errors: Sequence[float], allowed: Sequence[float]) -> str:
+    """The first two things that are not reached. In the order of `sums.Errors`; errors not measured are inf.
+
+    Example:
+        >>> missing((0.3, 0.06, 0.1, 0.2), (0.1, 0.15, 0.2, 0.3))
+        'the attributions may still be wrong by 0.3 in total (0.1 allowed)'
+    """
+    said = [
+        words.format(error, limit)
+        for words, error, limit in zip(SHORTFALLS, errors[:3], allowed[:3], strict=True)
+        if limit < error < math.inf
+    ]
+    if math.isinf(errors[0]):  # so is the length's: both are measured by cutting
+        said.insert(0, "the errors of the attributions and of the length are not known")
+    return " and ".join(said[:2]) or OF_PIECES.format(errors[3], allowed[3])

@@ -1,0 +1,135 @@
+"""Measuring: the integrals of one call, within its budget, and the comparison with the straight line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastpath.bound import BoundScore
+from leastpath.budget import Budget
+from leastpath.integral.first_look import FIRST_GRADIENTS
+from leastpath.integral.integrator import integrate
+from leastpath.integral.result import Integral, unknown_integral
+from leastpath.integral.weightings import Weighting
+from leastpath.metric import Metric
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.solution import Solution, joined
+from leastpath.status import Note, Outcome
+
+
+def steps_reserved(tolerance: float | None, n_steps: int | None) -> int:
+    """Gradients an example that no solver may spend: fixed steps are promised, and a quarter as many for the line."""
+    return 0 if tolerance is not None or n_steps is None else n_steps + math.ceil(n_steps / 4)
+
+
+@dataclass
+class Measuring:
+    """The integrals of one call: how they are made, and what they may cost.
+
+    If there are further paths, they keep half of what the solver has left. The rest is for the solver's path and the
+    straight line.
+    """
+
+    bound: BoundScore
+    metric: Metric
+    weighting: Weighting | None
+    tolerance: float | None
+    n_steps: int | None
+    rule: str
+    run: Run
+    has_samples: bool  # whether the solver gave further paths
+    interrupted: bool = False  # then a coarse look at the rest must be enough
+
+    def __post_init__(self) -> None:
+        self.budget = self.for_path = self.run.budget(self.bound).with_reserved
+        if self.has_samples:
+            self.for_path = self.budget.keeping(torch.floor(self.budget.left() / 2))
+
+    def of_path(self, solution: Solution, worth_keeping: bool) -> Integral:
+        """The integral along the solution's path.
+
+        Where it is interrupted before anything is known, it is unknown, or an error if the path is not worth keeping.
+        """
+        budget = self.for_path
+        if self.tolerance is not None:  # a bent path keeps a quarter, for measuring the straight line
+            budget = budget.keeping(torch.where(solution.path.is_straight, 0, torch.floor(budget.left() / 4)))
+        integral = self.tried(solution.path, budget, known=solution.known, weighting=self.weighting)
+        if integral is None and not worth_keeping:
+            raise KeyboardInterrupt
+        return unknown_integral(self.bound, len(solution.path)) if integral is None else integral
+
+    def of_samples(self, samples: Sequence[Path]) -> list[Tensor]:
+        """Attributions (batch, *features) along further paths, each with an equal part of what is left."""
+        found: list[Tensor] = []
+        for done, path in enumerate(samples):
+            integral = self.tried(path, self.budget.shared_by(len(samples) - done), weighting=self.weighting)
+            if integral is None:
+                break
+            found.append(integral.values)
+        return found
+
+    def tried(self, path: Path, budget: Budget, **how: Any) -> Integral | None:
+        """The integral along a path; None where it was interrupted before anything was known."""
+        before = budget.spent()
+        steps = (None, FIRST_GRADIENTS) if self.interrupted else (self.tolerance, self.n_steps)
+        try:
+            integral = integrate(
+                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule, run=self.run,
+                max_gradients=budget.grant(), **how,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return None
+        budget.settle(before, integral.n_gradients)
+        self.interrupted |= any(note.outcome is Outcome.INTERRUPTED for note in integral.notes)
+        return integral
+
+
+def compared_with_line(work: Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, Tensor]:
+    """Bent paths are measured against the straight lines between their ends.
+
+    A line replaces a path that is longer, if the solution promises never to be longer. Also returns the lengths of the
+    lines (batch,): NaN where they could not be measured any more.
+    """
+    bent, known = ~solution.path.is_straight, torch.isfinite(integral.length).cpu()
+    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.for_path.affords(1)
+    line = torch.where(bent.to(integral.length.device), torch.nan, integral.length)
+    measured = work.tried(lines.only(payable), work.for_path, only_length=True) if payable.any() else None
+    if measured is None:
+        return solution, integral, line
+    line = torch.where(payable.to(line.device), measured.length, line)
+    longer = payable & (integral.length > line).cpu()
+    if not solution.never_longer or not longer.any():
+        return solution, integral, line
+    again = longer & work.for_path.affords(measured.n_gradients.clamp_min(1))
+    better = work.tried(lines.only(again), work.for_path, weighting=work.weighting) if again.any() else None
+    if better is not None:
+        measured = measured.where(again, better)
+    if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for
+        longer = again if better is not None else torch.zeros_like(again)
+    if longer.any():
+        solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
+        line = torch.where(longer.to(line.device), integral.length, line)
+    return solution, integral, line
+
+
+def _with_lines(solution: Solution, longer: Tensor) -> Solution:
+    """The solution with straight lines for the examples in `longer` (batch,), and a note that says so."""
+    rows, others = longer.nonzero()[:, 0], (~longer).nonzero()[:, 0]
+    note = Note(Outcome.FELL_BACK, "the path found was longer than the straight line, which was used instead")
+    lines = Path.straight(*(x[rows.to(x.device)] for x in (solution.path.start, solution.path.end)))
+
+    def samples(of: Tensor) -> tuple[Path, ...]:
+        return tuple(path.select(of) for path in solution.samples)
+
+    parts = [(rows, Solution(lines, ((note,),) * len(rows), solution.stats, samples=samples(rows)))]
+    if len(others):
+        notes = solution.notes and tuple(solution.notes[i] for i in others.tolist())
+        parts.append((others, Solution(solution.path.select(others), notes, samples=samples(others))))
+    return joined(parts)
