@@ -16,6 +16,7 @@ from leastpath.report import Report
 from leastpath.run import Run
 from studies.findings.catalogue import STUDIES
 from studies.findings.config import Setting
+from studies.findings.headlines import against_expected
 from studies.findings.page import findings_page
 from studies.findings.study import Record, Study
 
@@ -47,6 +48,10 @@ def command(
         write_atomically(save / "findings.md", page.encode())
         (save / "_generated").mkdir(exist_ok=True)
         write_atomically(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
+    if quick:
+        print("Not compared with expected.toml: a quick run looks at too little.")
+    else:
+        print(against_expected(finished(run)))
     print(f"page: {run.path / 'findings.md'}")
 
 

@@ -8,11 +8,11 @@ from studies.findings.study import Record, Study
 
 def kept_records(study: Study, setting: Setting) -> dict[str, Record]:
     """The records of a study, after they were written and read again."""
-    for unit in study.measurements(setting):
-        setting.store.write(f"{study.name}: {unit.key}", unit.compute())  # as the command does: it must be JSON
-    return {
-        unit.key: dict(setting.store.read(f"{study.name}: {unit.key}").record) for unit in study.measurements(setting)
-    }
+    keys = []
+    for measurement in study.measurements(setting):
+        keys.append(measurement.key)
+        setting.store.write(f"{study.name}: {measurement.key}", measurement.compute())  # it must be JSON
+    return {key: dict(setting.store.read(f"{study.name}: {key}").record) for key in keys}
 
 
 def table_of(section: str) -> list[list[str]]:

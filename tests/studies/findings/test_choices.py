@@ -4,6 +4,7 @@ from itertools import permutations
 
 import pytest
 import torch
+from kept_records import kept_records
 from scipy.stats import spearmanr
 from torch import nn
 
@@ -29,13 +30,6 @@ def linear_task(n: int = 3) -> tuple[ImageTask, torch.Tensor]:
     net[1].weight.copy_(flat_points(2, 16, seed=3) / 4)
     net[1].bias.zero_()
     return ImageTask("digits", net, images(n)), net[1].weight[1] - net[1].weight[0]
-
-
-def records_of(study, setting: Setting) -> dict:
-    """As the command gets them: through the store, which sorts the keys of dictionaries."""
-    for unit in study.measurements(setting):
-        setting.store.write(f"{study.name}: {unit.key}", unit.compute())
-    return {unit.key: setting.store.read(f"{study.name}: {unit.key}").record for unit in study.measurements(setting)}
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +89,8 @@ def test_on_a_linear_net_baselines_change_ig_as_the_formula_says_and_idgi_not_at
 
 def test_a_batch_is_a_loop():
     task = ImageTask("digits", cnn().requires_grad_(False), images(2, channels=2, side=6))
-    one_by_one = [
-        from_baselines(ImageTask("digits", task.model, image[None]), [IG])["methods"][IG]["pairs"]
-        for image in task.inputs
-    ]
+    alone = [ImageTask("digits", task.model, image[None]) for image in task.inputs]
+    one_by_one = [from_baselines(one, [IG])["methods"][IG]["pairs"] for one in alone]
     for pair, found in from_baselines(task, [IG])["methods"][IG]["pairs"].items():
         for name, numbers in found.items():
             looped = [alone[pair][name][0] for alone in one_by_one]
@@ -187,14 +179,14 @@ def test_outputs_are_told_apart_by_their_numbers():
 
 
 def test_quick_studies_of_digits(setting):
-    records = records_of(BASELINE, setting)
+    records = kept_records(BASELINE, setting)
     section = BASELINE.section(records)
     assert list(records) == [f"digits {method}" for method in METHODS]
     for title in ("IG", "IDGI", "Guided IG", "Geodesic IG (descent)"):
         assert section.count(f"\n| digits, {title} | ") == 2  # both tables
     for key in records:  # any part of the records will do
         assert "| digits, " in BASELINE.section({key: records[key]})
-    section = OUTPUT.section(records_of(OUTPUT, setting))
+    section = OUTPUT.section(kept_records(OUTPUT, setting))
     for name in ("logit", "logit margin", "log-softmax", "softmax", "logit – softmax"):
         assert section.count(f"\n| digits, {name} | ") == 1
 

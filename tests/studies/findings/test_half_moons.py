@@ -74,9 +74,8 @@ def test_relative_spread_of_too_little():
 
 
 def test_task_explains_from_the_paper_s_baseline():
-    task = MoonsTask(
-        lp.Score(lambda x: x[:, 0] - 2 * x[:, 1]), torch.tensor([[0.5, 0.5]]).double(), torch.tensor([True])
-    )
+    score = lp.Score(lambda x: x[:, 0] - 2 * x[:, 1])
+    task = MoonsTask(score, torch.tensor([[0.5, 0.5]]).double(), torch.tensor([True]))
     assert task.explained(lp.StraightLine()).values.tolist() == [pytest.approx([1.0, -2.0])]
 
 
