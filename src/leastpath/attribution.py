@@ -29,7 +29,7 @@ from leastpath.score import (
     device_of,
     warn_of_training_mode,
 )
-from leastpath.solution import Solution, Solver, joined
+from leastpath.solution import Solution, Solver, chooses_start, joined
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.status import Note, Outcome, Status
@@ -161,7 +161,7 @@ def attribute(
         run = Run(seed, max_gradients, progress, reserved)
         before = bound.gradients_spent.copy()
         solution = solver.solve(bound, metric, start, end, run)
-        _check_ends(solution.path, solution.path.start.to(start) if _chooses_start(solver) else start, end, solver)
+        _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
         work = _Measuring(bound, metric, weighting, tolerance, n_steps, rule, run)
         solving = work.spent - torch.as_tensor(before)
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
@@ -181,15 +181,11 @@ def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):
             raise ValueError(f"{name}={given!r} is no {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
-    if _chooses_start(solver) and baselines is not None:
+    if chooses_start(solver) and baselines is not None:
         raise ValueError(
             f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
             f"solver={solver!r})"
         )
-
-
-def _chooses_start(solver: Any) -> bool:
-    return bool(getattr(solver, "chooses_start", False))
 
 
 @dataclass
