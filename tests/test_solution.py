@@ -26,8 +26,14 @@ class Undecided(Polyline):
 
 @pytest.mark.parametrize(
     ("solver", "expected"),
-    [(Polyline(), False), (Undecided(), False), (Reverser(), True), (lp.BlurIG(), True), (lp.BlurIG, True)]
-    + [(None, False), (lp.StraightLine(), False)],
+    [
+        (Polyline(), False),
+        (Undecided(), False),
+        (Reverser(), True),
+        (lp.BlurIG(), True),
+        (lp.BlurIG, True),
+        (None, False),
+    ],
 )
 def test_who_chooses_its_start(solver, expected):
     """A solver with nothing but `solve` says nothing, which means no."""
