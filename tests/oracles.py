@@ -115,7 +115,7 @@ class Dense:
     spread: float  # largest minus smallest score on the way
 
 
-def dense(score: Callable[[Tensor], Tensor], knots: Tensor, metric: lp.Metric, n: int = 4000) -> Dense:
+def dense(score: Callable[[Tensor], Tensor], knots: Tensor, metric: lp.Metric, n: int = 20_000) -> Dense:
     """The midpoint rule in n steps along knots (knots, *features), in float64; score: (n, *features) -> (n,)."""
     knots = knots.detach().double()
     size = knots.diff(dim=0).flatten(1).norm(dim=1)
