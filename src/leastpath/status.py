@@ -14,6 +14,8 @@ class Outcome(enum.Enum):
         (True, False)
     """
 
+    SUPPORTED = "supported"  # removal confirms the explanation
+    UNSUPPORTED = "unsupported"  # removal does not confirm it, or confirms the straight line better
     REACHED = "reached"  # the tolerance
     FIXED_STEPS = "fixed steps"  # without error control
     BUDGET_SPENT = "budget spent"  # before the tolerance was reached
@@ -29,7 +31,7 @@ class Outcome(enum.Enum):
     @property
     def ok(self) -> bool:
         """Whether the result needs no second look."""
-        return self in (Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
+        return self in (Outcome.SUPPORTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
 
 
 @dataclass(frozen=True)
