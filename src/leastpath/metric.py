@@ -330,16 +330,16 @@ def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Ten
     return latent
 
 
-def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
+def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, original: Tensor) -> Tensor:
     """Points (rows, *features) with the features and dtype of `like`."""
     point = decoder(latent.to(_dtype_of(decoder, latent)))
-    shape, wanted = _shape(point), (len(latent), *like.shape[1:])
+    shape, wanted = _shape(point), (len(latent), *original.shape[1:])
     if shape != wanted:
         raise ValueError(
             f"the decoder returned {shape or type(point).__name__}, expected {wanted}, like the inputs: "
             "wrap it, as in decoder=lambda z: vae.decode(z).view(len(z), *shape)"
         )
-    return point.to(like.dtype)
+    return point.to(original.dtype)
 
 
 def _shape(thing: object) -> tuple[int, ...] | None:
@@ -347,9 +347,9 @@ def _shape(thing: object) -> tuple[int, ...] | None:
     return tuple(thing.shape) if isinstance(thing, Tensor) else None
 
 
-def _dtype_of(function: object, like: Tensor) -> torch.dtype:
+def _dtype_of(function: object, given: Tensor) -> torch.dtype:
     parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
-    return next((p.dtype for p in parameters), like.dtype)
+    return next((p.dtype for p in parameters), given.dtype)
 
 
 def _typical_distance(points: Tensor) -> float:
