@@ -16,9 +16,11 @@ import argparse
 import tempfile
 
 from leastpath._support.store import Store
-from studies.findings.half_moons import AWAY, GREW, IG, NETS, sign_table, sign_units
+from studies.findings.config import Setting
+from studies.findings.half_moons.energy import AWAY, sign_measurements, sign_table
+from studies.findings.half_moons.rows import GREW, IG
+from studies.findings.half_moons.task import NETS
 from studies.findings.measuring import middle
-from studies.findings.study import Setting
 
 TARGET = 0.05  # of the straight line's median gap
 
@@ -31,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         setting = Setting(Store(folder, {}), quick=options.fast)
         for net in NETS:
-            units = sign_units(setting, None if options.fast else options.points, [net])
+            units = sign_measurements(setting, None if options.fast else options.points, [net])
             records = {unit.key: unit.compute() for unit in units}
             print(sign_table(records))
             away, line = (middle(records[f"{net.key} {row}"]["cancellation"]) for row in (AWAY, IG))

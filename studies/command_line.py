@@ -24,7 +24,7 @@ def application(command: Callable[..., Any]) -> typer.Typer:
     return app
 
 
-def run_command(command: Callable[..., Any]) -> None:
+def run(command: Callable[..., Any]) -> None:
     """Run a study's `command` with the arguments of the shell; --traceback shows where an error came from."""
     words = [word for word in sys.argv[1:] if word != "--traceback"]  # `reporting_mistakes` reads it
     reporting_mistakes(lambda: application(command)(words))

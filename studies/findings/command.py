@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+from markdown_it import MarkdownIt
 from typer import Option
 
 from leastpath._support.files import write_atomically
 from leastpath.commands.run_folder import RunFolder, default_folder
+from leastpath.report import Report
 from leastpath.run import Run
+from studies.findings.catalogue import STUDIES
+from studies.findings.config import Setting
+from studies.findings.headlines import against_expected
 from studies.findings.page import findings_page
-from studies.findings.study import Record, Setting, Study
+from studies.findings.study import Record, Study
 
 
 def command(
@@ -43,6 +48,10 @@ def command(
         write_atomically(save / "findings.md", page.encode())
         (save / "_generated").mkdir(exist_ok=True)
         write_atomically(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
+    if quick:
+        print("Not compared with expected.toml: a quick run looks at too little.")
+    else:
+        print(against_expected(finished(run)))
     print(f"page: {run.path / 'findings.md'}")
 
 
@@ -61,20 +70,16 @@ def run_findings(
         >>> run_findings(RunFolder.open("out/findings", "findings", {"quick": True}), setting)  # doctest: +SKIP
     """
     studies = chosen_studies(names)
-    work = [(study, unit) for study in studies.values() for unit in study.units(setting)]
-    todo = [(study, unit) for study, unit in work if unit.reads or _key(study, unit.key) not in run.store]
+    work = [(study, measurement) for study in studies.values() for measurement in study.measurements(setting)]
+    todo = [(study, piece) for study, piece in work if piece.reads or _key(study, piece.key) not in run.store]
     with Run(progress=progress).bar("studies", len(todo)) as bar:
-        for study, unit in todo:
-            run.store.write(_key(study, unit.key), unit.compute())
-            bar.advance(1, f"{study.name}: {unit.key}")
+        for study, piece in todo:
+            run.store.write(_key(study, piece.key), piece.compute())
+            bar.advance(1, f"{study.name}: {piece.key}")
     found = finished(run)
     run.write("findings.json", _json_of(found))
     page = findings_page(chosen_studies(None), found)
     run.write("findings.md", page)
-    from markdown_it import MarkdownIt  # the command line imports this module to list its commands
-
-    from leastpath.report import Report
-
     Report("Findings").raw(MarkdownIt().enable("table").render(page.partition("\n")[2])).write(run.path / "report.html")
     return page
 
@@ -86,8 +91,6 @@ def chosen_studies(names: Sequence[str] | None) -> Mapping[str, Study]:
         >>> list(chosen_studies(["voc", "moons"]))
         ['moons', 'voc']
     """
-    from studies.findings import STUDIES
-
     unknown = sorted({name.strip() for name in names or ()} - STUDIES.keys())
     if unknown:
         raise ValueError(f"no study is called {unknown[0]!r}: use some of {', '.join(STUDIES)}")
@@ -96,7 +99,7 @@ def chosen_studies(names: Sequence[str] | None) -> Mapping[str, Study]:
 
 
 def finished(run: RunFolder) -> dict[str, dict[str, Record]]:
-    """All records of a run: name of the study -> key of the unit -> record.
+    """All records of a run: name of the study -> key of the measurement -> record.
 
     Example:
         >>> finished(run)["sign"]["noise=0.15"]  # doctest: +SKIP
@@ -121,5 +124,5 @@ def _json_of(found: Mapping[str, Mapping[str, Record]]) -> str:
     return "{\n" + ",\n".join(studies) + "\n}\n"
 
 
-def _key(study: Study, unit: str) -> str:
-    return f"{study.name}: {unit}"
+def _key(study: Study, measurement: str) -> str:
+    return f"{study.name}: {measurement}"

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from studies.findings.study import Record, Setting
+from studies.findings.config import Setting
+from studies.findings.study import Record
 
 N_TRAINED = 1200
 """So many digits, the first ones, are trained on; the other 597 stay unseen."""
 Architecture = Literal["mlp", "cnn relu", "cnn gelu", "vit"]
 BATCH, WEIGHT_DECAY = 50, 0.05
-EPOCHS: dict[Architecture, int] = {"mlp": 150, "cnn relu": 40, "cnn gelu": 40, "vit": 60}
 LEARNING_RATES: dict[Architecture, float] = {"mlp": 8e-3, "cnn relu": 6e-3, "cnn gelu": 6e-3, "vit": 4e-3}
 
 
@@ -56,7 +56,7 @@ def digit_net(setting: Setting, architecture: Architecture, seed: int = 0) -> nn
 
     def trained() -> Record:
         images, labels = digit_images()
-        epochs = setting.of(EPOCHS[architecture], quick=EPOCHS[architecture] // 20)
+        epochs = setting.of(f"digit_nets.{architecture}")
         train(net, images[:N_TRAINED], labels[:N_TRAINED], epochs, LEARNING_RATES[architecture], seed=seed)
         return {"test_accuracy": accuracy(net, images[N_TRAINED:], labels[N_TRAINED:]), "epochs": epochs}
 

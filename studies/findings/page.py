@@ -1,16 +1,20 @@
-"""The findings page, from the records of all studies."""
+"""The findings page: summary.md, which is written by hand, and then what the records of all studies say."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 from studies.findings.study import Record, Study
 
+SUMMARY = Path(__file__).parent / "summary.md"
+
 HEAD = """# Findings
 
-<!-- Written by `python -m studies.findings`: change the studies in studies/findings, not this page. -->
+<!-- Written by `python -m studies.findings`: change studies/findings (summary.md is its first part), not this page. -->
 
+{summary}
 What the library finds where the paper makes a claim or leaves a question open. Every number below was measured by
 `python -m studies.findings` and written here by it. Results against the method are reported like all others. The raw
 results are in `findings.json`.
@@ -33,11 +37,11 @@ WIDTH = 118
 
 
 def findings_page(studies: Mapping[str, Study], found: Mapping[str, Mapping[str, Record]]) -> str:
-    """One section for each study with results, in the order of `studies`.
+    """The summary that somebody wrote, and one section for each study with results, in the order of `studies`.
 
     Args:
         studies: by name.
-        found: name of a study -> key of a unit -> its record.
+        found: name of a study -> key of a measurement -> its record.
 
     Example:
         >>> study = Study("size", "Size", lambda setting: [], lambda records: f"It is {records['all']['n']}.")
@@ -46,7 +50,8 @@ def findings_page(studies: Mapping[str, Study], found: Mapping[str, Mapping[str,
     """
     told = [(study.title, study.section(found[name])) for name, study in studies.items() if found.get(name)]
     sections = [f"## {title}\n\n{_wrapped(section)}\n" for title, section in told]
-    return "\n".join([HEAD, *sections, TAIL])
+    head = HEAD.format(summary=SUMMARY.read_text(encoding="utf-8"))
+    return "\n".join([head, *sections, TAIL])
 
 
 def _wrapped(section: str) -> str:

@@ -13,8 +13,9 @@ import numpy as np
 import studies.voc.methods  # noqa: F401 - registers the methods that its tables name
 from leastpath.methods import METHODS
 from studies.expected import expected_numbers
+from studies.findings.config import Setting
 from studies.findings.measuring import CLEAR, difference, mean, middle, written
-from studies.findings.study import Record, Setting, Study, Unit
+from studies.findings.study import Measurement, Record, Study
 from studies.markdown import markdown_table
 
 IG, IDGI = "integrated_gradients", "idgi"
@@ -25,10 +26,10 @@ PAPER: Mapping[str, float] = expected_numbers("moons")["paper"]["auc_purity"]
 # ---- Table 1 -----------------------------------------------------------------------------------------------------
 
 
-def _moons_units(setting: Setting) -> Iterator[Unit]:
+def _moons_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.moons is not None:
         file = _needed(setting.moons / "summary.json", "python -m studies.moons")
-        yield Unit("summary", lambda: _json(file), reads=True)
+        yield Measurement("summary", lambda: _json(file), reads=True)
 
 
 def _moons_section(records: Mapping[str, Record]) -> str:
@@ -93,11 +94,11 @@ FILLS = ("grey", "black")
 MEASURES = {"comprehensiveness": "comprehensiveness", "log_prob_ratio": "log-odds"}
 
 
-def _voc_units(setting: Setting) -> Iterator[Unit]:
+def _voc_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.voc is not None:
         folder = setting.voc
         _needed(folder / "table2.csv", "python -m studies.voc")
-        yield Unit(
+        yield Measurement(
             "table 2",
             lambda: {"rows": _rows(folder / "table2.csv"), "config": _json(folder / "config.json")},
             reads=True,
@@ -168,10 +169,10 @@ def _beats_all(cells: Mapping[tuple[str, str, str], Record], name: str) -> bool:
 # ---- objects -----------------------------------------------------------------------------------------------------
 
 
-def _object_units(setting: Setting) -> Iterator[Unit]:
+def _object_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.voc is not None and (setting.voc / "localisation.csv").exists():
         file = setting.voc / "localisation.csv"
-        yield Unit("localisation", lambda: {"rows": _rows(file)}, reads=True)
+        yield Measurement("localisation", lambda: {"rows": _rows(file)}, reads=True)
 
 
 def _object_section(records: Mapping[str, Record]) -> str:
@@ -229,12 +230,12 @@ ORDER = (
 KEPT = ("image", "size", "output", "method", "ratio", "cancellation", "gradients", "solver_gradients", "reached")
 
 
-def _path_units(setting: Setting) -> Iterator[Unit]:
+def _path_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.solvers is not None:
         file = _needed(setting.solvers, "benchmarks/solvers.py")
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
         rows = [{key: value for key, value in json.loads(line).items() if key in KEPT} for line in lines]
-        yield Unit("solvers", lambda: {"rows": rows}, reads=True)
+        yield Measurement("solvers", lambda: {"rows": rows}, reads=True)
 
 
 def _path_section(records: Mapping[str, Record]) -> str:
@@ -319,7 +320,7 @@ def _float(text: str) -> float | None:
     return float(text) if text and math.isfinite(float(text)) else None
 
 
-MOONS = Study("moons", "Half-moons: the paper's Table 1", _moons_units, _moons_section)
-VOC = Study("voc", "Pascal VOC: the paper's Table 2", _voc_units, _voc_section)
-OBJECTS = Study("objects", "Objects, and their dark pixels", _object_units, _object_section)
-PATHS = Study("paths", "Short paths on photographs", _path_units, _path_section)
+MOONS = Study("moons", "Half-moons: the paper's Table 1", _moons_measurements, _moons_section)
+VOC = Study("voc", "Pascal VOC: the paper's Table 2", _voc_measurements, _voc_section)
+OBJECTS = Study("objects", "Objects, and their dark pixels", _object_measurements, _object_section)
+PATHS = Study("paths", "Short paths on photographs", _path_measurements, _path_section)

@@ -84,6 +84,8 @@ def _save(run: RunFolder, folder: Path) -> None:
 
 def _print_results(run: RunFolder, config: MoonsConfig) -> None:
     console = Console()
+    if not console.is_terminal:  # piped into a file: room for whole names
+        console = Console(width=120)
     table = Table(title=f"AUC-purity over noise {config.noises[0]} to {config.noises[-1]}", title_justify="left")
     frame = table_1(run.store, config)
     shown = [name for name in frame.columns if name not in ("gradients", "forwards", "CPU s a net")]

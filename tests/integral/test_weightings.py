@@ -160,3 +160,7 @@ def test_the_line_that_replaces_a_longer_path_has_the_weighting_too():
     w, x = flat_points(1, 4, 1, torch.float64)[0], flat_points(2, 4, 2, torch.float64)
     values = attributed(linear(w), x, lp.IDGI(), Longer())
     torch.testing.assert_close(values, (x @ w)[:, None] * w**2 / (w @ w))
+
+
+def test_path_integral_is_a_complete_weighting():
+    assert lp.PathIntegral().complete and isinstance(hash(lp.PathIntegral()), int)

@@ -98,25 +98,22 @@ def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -
     mean_segments = max(1.0, len(path.route) / len(path) - 1)
     per_block = max(1, int(elements / max(PIECES_EXPECTED, mean_segments)))
     parts: list[Integral] = []
-    interrupted = stopped = False
+    interrupted = False
     with run.bar("integrating", len(path)) as bar:
         for examples in torch.arange(len(path)).split(per_block):
-            if stopped:
-                parts.append(unknown_integral(bound, len(examples)))
-                continue
             try:
                 block = Block.make(plan, path.select(examples), examples)
                 if plan.tolerance is None:
-                    parts.append(at_fixed_steps(block))
+                    integral = at_fixed_steps(block)
                     bar.advance(len(examples))
                 else:
                     integral, interrupted = refined(block, known, bar, interrupted)
-                    parts.append(integral)
             except KeyboardInterrupt:
                 if not parts:
                     raise
-                stopped = True
-                parts.append(unknown_integral(bound, len(examples)))
+                parts.append(unknown_integral(bound, len(path) - int(examples[0])))
+                break
+            parts.append(integral)
     return joined_integrals(parts)
 
 

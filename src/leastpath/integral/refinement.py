@@ -36,6 +36,13 @@ class _State:
     done: Tensor  # (batch,) examples that have reached the tolerance
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
 
+    @classmethod
+    def first(cls, block: Block, known: KnownSegments | None) -> _State:
+        """Everything looked at once, and nothing verified."""
+        live, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
+        wanted = torch.ones(len(live.segment), dtype=torch.bool)
+        return cls(block, torch.arange(len(block)), live, block.sums(live), wanted, no, no)
+
     def after_cutting(self, chosen: Tensor) -> _State:
         """One round: the chosen pieces (pieces,) are cut."""
         plan = self.block.plan
@@ -62,10 +69,7 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
 
     Also whether it was interrupted. Where something else was interrupted before, a first look must do.
     """
-    live, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
-    wanted = torch.ones(len(live.segment), dtype=torch.bool)
-    state = _State(block, torch.arange(len(block)), live, block.sums(live), wanted, no, no)
-    finished: list[tuple[Tensor, Integral]] = []
+    state, finished = _State.first(block, known), list[tuple[Tensor, Integral]]()
     try:
         while not interrupted and (chosen := _affordable(state, state.block.budget - state.block.gradients())).any():
             state = state.after_cutting(chosen)
@@ -133,7 +137,7 @@ def _wanted(block: Block, live: Live, share: Errors, is_open: Tensor) -> tuple[T
         errors += [(live.moved, share.attribution), (live.residual, share.residual)]
     too_much, curable = (torch.zeros(len(live.segment), dtype=torch.bool) for _ in range(2))
     for error, limit in errors:
-        above = error.double().cpu() > least(limit.cpu()[leg_example])
+        above = error.cpu().double() > least(limit.cpu()[leg_example])
         too_much |= above
         curable |= above & (error > noise).cpu()
     can_cut = curable & ((live.t1 - live.t0) > 4 * torch.finfo(score.work_dtype).eps)
@@ -170,7 +174,7 @@ def _affordable(state: _State, purse: Tensor) -> Tensor:
 
 
 def _integral(block: Block, sums: Sums, stuck: Tensor, interrupted: bool) -> Integral:
-    """The result, with one note an example. Zeros are never silent: a score that does not move is said to be flat."""
+    """The result, with one note an example. Where the score does not move at all, the note says so."""
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
     by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.only_length)

@@ -4,23 +4,18 @@ from itertools import permutations
 
 import pytest
 import torch
+from kept_records import kept_records
 from scipy.stats import spearmanr
 from torch import nn
 
 from helpers import cnn, flat_points
 from leastpath._support.store import Store
-from studies.findings import Setting, choices
-from studies.findings.choices import (
-    BASELINE,
-    GEODESIC,
-    IG,
-    OUTPUT,
-    Task,
-    from_baselines,
-    likeness,
-    of_outputs,
-    top_overlap,
-)
+from studies.findings.choices import task as tasks
+from studies.findings.choices.baseline import BASELINE, STARTS, from_baselines
+from studies.findings.choices.output import FILLS, OUTPUT, OUTPUTS, of_outputs
+from studies.findings.choices.records import by_data, pairs_of
+from studies.findings.choices.task import GEODESIC, IG, ImageTask, likeness, top_overlap
+from studies.findings.config import Setting
 
 METHODS = ["integrated_gradients", "idgi", "guided_ig", "geodesic_descent"]
 
@@ -29,19 +24,12 @@ def images(n: int, channels: int = 1, side: int = 4) -> torch.Tensor:
     return flat_points(n, channels * side * side, seed=5).sigmoid().view(n, channels, side, side)
 
 
-def linear_task(n: int = 3) -> tuple[Task, torch.Tensor]:
+def linear_task(n: int = 3) -> tuple[ImageTask, torch.Tensor]:
     """A linear net of two classes, and w (16,): the gradient of any of its outputs is a multiple of w everywhere."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)).requires_grad_(False).eval()
     net[1].weight.copy_(flat_points(2, 16, seed=3) / 4)
     net[1].bias.zero_()
-    return Task("digits", net, images(n)), net[1].weight[1] - net[1].weight[0]
-
-
-def records_of(study, setting: Setting) -> dict:
-    """As the command gets them: through the store, which sorts the keys of dictionaries."""
-    for unit in study.units(setting):
-        setting.store.write(f"{study.name}: {unit.key}", unit.compute())
-    return {unit.key: setting.store.read(f"{study.name}: {unit.key}").record for unit in study.units(setting)}
+    return ImageTask("digits", net, images(n)), net[1].weight[1] - net[1].weight[0]
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +76,8 @@ def test_the_overlap_of_tops_is_that_of_sets():
 def test_on_a_linear_net_baselines_change_ig_as_the_formula_says_and_idgi_not_at_all():
     task, w = linear_task()
     found = from_baselines(task, [IG, "idgi"])["methods"]
-    starts = {name: make(task.inputs) for name, make in choices.STARTS.items()}
-    for pair, (a, b) in choices._pairs(starts).items():
+    starts = {name: make(task.inputs) for name, make in STARTS.items()}
+    for pair, (a, b) in pairs_of(starts).items():
         lines = [(task.inputs - starts[name]).flatten(1) * w for name in (a, b)]  # up to a factor an example
         assert found[IG]["pairs"][pair]["rank"] == pytest.approx(likeness(*lines)["rank"], abs=1e-3)
         assert [abs(x) for x in found[IG]["pairs"][pair]["cosine"]] == pytest.approx(
@@ -100,10 +88,9 @@ def test_on_a_linear_net_baselines_change_ig_as_the_formula_says_and_idgi_not_at
 
 
 def test_a_batch_is_a_loop():
-    task = Task("digits", cnn().requires_grad_(False), images(2, channels=2, side=6))
-    one_by_one = [
-        from_baselines(Task("digits", task.model, image[None]), [IG])["methods"][IG]["pairs"] for image in task.inputs
-    ]
+    task = ImageTask("digits", cnn().requires_grad_(False), images(2, channels=2, side=6))
+    alone = [ImageTask("digits", task.model, image[None]) for image in task.inputs]
+    one_by_one = [from_baselines(one, [IG])["methods"][IG]["pairs"] for one in alone]
     for pair, found in from_baselines(task, [IG])["methods"][IG]["pairs"].items():
         for name, numbers in found.items():
             looped = [alone[pair][name][0] for alone in one_by_one]
@@ -114,7 +101,7 @@ def planted_baseline(method: str, level: float, n: int = 12) -> dict:
     """Every measure of pair i is level + i / 100 for all examples, but for a little that differs between examples."""
     pairs = {
         pair: {name: [level + i / 100 + k / 1e4 for k in range(n)] for name in ("rank", "cosine", "top", "shuffled")}
-        for i, pair in enumerate(choices._pairs(choices.STARTS))
+        for i, pair in enumerate(pairs_of(STARTS))
     }
     found = {"pairs": pairs, "change": {}, "error": [0.01] * n}
     if method == GEODESIC:
@@ -138,7 +125,7 @@ def test_the_words_follow_the_numbers(level, verdict):
 def test_on_a_linear_net_all_outputs_but_the_logit_have_one_ranking():
     task, _ = linear_task()
     found = of_outputs(task, [IG, GEODESIC])["methods"]
-    for pair in choices._pairs(["logit margin", "log-softmax", "softmax"]):
+    for pair in pairs_of(["logit margin", "log-softmax", "softmax"]):
         assert found[IG]["ranks"][pair] == pytest.approx([1.0] * 3, abs=1e-3)
     for output in ("logit", "logit margin"):  # a constant gradient is a flat space, where the line is shortest
         assert found[GEODESIC]["outputs"][output]["length_ratio"] == pytest.approx([1.0] * 3, abs=1e-3)
@@ -168,11 +155,11 @@ def planted_outputs(method: str, drop: dict[str, float], rank: float, n: int = 1
         name: {
             "change": [2.0] * n, "cancellation": [4.0 if method == IG else 1.0] * n, "gap": [0.0] * n,
             "length_ratio": [1.0 if method == IG else 0.5] * n,
-            "masked": {fill: [drop.get(name, 0.4) + x for x in few] for fill in choices.FILLS},
+            "masked": {fill: [drop.get(name, 0.4) + x for x in few] for fill in FILLS},
         }
-        for name in choices.OUTPUTS
+        for name in OUTPUTS
     }  # fmt: skip
-    ranks = {pair: [rank + x for x in few] for pair in choices._pairs(choices.OUTPUTS)}
+    ranks = {pair: [rank + x for x in few] for pair in pairs_of(OUTPUTS)}
     return {"data": "digits", "side": 8, "methods": {method: {"outputs": outputs, "ranks": ranks}}}
 
 
@@ -192,14 +179,14 @@ def test_outputs_are_told_apart_by_their_numbers():
 
 
 def test_quick_studies_of_digits(setting):
-    records = records_of(BASELINE, setting)
+    records = kept_records(BASELINE, setting)
     section = BASELINE.section(records)
     assert list(records) == [f"digits {method}" for method in METHODS]
     for title in ("IG", "IDGI", "Guided IG", "Geodesic IG (descent)"):
         assert section.count(f"\n| digits, {title} | ") == 2  # both tables
     for key in records:  # any part of the records will do
         assert "| digits, " in BASELINE.section({key: records[key]})
-    section = OUTPUT.section(records_of(OUTPUT, setting))
+    section = OUTPUT.section(kept_records(OUTPUT, setting))
     for name in ("logit", "logit margin", "log-softmax", "softmax", "logit – softmax"):
         assert section.count(f"\n| digits, {name} | ") == 1
 
@@ -214,21 +201,21 @@ def photographs(setting, tmp_path, monkeypatch) -> Setting:
     (tmp_path / "classes.json").write_text("{}")
     net = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 5)).requires_grad_(False).eval()
     net[2].weight.copy_(flat_points(5, 48, seed=4))
-    monkeypatch.setattr(choices, "_classifier", lambda: net)
-    monkeypatch.setattr(choices, "NEEDED", ("PIL",))
+    monkeypatch.setattr(tasks, "_classifier", lambda: net)
+    monkeypatch.setattr(tasks, "NEEDED", ("PIL",))
     return Setting(setting.store, quick=True, photographs=tmp_path)
 
 
 @pytest.mark.parametrize("study", [BASELINE, OUTPUT], ids=["baseline", "output"])
 def test_quick_studies_of_photographs(study, photographs, monkeypatch):
-    units = [unit for unit in study.units(photographs) if unit.key.startswith("photographs")]
+    units = [unit for unit in study.measurements(photographs) if unit.key.startswith("photographs")]
     assert [unit.key for unit in units] == ["photographs a.JPEG"]  # the first by name
     section = study.section({unit.key: unit.compute() for unit in units})
     assert "| photographs, " in section and "1 of 32 × 32 pixels" in section
-    monkeypatch.setattr(choices, "NEEDED", ("no_such_package",))
-    assert not any(unit.key.startswith("photographs") for unit in study.units(photographs))
+    monkeypatch.setattr(tasks, "NEEDED", ("no_such_package",))
+    assert not any(unit.key.startswith("photographs") for unit in study.measurements(photographs))
 
 
 def test_photographs_are_put_together_in_the_order_of_their_names():
     parts = {f"photographs {k}": planted_baseline(IG, k / 10, n=1) | {"data": "photographs"} for k in (3, 1, 2)}
-    assert choices._by_data(parts)["photographs"][IG]["pairs"]["black – white"]["rank"] == [0.1, 0.2, 0.3]
+    assert by_data(parts)["photographs"][IG]["pairs"]["black – white"]["rank"] == [0.1, 0.2, 0.3]

@@ -6,23 +6,28 @@ from pathlib import Path
 import pytest
 
 from leastpath.commands.run_folder import RunFolder
-from studies import findings
-from studies.findings import STUDIES, Setting, Study, Unit, run_findings
-from studies.findings.command import chosen_studies
+from studies.findings import command
+from studies.findings.catalogue import STUDIES
+from studies.findings.command import chosen_studies, run_findings
+from studies.findings.config import Setting
 from studies.findings.page import findings_page
+from studies.findings.study import Measurement, Study
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 class Counting:
-    """Two units, one of which reads a file; the second may be interrupted."""
+    """Two measurements, one of which reads a file; the second may be interrupted."""
 
     def __init__(self, interrupted=False):
         self.asked, self.interrupted = [], interrupted
 
     def study(self):
-        units = [Unit("kept", lambda: self.answer("kept")), Unit("read", lambda: self.answer("read"), reads=True)]
-        return Study("counting", "Counting", lambda setting: units, lambda records: f"{sorted(records)} **are** there.")
+        kept = Measurement("kept", lambda: self.answer("kept"))
+        read = Measurement("read", lambda: self.answer("read"), reads=True)
+        return Study(
+            "counting", "Counting", lambda setting: [kept, read], lambda records: f"{sorted(records)} **are** there."
+        )
 
     def answer(self, key):
         if self.interrupted and key == "read":
@@ -32,7 +37,7 @@ class Counting:
 
 
 def explained(counting, folder, monkeypatch):
-    monkeypatch.setattr(findings, "STUDIES", {"counting": counting.study()})
+    monkeypatch.setattr(command, "STUDIES", {"counting": counting.study()})
     run = RunFolder.open(folder, "findings", {"quick": True}, resume=True)
     return run, run_findings(run, Setting(run.store, quick=True))
 

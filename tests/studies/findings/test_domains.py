@@ -13,17 +13,14 @@ from helpers import flat_points, mlp, seeded
 from leastpath._support.store import Store
 from leastpath.evaluation.masking import Comprehensiveness, Masking
 from leastpath.evaluation.measure import given_attribution
-from studies.findings import domains
-from studies.findings.domains import (
-    DOMAIN,
-    DOMAINS,
-    Sentiment,
-    permutation_importances,
-    rank_agreement,
-    removal,
-    share_of,
-)
-from studies.findings.study import Setting
+from studies.findings.config import Setting
+from studies.findings.domains import numbers
+from studies.findings.domains import section as sections
+from studies.findings.domains import text as texts
+from studies.findings.domains.case import DOMAIN
+from studies.findings.domains.judging import permutation_importances, rank_agreement, removal, share_of
+from studies.findings.domains.section import DOMAINS
+from studies.findings.domains.text import Sentiment
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "not", "truly", "dull"]
 TEXTS = ["a truly good film", "not good , a dull and bad film", "bad"]
@@ -141,7 +138,7 @@ def probability(model, ids, predicted):
 def test_tokens_are_removed_as_a_loop_over_sentences_removes_them(model, tokenizer):
     """Oracle: one sentence at a time, token ids in place of vectors, the most important first."""
     explained = token_values(model, tokenizer)
-    judge = domains._TextJudge(model, model.encoder.get_input_embeddings(), tokenizer, TEXTS)
+    judge = texts._TextJudge(model, model.encoder.get_input_embeddings(), tokenizer, TEXTS)
     found = judge.removals(explained.result)
     for b, text in enumerate(TEXTS):
         ids = torch.tensor([tokenizer(text)["input_ids"]])
@@ -161,7 +158,7 @@ def test_tokens_are_removed_as_a_loop_over_sentences_removes_them(model, tokeniz
 
 def test_effects_of_single_tokens(model, tokenizer):
     """Oracle: one sentence and one token at a time."""
-    judge = domains._TextJudge(model, model.encoder.get_input_embeddings(), tokenizer, TEXTS)
+    judge = texts._TextJudge(model, model.encoder.get_input_embeddings(), tokenizer, TEXTS)
     effects = judge.effects()
     for b, text in enumerate(TEXTS):
         ids = torch.tensor([tokenizer(text)["input_ids"]])
@@ -186,7 +183,7 @@ def quick(tmp_path, **given):
 
 def computed(setting, *names):
     """Records of the units of some domains, as JSON gives them back."""
-    units = [unit for unit in DOMAINS.units(setting) if unit.key.split(",")[0] in names]
+    units = [unit for unit in DOMAINS.measurements(setting) if unit.key.split(",")[0] in names]
     return json.loads(json.dumps({unit.key: unit.compute() for unit in units}))
 
 
@@ -198,7 +195,7 @@ def test_a_quick_study(tmp_path, monkeypatch):
     assert "diabetes, Geodesic IG (graph) |" in section and "| breast cancer, another row |" in section
     assert section.count("\n| digits, ") == 3 + 3  # methods, then fills
     assert "IDGI, on the straight line, is" in section and "text" not in section
-    monkeypatch.setattr(domains, "_train", None)  # nets are kept: the same again, without training
+    monkeypatch.setattr(numbers, "_train", None)  # nets are kept: the same again, without training
     assert computed(setting, "diabetes") == {key: r for key, r in records.items() if r["domain"] == "diabetes"}
 
 
@@ -207,7 +204,7 @@ def test_networks_explain_rows_that_no_other_explains(name):
     """Oracle: the rows themselves, brought back to one scale by their ranks within a column."""
     rows = []
     for seed in range(3):
-        inputs, targets, n_train = domains._table(name, seed)
+        inputs, targets, n_train = numbers._table(name, seed)
         assert inputs[:n_train].mean(0).abs().max() < 1e-5 and len(targets) == len(inputs)
         ranks = torch.stack([column.unique(return_inverse=True)[1] for column in inputs.T], 1)
         rows += [tuple(row) for row in ranks[n_train:].tolist()]
@@ -218,8 +215,8 @@ def test_text_where_it_can_be_had(tmp_path, monkeypatch, tokenizer):
     lines = [f"{a} film {b} film {a}\t{label}" for a, b, label in [("good", "truly", 1), ("bad", "dull", 0)] * 12]
     file = tmp_path / "sentences.tsv"
     file.write_text("short\t1\n" + "\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr(domains, "_has_text", lambda setting: setting.sentences is not None)
-    monkeypatch.setattr(domains, "_encoder", lambda: (BagOfWords(), tokenizer))
+    monkeypatch.setattr(sections, "has_text", lambda setting: setting.sentences is not None)
+    monkeypatch.setattr(texts, "text_encoder", lambda: (BagOfWords(), tokenizer))
     records = computed(quick(tmp_path, sentences=file), "text")
     assert len(records) == 3 and all(r["quality"] == [1.0] for r in records.values())
     section = DOMAINS.section(records)
@@ -227,8 +224,8 @@ def test_text_where_it_can_be_had(tmp_path, monkeypatch, tokenizer):
 
 
 def test_sentences_need_the_encoder(tmp_path, monkeypatch):
-    monkeypatch.setattr(domains, "ENCODER", "a_package_that_nobody_has")
-    assert not any("text" in unit.key for unit in DOMAINS.units(quick(tmp_path, sentences=tmp_path / "any.tsv")))
+    monkeypatch.setattr(texts, "ENCODER", "a_package_that_nobody_has")
+    assert not any("text" in unit.key for unit in DOMAINS.measurements(quick(tmp_path, sentences=tmp_path / "any.tsv")))
 
 
 # ---- the words ---------------------------------------------------------------------------------------------------

@@ -7,24 +7,19 @@ import torch
 
 import leastpath as lp
 from leastpath._support.store import Store
-from studies.findings import half_moons
-from studies.findings.half_moons import (
-    ENERGY,
-    FLAT,
-    METRIC,
-    METRICS,
+from studies.findings.config import Setting
+from studies.findings.half_moons import task as tasks
+from studies.findings.half_moons.energy import DEFAULT, ENERGY, SIGN, sign_measurements, sign_table
+from studies.findings.half_moons.flat import FLAT, relative_spread
+from studies.findings.half_moons.metric import METRIC, METRICS
+from studies.findings.half_moons.task import (
     NETS,
-    SIGN,
-    Task,
+    MoonsTask,
     conformal_ratio,
     departure,
     mean_square_gradient,
     moons_task,
-    relative_spread,
-    sign_table,
-    sign_units,
 )
-from studies.findings.study import Setting
 
 STUDIES = {study.name: study for study in (SIGN, ENERGY, METRIC, FLAT)}
 
@@ -36,7 +31,7 @@ def setting(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def records(setting):
-    return {name: {unit.key: unit.compute() for unit in study.units(setting)} for name, study in STUDIES.items()}
+    return {name: {unit.key: unit.compute() for unit in study.measurements(setting)} for name, study in STUDIES.items()}
 
 
 def planted(row, net="n", noise=0.1, **lists):
@@ -79,7 +74,8 @@ def test_relative_spread_of_too_little():
 
 
 def test_task_explains_from_the_paper_s_baseline():
-    task = Task(lp.Score(lambda x: x[:, 0] - 2 * x[:, 1]), torch.tensor([[0.5, 0.5]]).double(), torch.tensor([True]))
+    score = lp.Score(lambda x: x[:, 0] - 2 * x[:, 1])
+    task = MoonsTask(score, torch.tensor([[0.5, 0.5]]).double(), torch.tensor([True]))
     assert task.explained(lp.StraightLine()).values.tolist() == [pytest.approx([1.0, -2.0])]
 
 
@@ -88,7 +84,7 @@ def test_task_explains_from_the_paper_s_baseline():
 
 def test_nets_are_trained_once(setting, monkeypatch):
     first = moons_task(setting, NETS[0], 4)
-    monkeypatch.setattr(half_moons, "train_together", None)
+    monkeypatch.setattr(tasks, "train_together", None)
     again = moons_task(Setting(setting.store, quick=True), NETS[0], 4)
     assert torch.equal(first.score(first.inputs), again.score(again.inputs))
 
@@ -159,7 +155,7 @@ def test_sign_table_of_the_points_across():
 def test_settings_are_compared_with_the_defaults_after_holm():
     gaps = [1.0 + i / 10 for i in range(12)]
     rows = {
-        "IG": [2 * x for x in gaps], half_moons.DEFAULT: gaps, "β × 3": [x / 2 for x in gaps],
+        "IG": [2 * x for x in gaps], DEFAULT: gaps, "β × 3": [x / 2 for x in gaps],
         "lr 0.1": [x * 3 for x in gaps], "lr 0.03": [x + (-1) ** i / 100 for i, x in enumerate(gaps)],
     }  # fmt: skip
     section = ENERGY.section({row: energy_record(row, found, ratio=1.2) for row, found in rows.items()})
@@ -195,13 +191,13 @@ def test_spreads_of_planted_attributions():
     assert "Geodesic IG (descent) by 0 and 0, clearly less than IG's." in section
 
 
-def test_sign_units_for_the_benchmark(setting):
-    units = list(sign_units(setting, 3, NETS[2:]))
+def test_sign_measurements_for_the_benchmark(setting):
+    units = list(sign_measurements(setting, 3, NETS[2:]))
     assert [unit.key.removeprefix(f"{NETS[2].key} ") for unit in units] == ["IG", "away", "toward", "as printed"]
     assert len(units[0].compute()["cancellation"]) == 3
 
 
 def test_without_pyro_its_paths_are_left_out(setting, monkeypatch):
-    monkeypatch.setattr(half_moons, "find_spec", lambda name: None)
-    assert not list(SIGN.units(setting)) and not list(ENERGY.units(setting))
-    assert len(list(METRIC.units(setting))) == 7 and len(list(FLAT.units(setting))) == 3 * 3
+    monkeypatch.setattr(tasks, "find_spec", lambda name: None)
+    assert not list(SIGN.measurements(setting)) and not list(ENERGY.measurements(setting))
+    assert len(list(METRIC.measurements(setting))) == 7 and len(list(FLAT.measurements(setting))) == 3 * 3

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import leastpath as lp
 from leastpath._support.store import Store
+from studies.findings.config import Setting
 from studies.findings.nets import (
     N_TRAINED,
     Architecture,
@@ -21,7 +22,6 @@ from studies.findings.nets import (
     shifted,
     train,
 )
-from studies.findings.study import Setting
 
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
 

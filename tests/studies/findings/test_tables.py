@@ -6,11 +6,12 @@ import json
 import pytest
 
 from leastpath._support.store import Store
-from studies.findings import STUDIES, Setting
+from studies.findings.catalogue import STUDIES
+from studies.findings.config import Setting
 
 
 def records(name, setting):
-    return {unit.key: unit.compute() for unit in STUDIES[name].units(setting)}
+    return {unit.key: unit.compute() for unit in STUDIES[name].measurements(setting)}
 
 
 def method(purity, paper=None, **more):

@@ -6,7 +6,8 @@ import pytest
 from tiny_moons import TINY
 from typer.testing import CliRunner
 
-from studies.command_line import application, run_command
+from studies import command_line
+from studies.command_line import application
 from studies.moons import command as module
 from studies.moons.command import command
 
@@ -27,7 +28,7 @@ def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
     (tmp_path / "taken").write_text("")
     monkeypatch.setattr(sys, "argv", ["studies.moons", "--out", str(tmp_path / "taken")])
     with pytest.raises(SystemExit) as left:
-        run_command(command)
+        command_line.run(command)
     assert left.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ") and "no folder of an earlier run" in said and "Traceback" not in said
@@ -37,7 +38,7 @@ def test_traceback_on_demand(monkeypatch, tmp_path):
     (tmp_path / "taken").write_text("")
     monkeypatch.setattr(sys, "argv", ["studies.moons", "--traceback", "--out", str(tmp_path / "taken")])
     with pytest.raises(ValueError, match="no folder of an earlier run"):
-        run_command(command)
+        command_line.run(command)
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
@@ -52,5 +53,5 @@ def test_what_it_does_not_know_is_refused(words, sentence):
 def test_the_table_is_printed_with_what_was_expected(run, capsys):
     module._print_results(run, TINY)
     shown = capsys.readouterr().out
-    assert "Random" in shown and "no numbers of a run with these settings" in shown
+    assert "Integrated Gradients" in shown and "no numbers of a run with these settings" in shown
     assert "report.html" in shown

@@ -1,0 +1,1 @@
+"""Where the paper did not look: two tables, handwritten digits, and short sentences."""

@@ -1,0 +1,48 @@
+"""Sums by an index, and what they may err by."""
+
+import pytest
+import torch
+
+from leastpath.integral.sums import Errors, Sums, extreme_by, share_by, total_by
+
+INDEX = torch.tensor([0, 2, 0])
+
+
+def test_rows_by_an_index_against_loops():
+    values = torch.tensor([1.0, 2.0, 4.0])
+    assert total_by(values, INDEX, 3).tolist() == [5, 0, 2]
+    assert total_by(values[:, None].expand(3, 2), INDEX, 3).tolist() == [[5, 5], [0, 0], [2, 2]]
+    assert extreme_by(values, INDEX, 3, "amin").tolist() == [1, torch.inf, 2]
+    assert extreme_by(values, INDEX, 3, "amax").tolist() == [4, -torch.inf, 2]
+    assert share_by(values, INDEX, 3).tolist() == pytest.approx([0.2, 1, 0.8])
+    assert share_by(torch.zeros(3), INDEX, 3).tolist() == [0.5, 1, 0.5]
+
+
+def example(**given) -> Sums:
+    """One example with values (3, -1), Δf = 2, and a score between 0 and 4."""
+    numbers = {"length": 5, "residual": 0.01, "moved": 0.01, "length_moved": 0.01, "pieces": 3, "low": 0, "high": 4}
+    numbers |= {"change": 2} | given
+    return Sums(torch.tensor([[3.0, -1.0]]), **{name: torch.tensor([float(n)]) for name, n in numbers.items()})
+
+
+def test_allowed_errors_against_their_definition():
+    attribution, gap, length, residual = (float(part) for part in example().allowed(0.1, 0.0))
+    assert (attribution, gap, length, residual) == pytest.approx((0.4, 0.2, 0.5, 0.4))
+    assert float(example(change=1).allowed(0.1, 0.0).residual) == pytest.approx(0.1)  # not complete: gap 1
+    assert float(example(change=0).allowed(0.1, 0.0).gap) == pytest.approx(0.1 * 0.01 * 4)  # of the score's range
+    assert float(example().allowed(0.1, 1e-3).gap) == pytest.approx(0.2 + 64 * 1e-3 * 4)
+
+
+@pytest.mark.parametrize("wrong", [{"moved": 0.41}, {"change": 1.7}, {"length_moved": 0.51}, {"residual": 0.41}])
+def test_an_example_is_done_when_every_error_is_within(wrong):
+    assert example().errors.within(example().allowed(0.1, 0.0), only_length=False).all()
+    sums = example(**wrong)
+    assert not sums.errors.within(sums.allowed(0.1, 0.0), only_length=False).any()
+    assert sums.errors.within(sums.allowed(0.1, 0.0), only_length=True).all() == ("length_moved" not in wrong)
+
+
+def test_flat_and_taken():
+    assert not example().flat.any() and not example(high=0).flat.any()  # there are values, then
+    assert example(high=0)._replace(values=torch.zeros(1, 2)).flat.all()
+    twice = Sums(*(torch.cat([a, b]) for a, b in zip(example(), example(length=7), strict=True)))
+    assert twice.take(torch.tensor([1])).length.tolist() == [7] and isinstance(twice.errors, Errors)
