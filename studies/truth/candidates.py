@@ -201,6 +201,8 @@ def _table() -> tuple[Candidate, ...]:
                   gradients=464, main=True),
         Candidate("monotone-group-two", "monotone band, grouped, several baselines", band, _band(1.0, True, "group"),
                   several=True, gradients=464, main=True),
+        Candidate("monotone-patch-two", "monotone band of patches, several baselines", band, _band(1.0, True, "patch"),
+                  several=True, gradients=464),
         Candidate("monotone-idgi-two", "monotone band, IDGI along it, several baselines", band, _band(1.0, True),
                   weighting="IDGI", several=True, gradients=464, main=True),
     )  # fmt: skip

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from leastpath._support.maps import maps_over
 from leastpath.attribution import Attribution
-from leastpath.baselines import Baseline
 from leastpath.bound import BoundScore
-from leastpath.evaluation.imputation import Fill, Fixed, filler
+from leastpath.evaluation.imputation import BaselineFill, Fill, Fixed, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
 from leastpath.guards import device_of, untouched, warn_of_training_mode
 from leastpath.score import Baselines, Inputs, Score
@@ -148,5 +147,5 @@ def _row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines:
     if isinstance(fill, Tensor):
         return Fixed(fill.to(points).expand_as(points)).rows
     _, made = filler(fill)
-    start = one_start(bound, inputs, baselines, 'fill="baseline"') if isinstance(made, Baseline) else points
+    start = one_start(bound, inputs, baselines, 'fill="baseline"') if isinstance(made, BaselineFill) else points
     return made.prepare(points, start, generators(inputs, seed)).rows
