@@ -22,9 +22,9 @@ def maps_over(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: 
         torch.Size([1, 1, 8, 8])
     """
     got, own = tuple(given.shape), tuple(shape)
-    likes = [own] if len(own) < 2 else [own, (1, *own[1:]), (*own[:-1], 1)]
-    own_each = [given for like in likes if got == (batch, *like)]
-    for_all = [given for like in likes if got == (1, *like)] + [given[None] for like in likes if got == like]
+    shapes = [own] if len(own) < 2 else [own, (1, *own[1:]), (*own[:-1], 1)]
+    own_each = [given for one in shapes if got == (batch, *one)]
+    for_all = [given for one in shapes if got == (1, *one)] + [given[None] for one in shapes if got == one]
     if len(own) > 1:
         own_each += [given[:, None]] if got == (batch, *own[1:]) else []
         for_all += [given[None, None]] if got == own[1:] else []

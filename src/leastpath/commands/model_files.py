@@ -97,17 +97,17 @@ def _from_class(file: Path, model_class: str, arguments: str | None) -> nn.Modul
     module_name, _, name = model_class.partition(":")
     if not name:
         raise ValueError(f"--model-class {model_class!r} names no class: write package.module:Class")
-    here = str(Path.cwd())  # where somebody's own module usually is; installed commands do not look there
-    added = here not in sys.path
+    folder = str(Path.cwd())  # where somebody's own module usually is; installed commands do not look there
+    added = folder not in sys.path
     try:
         if added:
-            sys.path.insert(0, here)
+            sys.path.insert(0, folder)
         made: Any = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"--model-class {model_class!r} cannot be imported: {error}") from error
     finally:
         if added:
-            sys.path.remove(here)
+            sys.path.remove(folder)
     model = made(**_keywords(arguments))
     if not isinstance(model, nn.Module):
         raise ValueError(f"--model-class {model_class!r} makes a {type(model).__name__}, expected a torch.nn.Module")

@@ -81,7 +81,7 @@ class Worker:
                     for part in self._explained(read):
                         table.add(*part)
         record = table.record() | {"shard": shard, "seconds": time.perf_counter() - start}
-        self.store.write(key, record, table.arrays(), {"parquet": table.parquet()})
+        self.store.write(key, record, table.values, {"parquet": table.parquet()})
         return _summary(shard, record)
 
     def _read(self, start: int, stop: int) -> Iterator[Rows]:
@@ -181,22 +181,13 @@ class _Table:
     """The shard that is being filled."""
 
     def __init__(self, rows: range, job: Job) -> None:
-        self.start, self.job = rows.start, job
-        n = len(rows)
-        self.columns: dict[str, list[Any]] = {
-            "index": list(rows),
-            "name": [str(i) for i in rows],
-            "target": [None] * n,
-            **{name: [None] * n for name in (*NUMBERS, *COUNTS, "seconds", "ok", "status", "failure")},
-        }
+        self.start, self.n, self.job = rows.start, len(rows), job
+        self.cells: list[dict[str, Any]] = [{"index": i, "name": str(i)} for i in rows]  # a row each, by column
         self.values: dict[str, Tensor] = {}
-        self.n = n
 
     def fail(self, index: int, name: str, reason: str, seconds: float = 0.0) -> None:
-        row = index - self.start
-        values = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
-        for column, value in {**values, "gradients": 0, "forwards": 0}.items():
-            self.columns[column][row] = value
+        said = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
+        self.cells[index - self.start] |= {**said, "gradients": 0, "forwards": 0}
 
     def add(self, rows: Rows, targets: Any, scores: Tensor | None, result: Attribution | str, seconds: float) -> None:
         if isinstance(result, str) or scores is None:
@@ -217,10 +208,8 @@ class _Table:
         lists |= {"seconds": [seconds / n] * n, "name": rows.names, "ok": [s.ok for s in result.status]}
         lists["status"] = [s.value for s in result.status]
         at = [i - self.start for i in rows.index]
-        for column, given in lists.items():
-            into = self.columns[column]
-            for row, value in zip(at, given, strict=True):
-                into[row] = value
+        for row, *cells in zip(at, *lists.values(), strict=True):
+            self.cells[row] |= dict(zip(lists, cells, strict=True))
         self._keep(kept, at)
 
     def _kept(self, values: Inputs) -> dict[str, Tensor]:
@@ -255,17 +244,14 @@ class _Table:
             self.values[name][at] = part
 
     def record(self) -> dict[str, Any]:
-        failures = Counter(reason_of(f) for f in self.columns["failure"] if f is not None)
+        failures = Counter(reason_of(row["failure"]) for row in self.cells if "failure" in row)
         return {
             "rows": self.n,
             "start": self.start,
-            "gradients": int(sum(self.columns["gradients"])),
-            "forwards": int(sum(self.columns["forwards"])),
+            "gradients": sum(row["gradients"] for row in self.cells),
+            "forwards": sum(row["forwards"] for row in self.cells),
             "failures": dict(failures),
         }
-
-    def arrays(self) -> dict[str, Tensor]:
-        return self.values
 
     def parquet(self) -> bytes:
         import pyarrow as pa
@@ -276,7 +262,7 @@ class _Table:
         types |= {"ok": pa.bool_(), "status": pa.string(), "failure": pa.string()}
         schema = pa.schema(list(types.items()))
         file = io.BytesIO()
-        pq.write_table(pa.table(self.columns, schema=schema), file, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(self.cells, schema), file, compression="zstd")
         return file.getvalue()
 
 

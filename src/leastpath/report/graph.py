@@ -86,12 +86,12 @@ def plot_graph(
     return figure
 
 
-def _shade(axes: Axes, score: Score, shown: np.ndarray, like: torch.Tensor) -> None:
+def _shade(axes: Axes, score: Score, shown: np.ndarray, points: torch.Tensor) -> None:
     """The score over the plane, as quiet filled contours."""
     low, high = shown.min(0), shown.max(0)
     margin = 0.05 * (high - low) + 1e-9
     x, y = (np.linspace(a, b, 200) for a, b in zip(low - margin, high + margin, strict=True))
-    grid = torch.as_tensor(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)).to(like)
+    grid = torch.as_tensor(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)).to(points)
     values = score(grid).reshape(200, 200).cpu().numpy()
     drawn = axes.contourf(x, y, values, levels=12, cmap="cividis", alpha=0.35, zorder=0)
     axes.figure.colorbar(drawn, ax=axes, label="score")
