@@ -1,13 +1,17 @@
 """Models, scores and solvers that several tests share."""
 
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import leastpath as lp
+from leastpath.solvers.amortized import PathPredictor
 
 
 def flat_points(batch: int, features: int = 2, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -16,23 +20,80 @@ def flat_points(batch: int, features: int = 2, seed: int = 0, dtype: torch.dtype
     return torch.randn(batch, features, generator=generator, dtype=torch.float64).to(dtype)
 
 
-# Every invariant of tests/solvers/test_all.py holds for each of these. A new solver is one more line here. They must
-# work for two features (`flat_points` draws such) and, unless they say otherwise, for any shape.
-ALL_SOLVERS = [
-    pytest.param(lp.StraightLine(), id="straight"),
-    pytest.param(lp.NeighborGraph(flat_points(60, seed=11), 8), id="graph"),
-    pytest.param(lp.Descent(), id="descent"),
-    pytest.param(lp.GuidedIG(max_distance=0.1, n_steps=12), id="guided"),
-    pytest.param(lp.Manifold(lambda x: x[:, :1], lambda z: torch.cat([z, z.sin()], 1)), id="manifold"),
-]
-# GeodesicODE serves two metrics only, and Variational and Hamiltonian need Pyro: their own tests repeat what applies.
-
-
 def seeded(make, seed: int = 0):
     """What `make` builds with this seed; the global random state is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()
+
+
+# ---- all solvers ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A solver as the invariants meet it, and what it does not serve: tests of that are skipped, with the reason.
+
+    Inputs have two features, of shape `shape`. A solver that belongs to one score and metric is made for each.
+    """
+
+    make: Callable[[lp.Score, lp.Metric, torch.dtype], lp.Solver]
+    shape: tuple[int, ...] = (2,)
+    metrics: tuple[type[lp.Metric], ...] = (lp.Conformal, lp.RankOne, lp.NoCancellation, lp.Euclidean)
+
+    def solver(self, score: lp.Score, metric: lp.Metric, dtype: torch.dtype) -> lp.Solver:
+        if not isinstance(metric, self.metrics):
+            pytest.skip(f"serves {' and '.join(kind.__name__ for kind in self.metrics)} only")
+        return self.make(score, metric, dtype)
+
+    def shaped(self, points: Tensor) -> Tensor:
+        """(…, 2) -> (…, *shape)."""
+        return points.reshape(*points.shape[:-1], *self.shape)
+
+
+def case(name: str, solver, needs: str = "torch", **what):
+    """One line of ALL_SOLVERS: a solver, or a function (score, metric, dtype) that makes one; `needs` is a module."""
+    make = solver if callable(solver) else lambda score, metric, dtype: solver
+    missing = pytest.mark.skipif(find_spec(needs) is None, reason=f"needs {needs}")
+    return pytest.param(Case(make, **what), id=name, marks=missing)
+
+
+CLOUD = flat_points(60, seed=11)
+BENT = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.2, 0.7], [1.0, 1.0]]]))
+COARSE = {"n_starts": 1, "floor": 0.5, "tolerance": 0.5, "max_nodes": 12}
+
+
+def amortized() -> lp.Amortized:
+    """A network with random weights, so that its predictions are neither straight nor good."""
+
+    def make() -> PathPredictor:
+        predictor = PathPredictor(torch.Size([2]), 5, 4)
+        nn.init.normal_(predictor.network[-1].weight)
+        return predictor.eval().requires_grad_(False)
+
+    return lp.Amortized(seeded(make))
+
+
+# Every invariant of tests/solvers/test_all.py runs on each of these. A new solver is one more line here.
+ALL_SOLVERS = [
+    case("straight", lp.StraightLine()),
+    case("graph", lp.NeighborGraph(CLOUD, 8)),
+    case("built graph", lambda score, metric, dtype: lp.NeighborGraph(CLOUD.to(dtype), 8).build(score, metric)),
+    case("enhanced", lp.EnhancedIG(CLOUD, 8)),
+    case("descent", lp.Descent()),
+    case("warm descent", lp.WarmDescent(lp.Descent(150), torch.ones(1, 2), BENT)),
+    case("elastic", lp.ElasticBand()),
+    case("amortized", amortized()),
+    case("guided", lp.GuidedIG(max_distance=0.1, n_steps=12)),
+    case("blur", lp.BlurIG(max_sigma=0.7, n_knots=5), shape=(1, 2)),  # an image of two pixels
+    case("manifold", lp.Manifold(lambda x: x[:, :1], lambda z: torch.cat([z, z.sin()], 1))),
+    case("ode", lp.GeodesicODE(9, **COARSE), metrics=(lp.Conformal, lp.RankOne)),
+    case("variational", lp.Variational(4, 3, n_samples=0), needs="pyro"),
+    case("hamiltonian", lp.Hamiltonian(4, 1, n_points=2, max_tree_depth=1, n_paths=0), needs="pyro"),
+]
+
+
+# ---- models and scores ----------------------------------------------------------------------------------------------
 
 
 def mlp(features: int = 4, classes: int = 3, seed: int = 0, activation: type[nn.Module] = nn.Tanh) -> nn.Module:

@@ -1,6 +1,7 @@
-"""Shortest paths known in closed form, or from a fine grid: smooth two-dimensional scores and their optimal lengths."""
+"""What the library measures, found without it: shortest paths in closed form or from a fine grid, dense quadrature."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import eikonalfm
@@ -93,3 +94,38 @@ def _arrival(score: Callable[[Tensor], Tensor], damping: float, a: tuple[float, 
     velocity = 1 / slowness.detach().reshape(GRID, GRID).numpy()
     factor = eikonalfm.factored_fast_marching(velocity, _node(a), spacing, 2)
     return factor * eikonalfm.distance(velocity.shape, spacing, _node(a), indexing="ij")
+
+
+# ---- any path, by brute force ------------------------------------------------------------------------------------
+
+SPEEDS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {  # gradients, steps (n, features) and damping -> (n,)
+    "Conformal": lambda g, step, eps: (g.square().sum(1) + eps).sqrt() * step.norm(dim=1),
+    "RankOne": lambda g, step, eps: ((g * step).sum(1).square() + eps * step.square().sum(1)).sqrt(),
+    "NoCancellation": lambda g, step, eps: (g * step).abs().sum(1) + eps**0.5 * step.norm(dim=1),
+    "Euclidean": lambda g, step, eps: (1 + eps) ** 0.5 * step.norm(dim=1),
+}
+
+
+@dataclass(frozen=True)
+class Dense:
+    """What thousands of equal steps along one polyline add up to, with plain PyTorch."""
+
+    values: Tensor  # (features,) the line integral of the gradient
+    length: float
+    spread: float  # largest minus smallest score on the way
+
+
+def dense(score: Callable[[Tensor], Tensor], knots: Tensor, metric: lp.Metric, n: int = 20_000) -> Dense:
+    """The midpoint rule in n steps along knots (knots, *features), in float64; score: (n, *features) -> (n,)."""
+    knots = knots.detach().double()
+    size = knots.diff(dim=0).flatten(1).norm(dim=1)
+    each = (n * size / size.sum().clamp_min(1e-300)).ceil().long().clamp_min(8)  # steps a segment
+    segment = torch.arange(len(size)).repeat_interleave(each)
+    within = torch.arange(len(segment)) - (each.cumsum(0) - each)[segment]
+    a, step = knots[:-1][segment], (knots.diff(dim=0) / each.view(-1, *[1] * (knots.ndim - 1)))[segment]
+    middle = (a + (within + 0.5).view(-1, *[1] * (knots.ndim - 1)) * step).requires_grad_()
+    value = score(middle)
+    (gradient,) = torch.autograd.grad(value.sum(), middle)
+    value = value.detach()
+    speed = SPEEDS[type(metric).__name__](gradient.flatten(1), step.flatten(1), metric.damping)
+    return Dense((gradient * step).sum(0), float(speed.sum()), float(value.max() - value.min()))

@@ -24,6 +24,7 @@ from helpers import (
     separable_parts,
 )
 from leastpath import Outcome
+from oracles import dense
 
 STRAIGHT = lp.StraightLine()
 RULES = [("midpoint", "riemann_middle"), ("gauss_legendre", "gausslegendre")]
@@ -181,16 +182,27 @@ def test_fields_against_their_definitions(solver, metric):
     torch.testing.assert_close(result.score_change, change)
     torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(result.cancellation, result.values.abs().sum(1) - change.abs(), rtol=1e-4, atol=1e-6)
-    assert (result.cancellation >= -result.completeness_gap.abs() - 1e-6).all()
-    assert (result.certificate >= 1).all()
-    torch.testing.assert_close(result.certificate, (result.length / change.abs()).clamp_min(1))
     assert torch.equal(result.path.start, torch.full_like(x, 0.5)) and torch.equal(result.path.end, x)
-    if solver is STRAIGHT:
-        assert torch.equal(result.length_ratio, torch.ones(20))
-    else:
-        line = explain(score, x, 0.5, metric=metric)
-        # Both lines are measured, each to the tolerance of 1 %, and for the ratio only the length has to reach it.
-        torch.testing.assert_close(result.length_ratio, result.length / line.length, rtol=0.02, atol=0)
+    length, line = (torch.tensor(lengths) for lengths in zip(*_dense_lengths(result.path, metric), strict=True))
+    error = (result.length - length).abs()
+    assert (error <= 0.02 * length).all()  # twice the tolerance
+    assert (error <= result.length_error + 1e-3 * length).float().mean() >= 0.9  # an estimate, which a kink can deceive
+    # Both lines are measured, each to the tolerance of 1 %, and for the ratio only the length has to reach it.
+    torch.testing.assert_close(result.length_ratio, length / line, rtol=0.02, atol=0)
+    assert solver is not STRAIGHT or torch.equal(result.length_ratio, torch.ones(20))
+    # Without a clamp: what bounds the score is the metric, not the code.
+    assert (length >= change.abs() * (1 - 1e-3)).all() and (result.length >= change.abs() - result.length_error).all()
+    torch.testing.assert_close(result.certificate, length / change.abs(), rtol=0.02, atol=0)
+
+
+def _dense_lengths(path: lp.Path, metric: lp.Metric) -> list[tuple[float, float]]:
+    """Length of each path and of the straight line between its ends, by brute force."""
+
+    def softmax(x):
+        return moons_net(torch.float64)(x).softmax(1)[:, 1]
+
+    knots = [path[b] for b in range(len(path))]
+    return [(dense(softmax, k, metric).length, dense(softmax, k[[0, -1]], metric).length) for k in knots]
 
 
 @given(st.integers(0, 1000))
@@ -208,7 +220,8 @@ def test_certificate_is_infinite_without_change_and_nan_without_bound():
     score = lp.Score(lambda x: x[:, 0] - x[:, 1])
     assert explain(score, torch.ones(1, 2)).certificate.tolist() == [math.inf]
     assert explain(score, torch.ones(1, 2), metric=lp.Euclidean()).certificate.isnan().all()
-    assert explain(score, torch.tensor([[2.0, 1.0]]), metric=lp.RankOne()).certificate.tolist() == [1.0]
+    shortest = explain(score, torch.tensor([[2.0, 1.0]]), metric=lp.RankOne())
+    assert shortest.certificate.tolist() == [1.0] and shortest.length.tolist() == [1.0]  # nothing to clamp
 
 
 def test_longer_path_is_marked():
@@ -528,7 +541,6 @@ def test_what_is_no_solver_or_metric_is_refused():
 
 def test_certificate_of_several_baselines_is_the_mean_of_the_finite_ones():
     """Where one baseline has the input's own score, its certificate is infinite and says nothing of the others."""
-    score, x = lp.Score(lambda x: x.sum(1)), torch.ones(1, 2)
+    score, x = lp.Score(lambda x: x[:, 0] + 3 * x[:, 1]), torch.ones(1, 2)
     result = lp.attribute(score, x, torch.stack([x, torch.zeros(1, 2)], 1), solver=lp.StraightLine())
-    alone = lp.attribute(score, x, solver=lp.StraightLine())
-    torch.testing.assert_close(result.certificate, alone.certificate)
+    torch.testing.assert_close(result.certificate, torch.tensor([20**0.5 / 4]))  # ‖∇f‖ ‖x‖ / |Δf|

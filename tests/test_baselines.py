@@ -7,7 +7,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import cnn, mlp, seeded
-from leastpath.baselines import BASELINES, baseline, blurred
+from leastpath.baselines import BASELINES, baseline, blurred, several
 
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(1))
 POINTS = torch.rand(20, 2, 6, 6, generator=torch.Generator().manual_seed(2))
@@ -144,3 +144,31 @@ def test_max_entropy_passes_further_arguments_and_leaves_the_model_alone():
 def test_errors_say_what_helps(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_several_are_the_single_ones_side_by_side():
+    images = torch.rand(3, 3, 8, 8)
+    made = several("black", ("blur", {"sigma": 2.0}), 0.5, torch.ones(1, 3, 8, 8)).of(images)
+    single = [baseline("black", images), baseline("blur", images, sigma=2.0), torch.full_like(images, 0.5)]
+    assert torch.equal(made, torch.stack([*single, torch.ones_like(images)], 1))
+
+
+def test_several_with_more_than_one_row_a_choice():
+    rows, points = torch.rand(2, 4), torch.rand(20, 4)
+    made = several(("samples", {"points": points, "n": 3}), torch.zeros(2, 2, 4)).of(rows)
+    assert made.shape == (2, 5, 4)
+    assert torch.equal(made[:, :3], baseline("samples", rows, points=points, n=3))
+
+
+def test_several_token_ids():
+    assert torch.equal(several(7, 0).of(torch.tensor([[3, 4]])), torch.tensor([[[7, 7], [0, 0]]]))
+
+
+@pytest.mark.parametrize(("choices", "sentence"), [
+    (("black",), "two baselines or more"),
+    (("black", "noise"), "'noise' is unknown"),
+    (("black", [0.0]), "a name, a number or a tensor, got list"),
+])  # fmt: skip
+def test_several_refuses(choices, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        several(*choices)

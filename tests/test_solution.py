@@ -1,9 +1,53 @@
-"""Solutions of parts, joined: in the order of the examples, with all that they say."""
+"""What a solver may declare; solutions of parts, joined in the order of the examples, with all that they say."""
 
+from typing import ClassVar
+
+import pytest
 import torch
 
 import leastpath as lp
-from leastpath.solution import joined
+from helpers import Polyline
+from leastpath.evaluation import compare
+from leastpath.solution import chooses_start, joined
+
+
+class Reverser(Polyline):
+    """Declares that it chooses its start, and begins at minus the input."""
+
+    chooses_start: ClassVar[bool] = True
+
+    def solve(self, score, metric, start, end, run):
+        return lp.Solution(lp.Path.straight(-end, end))
+
+
+class Undecided(Polyline):
+    chooses_start: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize(
+    ("solver", "expected"),
+    [
+        (Polyline(), False),
+        (Undecided(), False),
+        (Reverser(), True),
+        (lp.BlurIG(), True),
+        (lp.BlurIG, True),
+        (None, False),
+    ],
+)
+def test_who_chooses_its_start(solver, expected):
+    """A solver with nothing but `solve` says nothing, which means no."""
+    assert chooses_start(solver) is expected
+
+
+def test_a_solver_that_chooses_its_start_gets_no_baselines():
+    score, x = lp.Score(lambda x: x[:, 0] ** 3), torch.tensor([[1.0, 2.0]])
+    result = lp.attribute(score, x, solver=Reverser())
+    torch.testing.assert_close(result.values, torch.tensor([[2.0, 0.0]]))
+    with pytest.raises(ValueError, match="Reverser chooses its own start, so baselines cannot be given"):
+        lp.attribute(score, x, 0.0, solver=Reverser())
+    found = compare({"reversed": Reverser(), "undecided": Undecided()}, score, x, torch.zeros(1, 2), fail_fast=True)
+    assert len(found.per_example) == 2
 
 
 def part(examples: list[int], offset: float, n_samples: int, note: str = "") -> tuple[torch.Tensor, lp.Solution]:

@@ -31,7 +31,7 @@ from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
-from leastpath.solution import Solution, Solver
+from leastpath.solution import Solution, Solver, chooses_start
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.status import Note, Outcome, Status
@@ -160,7 +160,7 @@ def attribute(
         solver = solver or _default_solver(bound.n_features, max_gradients)
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
         solution = solver.solve(bound, metric, start, end, run)
-        _check_ends(solution.path, solution.path.start.to(start) if _chooses_start(solver) else start, end, solver)
+        _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
         work = Measuring(bound, metric, weighting, tolerance, n_steps, rule, run, bool(solution.samples))
         solving = work.budget.spent()
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
@@ -180,15 +180,11 @@ def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):
             raise ValueError(f"{name}={given!r} is not a {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
-    if _chooses_start(solver) and baselines is not None:
+    if chooses_start(solver) and baselines is not None:
         raise ValueError(
             f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
             f"solver={solver!r})"
         )
-
-
-def _chooses_start(solver: Any) -> bool:
-    return bool(getattr(solver, "chooses_start", False))
 
 
 def _default_solver(n_features: int, max_gradients: int | None) -> Solver:

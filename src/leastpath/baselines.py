@@ -1,6 +1,8 @@
 """Baselines: where paths start, as a choice that can be seen. One function, `baseline`, over one table, `BASELINES`.
 
-A baseline is part of the question: attributions answer "why this score rather than the score there?".
+A baseline is part of the question: attributions answer "why this score rather than the score there?". One baseline
+hides what equals it: black features on black get nothing. `several` names a few, and attributions are averaged over
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from leastpath._support.rows import flat_rows
-from leastpath.guards import device_of, untouched, warn_of_training_mode
+from leastpath.guards import Inputs, device_of, flat_baseline, untouched, warn_of_training_mode
 from leastpath.run import Run
 from leastpath.score import Score
 
@@ -84,6 +86,73 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
     if unknown:
         raise ValueError(f'baseline "{name}" has the settings {known}, got {unknown}')
     return row.make(inputs.detach(), score, **settings)
+
+
+Choice = str | float | Tensor | tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Several baselines an example, named before the inputs are known. Made by `several`.
+
+    Example:
+        >>> Several(("black", 0.5)).of(torch.rand(2, 3, 8, 8)).shape
+        torch.Size([2, 2, 3, 8, 8])
+    """
+
+    choices: tuple[Choice, ...]
+
+    def of(self, inputs: Inputs, score: Score | None = None) -> Tensor:
+        """The baselines of a batch (batch, *features), one row a choice and sample: (batch, m, *features)."""
+        if not isinstance(inputs, Tensor):
+            raise ValueError("several() names baselines of one input tensor: for a tuple of inputs pass tensors")
+        return torch.cat([_as_rows(choice, inputs, score) for choice in self.choices], 1)
+
+    def __repr__(self) -> str:
+        return f"several({', '.join(map(_said, self.choices))})"
+
+
+def several(*choices: Choice) -> Several:
+    """Several baselines as one choice: `attribute(score, images, several("black", "mean"))`.
+
+    The attributions are the mean over the baselines, and `result.baseline_spread` says how much they differ.
+
+    Args:
+        choices: names as `baseline` takes them, a name with its settings `("blur", {"sigma": 3})`, numbers (also token
+            ids, with a layer), or tensors: (1, *features), (batch, *features) or (batch, m, *features).
+
+    Example:
+        >>> import leastpath as lp
+        >>> images = torch.rand(2, 1, 4, 4)
+        >>> score = lp.Score(lambda x: x.flatten(1).sum(1))
+        >>> result = lp.attribute(score, images, several("black", "white"), solver=lp.StraightLine())
+        >>> result.path.start.shape
+        torch.Size([4, 1, 4, 4])
+    """
+    if len(choices) < 2:
+        raise ValueError(f'several() needs two baselines or more, got {len(choices)}: several("black", "mean")')
+    for choice in choices:
+        name = choice[0] if isinstance(choice, tuple) and choice else choice
+        if isinstance(name, str) and name not in BASELINES:
+            raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}, a number or a tensor")
+        if not isinstance(name, (str, int, float, Tensor)):
+            raise ValueError(f"a baseline is a name, a number or a tensor, got {type(name).__name__}")
+    return Several(choices)
+
+
+def _as_rows(choice: Choice, inputs: Tensor, score: Score | None) -> Tensor:
+    """One choice as (batch, m, *features)."""
+    if isinstance(choice, (str, tuple)):
+        name, settings = (choice, {}) if isinstance(choice, str) else choice
+        made = baseline(name, inputs, score, **settings)
+        return made.unsqueeze(1) if made.ndim == inputs.ndim else made
+    several_of_a_tensor = isinstance(choice, Tensor) and choice.ndim == inputs.ndim + 1
+    m = choice.shape[1] if several_of_a_tensor and isinstance(choice, Tensor) else 1
+    return flat_baseline(choice, inputs, m).unflatten(0, (len(inputs), m))
+
+
+def _said(choice: Choice) -> str:
+    return f"tensor {tuple(choice.shape)}" if isinstance(choice, Tensor) else repr(choice)
 
 
 # ---- constants ---------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def solvers() -> None:
     rows = []
     for name in module.__all__:
         solver = getattr(module, name)
-        if is_dataclass(solver) and hasattr(solver, "solve"):  # results, types and decoders stand in the same list
+        if issubclass(solver, module.Solver) and is_dataclass(solver):  # results, types and decoders stand here too
             settings = ", ".join(field.name for field in fields(solver))
             rows.append((name, _first_sentence(solver), settings, EXTRAS.get(name, "")))
     _print_table("Solvers: leastpath.attribute(score, inputs, baselines, solver=…)", _HEADS["solvers"], rows)

@@ -12,7 +12,7 @@ from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.methods import METHODS, Method
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.solution import Solver
+from leastpath.solution import Solver, chooses_start
 
 Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
 """What `explainer_of` takes."""
@@ -95,5 +95,5 @@ class _Solving:
     solver: Solver
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        own_start = getattr(self.solver, "chooses_start", False)  # then baselines would be refused
-        return attribute(score, inputs, None if own_start else baselines, solver=self.solver, seed=seed)
+        given = None if chooses_start(self.solver) else baselines  # which would be refused
+        return attribute(score, inputs, given, solver=self.solver, seed=seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ class Solution:
 class Solver(Protocol):
     """Finds a path from each start to its end. A frozen dataclass of hyper-parameters: no state between calls.
 
-    A solver with an attribute `chooses_start = True` begins its paths where it likes; baselines are refused then.
+    `solve` is all that it needs. What it may declare besides is `ChoosesStart`.
 
     Example:
         >>> import leastpath as lp
@@ -66,6 +66,24 @@ class Solved(Protocol):
     @property
     def path(self) -> Path | None:
         """One polyline an example; None where there is none."""
+
+
+@runtime_checkable
+class ChoosesStart(Protocol):
+    """What a solver declares whose paths begin where it likes. `attribute` then refuses baselines.
+
+    Example:
+        >>> import leastpath as lp
+        >>> isinstance(lp.BlurIG(), ChoosesStart), isinstance(lp.StraightLine(), ChoosesStart)
+        (True, False)
+    """
+
+    chooses_start: ClassVar[bool]
+
+
+def chooses_start(solver: object) -> bool:
+    """Whether a solver, or a class of solvers, begins its paths where it likes. One that does not say so does not."""
+    return isinstance(solver, ChoosesStart) and solver.chooses_start
 
 
 def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:

@@ -14,17 +14,17 @@ class Outcome(enum.Enum):
         (True, False)
     """
 
-    REACHED = "reached the tolerance"
-    FIXED_STEPS = "integrated at fixed steps, without error control"
-    BUDGET_SPENT = "the gradient budget ended the work before the tolerance was reached"
-    UNRESOLVED = "the score jumps faster than its precision can resolve"
-    FLAT = "the score does not change along the path"
-    LONGER_THAN_LINE = "the path is longer than the straight line"
-    FELL_BACK = "the solver failed and the straight line was used"
+    REACHED = "reached"  # the tolerance
+    FIXED_STEPS = "fixed steps"  # without error control
+    BUDGET_SPENT = "budget spent"  # before the tolerance was reached
+    UNRESOLVED = "unresolved"  # the score jumps faster than its precision can resolve
+    FLAT = "flat"  # the score does not change along the path
+    LONGER_THAN_LINE = "longer than line"
+    FELL_BACK = "fell back"  # the solver failed and the straight line was used
     INTERRUPTED = "interrupted"
-    BRIDGED = "the route uses a bridge between components of the graph"
-    NOT_CONVERGED = "the solver stopped before it converged"
-    SOLVER_NOTE = "a remark of the solver"
+    BRIDGED = "bridged"  # the route crosses between parts of the graph that nothing else joins
+    NOT_CONVERGED = "not converged"  # the solver stopped too early
+    SOLVER_NOTE = "solver note"
 
     @property
     def ok(self) -> bool:

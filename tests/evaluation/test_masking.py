@@ -22,9 +22,9 @@ from leastpath.evaluation.masking import (
     LogProbRatio,
     Masking,
     Sufficiency,
-    class_log_odds,
 )
 from leastpath.evaluation.measure import Measure, generators, given_attribution, measure_all
+from leastpath.support import class_log_odds
 
 MEASURES = [Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, Insertion, Deletion]
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(0))

@@ -7,6 +7,7 @@ import torch
 
 import leastpath as lp
 from helpers import flat_points
+from leastpath.evaluation import Comprehensiveness, MaxSensitivity
 from leastpath.evaluation.measure import (
     Measure,
     Measured,
@@ -14,6 +15,7 @@ from leastpath.evaluation.measure import (
     generators,
     given_attribution,
     measure_all,
+    needs_method,
 )
 
 
@@ -28,6 +30,25 @@ class Anew:
     def __call__(self, score, inputs, baselines, result, *, seed=0, explain=None):
         again = explain(score, inputs, baselines, seed)
         return Measured.of((again.values - result.values).abs().flatten(1).sum(1))
+
+
+@dataclass(frozen=True)
+class NotAnew(Anew):
+    """Declares that it does not explain anew, and is called like a measure that says nothing."""
+
+    needs_method: bool = False
+
+    def __call__(self, score, inputs, baselines, result, *, seed=0):
+        return Measured.of(result.values.flatten(1).sum(1))
+
+
+def test_who_explains_anew():
+    """A measure with nothing but its name, direction and call says nothing, which means no."""
+    measures = (Anew(), NotAnew(), Comprehensiveness(), MaxSensitivity())
+    assert [needs_method(measure) for measure in measures] == [True, False, False, True]
+    result = given_attribution(torch.ones(2, 3))
+    found = measure_all([NotAnew()], lp.Score(lambda x: x.sum(1)), torch.ones(2, 3), None, result)
+    assert found[0].values.tolist() == [3, 3]
 
 
 def test_costs_are_one_number_an_example():

@@ -9,7 +9,7 @@ from skimage.metrics import structural_similarity
 
 import leastpath as lp
 from helpers import TextNet, cnn, flat_points, mlp
-from leastpath.evaluation.measure import Measure, generators, given_attribution
+from leastpath.evaluation.measure import Measure, generators, given_attribution, needs_method
 from leastpath.evaluation.robustness import (
     AttackRobustness,
     Infidelity,
@@ -136,7 +136,7 @@ def test_attack_turns_the_gradient_of_a_smooth_net_further_than_any_noise():
 @pytest.mark.parametrize("measure", [Infidelity(), *ANEW], ids=lambda m: m.name)
 def test_batch_equals_loop(measure):
     result = explain(SCORE, IMAGES, None, 0)
-    keywords = {"explain": explain} if getattr(measure, "needs_method", False) else {}
+    keywords = {"explain": explain} if needs_method(measure) else {}
     whole = measure(SCORE, IMAGES, None, result, seed=1, **keywords).values
     for b in range(3):
         score, x = lp.Score(SCORE.model, int(TARGETS[b])), IMAGES[b : b + 1]

@@ -58,14 +58,6 @@ def test_against_the_published_sum():
     np.testing.assert_allclose(ours.numpy(), total, rtol=0, atol=1e-3 * np.abs(total).max())
 
 
-def test_batch_equals_loop():
-    x, targets = images(), torch.tensor([0, 2])
-    batch = lp.attribute(lp.Score(cnn().double(), targets), x, solver=lp.BlurIG(2.0, 9))
-    for b in range(2):
-        alone = lp.attribute(lp.Score(cnn().double(), int(targets[b])), x[b : b + 1], solver=lp.BlurIG(2.0, 9))
-        torch.testing.assert_close(batch.values[b], alone.values[0])
-
-
 def test_the_default_blur_follows_the_size_of_the_image():
     large = lp.attribute(lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 2, 600), solver=lp.BlurIG(n_knots=3))
     assert large.stats["max_sigma"] == 50

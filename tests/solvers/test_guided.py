@@ -111,17 +111,6 @@ def test_every_step_covers_its_share_of_the_l1_distance_within_the_band():
         assert torch.equal(result.path[b][-1], x[b])
 
 
-def test_batch_equals_loop_and_completeness():
-    score, x = smooth_net(6), flat_points(3, 6, 4, torch.float64)
-    solver = lp.GuidedIG(0.25, 0.2, 12)
-    batch = lp.attribute(score, x, solver=solver)
-    assert (batch.completeness_gap.abs() <= 0.01 * batch.score_change.abs() + 1e-3).all()
-    for b in range(3):
-        alone = lp.attribute(score, x[b : b + 1], solver=solver)
-        assert torch.equal(batch.path[b], alone.path[0])
-        torch.testing.assert_close(batch.values[b], alone.values[0])
-
-
 def test_an_input_at_its_baseline_stays_there():
     x = torch.stack([torch.zeros(4), torch.ones(4)])
     result = lp.attribute(lp.Score(mlp(), 0), x, solver=lp.GuidedIG(n_steps=5))

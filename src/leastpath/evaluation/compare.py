@@ -15,7 +15,7 @@ from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
 from leastpath.evaluation.comparison import RESERVED, Comparison
-from leastpath.evaluation.measure import Measure, Measured, measure_all
+from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.guards import Baselines, Inputs
@@ -161,19 +161,13 @@ class _Work:
         result = entrant(score, inputs, baselines, self.seed)
         _check_result(result, entrant.name, len(rows))
         explained = time.perf_counter()
-        own = [_selected(measure, rows) for measure in self.measures]
+        own = [m.select(rows) if isinstance(m, HoldsExamples) else m for m in self.measures]
         measured = measure_all(own, score, inputs, baselines, result, explain=entrant, seed=self.seed)
         seconds = ((explained - start) / len(rows), (time.perf_counter() - explained) / len(rows))
         for i, b in enumerate(rows):
             if b in missing:
                 record, arrays = _unit(entrant.name, result, self.measures, measured, i, seconds)
                 self.kept.write(self.keys[entrant.name, b], record, arrays)
-
-
-def _selected(measure: Measure, rows: range) -> Measure:
-    """A measure that holds something for each example (masks of the true objects, say) has `select(rows)`."""
-    select = getattr(measure, "select", None)
-    return measure if select is None else select(rows)
 
 
 def _unit(

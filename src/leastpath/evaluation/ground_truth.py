@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
+from leastpath._support.maps import maps_over
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Measured, checked_attributions
-from leastpath.methods.groups import maps_over
 from leastpath.score import Baselines, Inputs, Score
 
 Answer = Tensor | Callable[[Inputs], Tensor]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,8 +14,7 @@ from torch import Tensor
 
 from leastpath.baselines import blurred
 
-# ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours, direct ones twice as heavy as diagonal ones.
-NEIGHBORS = (((0, 1), 1 / 6), ((1, 0), 1 / 6), ((1, 1), 1 / 12), ((1, -1), 1 / 12))  # each with its mirror image
+DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
 
 
 class Filling(Protocol):
@@ -247,45 +247,29 @@ def _distinct(masks: np.ndarray) -> list[tuple[np.ndarray, list[int]]]:
 
 def _solved(values: np.ndarray, mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """The channels `values` (channels, pixels) with the pixels of `mask` (pixels,) solved for."""
+    from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu
 
     if mask.all():
         raise ValueError('fill="linear" has no pixel left to start from: keep areas below 1')
-    matrix, couplings = _system(mask, shape)
+    weights = _neighbor_weights(shape)[mask]  # one equation a masked pixel
+    matrix = diags_array(weights.sum(1)) - weights[:, mask]
     # The matrix is symmetric and diagonally dominant: no pivoting is needed, which keeps the factors sparse.
-    factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    factors = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     result = values.copy()
-    result[:, mask] = factors.solve(np.ascontiguousarray(couplings @ values[:, ~mask].T)).T
+    result[:, mask] = factors.solve(np.ascontiguousarray(weights[:, ~mask] @ values[:, ~mask].T)).T
     return result
 
 
-def _system(mask: np.ndarray, shape: tuple[int, int]) -> tuple[Any, Any]:
-    """The equations (unknown, unknown) of the masked pixels, and their weights on the known ones (unknown, known)."""
-    from scipy.sparse import csc_matrix
+@lru_cache(maxsize=4)
+def _neighbor_weights(shape: tuple[int, int]) -> Any:
+    """How much each pixel counts for each other, (pixels, pixels): direct neighbours twice as much as diagonal ones."""
+    from scipy.sparse import diags_array, eye_array, kron
 
-    grid = np.arange(mask.size).reshape(shape)
-    ones, others, weights = [], [], []
-    for (down, right), weight in NEIGHBORS:
-        low, high = max(0, -right), shape[1] - max(0, right)
-        a = grid[: shape[0] - down, low:high].ravel()
-        b = grid[down:, low + right : high + right].ravel()
-        ones += [a, b]
-        others += [b, a]
-        weights += [np.full(2 * len(a), weight)]
-    row, column, weight_of = np.concatenate(ones), np.concatenate(others), np.concatenate(weights)
-    kept = mask[row]  # one equation a masked pixel
-    row, column, weight_of = row[kept], column[kept], weight_of[kept]
-    place = np.where(mask, np.cumsum(mask), np.cumsum(~mask)) - 1
-    unknown, known = int(mask.sum()), int((~mask).sum())
-    inside = mask[column]
-    total = np.bincount(place[row], weight_of, unknown)
-    diagonal = np.arange(unknown)
-    entries = np.concatenate([-weight_of[inside], total])
-    rows = np.concatenate([place[row[inside]], diagonal])
-    columns = np.concatenate([place[column[inside]], diagonal])
-    matrix = csc_matrix((entries, (rows, columns)), (unknown, unknown))
-    couplings = csc_matrix((weight_of[~inside], (place[row[~inside]], place[column[~inside]])), (unknown, known))
-    return matrix, couplings
+    height, width = shape
+    down, right = (diags_array([1.0, 1.0], offsets=[-1, 1], shape=(n, n)) for n in shape)
+    direct = kron(down, eye_array(width)) + kron(eye_array(height), right)
+    return (DIRECT * direct + DIAGONAL * kron(down, right)).tocsr()
 
 
 def _moments(points: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ One engine runs the model: all areas × fills of an example share one ranking. T
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from leastpath._support.fingerprint import described
+from leastpath._support.maps import maps_over
 from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
@@ -22,16 +23,15 @@ from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling,
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
-from leastpath.methods.groups import maps_over, numbered_groups
-from leastpath.outputs import Output
+from leastpath.methods.groups import numbered_groups
 from leastpath.score import Score
+from leastpath.support import Kind, Probability, judged_score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
 FULL_AREAS = tuple(k / 20 for k in range(21))
 """0, 5, …, 100 %: from the input to the fill, or back."""
 
-Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
 LARGE = 4_096  # values of an input above which it is broadcast rather than gathered
 PROBABILITIES = ("auto", "softmax", "sigmoid", "given", "score")
 
@@ -181,7 +181,7 @@ class MaskedScores:
         tensor([0.5000, 0.5000])
     """
 
-    kind: Literal["log_odds", "score"]
+    kind: Kind
     areas: tuple[float, ...]
     fills: tuple[str, ...]
     clean: Tensor
@@ -217,53 +217,6 @@ class MaskedScores:
         under = trapezoid(curves, areas, self.normalize) if len(areas) > 1 else curves[..., 0]
         named = {name: curves[:, i] for i, name in enumerate(self.fills)}
         return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
-
-
-def judged_score(score: Score, probability: Probability) -> tuple[Score, Literal["log_odds", "score"]]:
-    """The score that masking evaluates. Log-odds wherever there is a probability: all else follows from them, stably.
-
-    Example:
-        >>> judged_score(Score(torch.nn.Linear(3, 2), 1, output="log_softmax"), "auto")[1]
-        'log_odds'
-    """
-    indexed = score.target is not None and not callable(score.target)
-    if probability == "auto":
-        one_output = score.target is None and score.output == "sigmoid"
-        probability = "softmax" if indexed else "sigmoid" if one_output else "score"
-    if probability == "score":
-        return score, "score"
-    if probability == "softmax" and not indexed:
-        raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
-    outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
-    return replace(score, output=outputs[probability]), "log_odds"
-
-
-def class_log_odds(logits: Tensor) -> Tensor:
-    """log p/(1 − p) of every class, p the softmax, or the sigmoid of a single output: (rows, classes) -> the same.
-
-    Example:
-        >>> class_log_odds(torch.tensor([[200.0, 0.0]]))  # where 1 − p has long been rounded to zero
-        tensor([[ 200., -200.]])
-    """
-    if logits.ndim < 2 or logits.shape[1] == 1:
-        return logits
-    top = logits.argmax(1, keepdim=True)
-    rest = logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True)
-    log_p = logits.log_softmax(1)
-    # 1 − p of a class below the top is at least a half, so its logarithm is safe; the top's is taken over the rest.
-    margins = log_p - torch.log1p(-log_p.exp().clamp_max(0.5))
-    return margins.scatter(1, top, logits.gather(1, top) - rest)
-
-
-def _log_odds_of(probabilities: Tensor) -> Tensor:
-    if bool(((probabilities < 0) | (probabilities > 1)).any()):
-        raise ValueError(
-            f'probability="given" but the model returns values from {float(probabilities.min()):.3g} to '
-            f'{float(probabilities.max()):.3g}: use "softmax" or "sigmoid"'
-        )
-    # A saturated softmax is rounded to 0 or 1, whose log-odds are infinite: the nearest number that is neither.
-    limits = torch.finfo(probabilities.dtype)
-    return probabilities.clamp(limits.tiny, 1 - limits.eps / 2).logit()
 
 
 def masked_together(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:

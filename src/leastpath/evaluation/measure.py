@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ from torch import Tensor
 from leastpath.attribution import Attribution, without_path
 from leastpath.bound import BoundScore
 from leastpath.explainer import Explainer, explainer_of
-from leastpath.guards import baselines_per_example
+from leastpath.guards import Baselines, Inputs, baselines_per_example
 from leastpath.methods.method import Method
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.status import Note, Outcome, Status
 
@@ -69,7 +69,7 @@ class Measured:
 class Measure(Protocol):
     """A frozen dataclass of settings with one call. Values of a batch are those of a loop over its examples.
 
-    A measure that explains anew (robustness) has `needs_method = True` and takes one more keyword, `explain`.
+    What it may declare besides: `ExplainsAnew`, `HoldsExamples`, `Staged`.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -98,6 +98,41 @@ class Measure(Protocol):
 
 
 @runtime_checkable
+class ExplainsAnew(Measure, Protocol):
+    """A measure that explains other inputs too, with the method that it judges: all of robustness does.
+
+    Example:
+        >>> from leastpath.evaluation import Comprehensiveness, MaxSensitivity
+        >>> needs_method(MaxSensitivity()), needs_method(Comprehensiveness())
+        (True, False)
+    """
+
+    @property
+    def needs_method(self) -> bool:
+        """True: it must be called with `explain=`."""
+
+    def __call__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines,
+        result: Attribution,
+        *,
+        seed: int = 0,
+        explain: Explain | None = None,
+    ) -> Measured:
+        """Judge the explanation `result` of these inputs, which `explain` made."""
+
+
+@runtime_checkable
+class HoldsExamples(Protocol):
+    """A measure that holds something for each example, such as masks of the true objects."""
+
+    def select(self, rows: range) -> Measure:
+        """The measure for these examples alone."""
+
+
+@runtime_checkable
 class Staged(Protocol):
     """A measure in two steps, the first of which several measures may share: all masking curves of one ranking do."""
 
@@ -112,9 +147,9 @@ class Staged(Protocol):
         """The second step: this measure's numbers out of what the first one found."""
 
 
-def needs_method(measure: Measure) -> bool:
-    """Whether a measure explains anew and must be called with `explain=`."""
-    return bool(getattr(measure, "needs_method", False))
+def needs_method(measure: Measure) -> TypeGuard[ExplainsAnew]:
+    """Whether a measure explains anew and must be called with `explain=`. One that does not say so does not."""
+    return isinstance(measure, ExplainsAnew) and measure.needs_method
 
 
 def required_method(explain: Explain | None, name: str) -> Explainer:
@@ -168,7 +203,7 @@ def measure_all(
             found.append(measure.read(staged[key]))
         elif needs_method(measure):
             anew = required_method(explain, measure.name)
-            found.append(measure(score, inputs, baselines, result, seed=seed, explain=anew))  # type: ignore[call-arg]
+            found.append(measure(score, inputs, baselines, result, seed=seed, explain=anew))
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
-from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.score import Score
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 
@@ -33,244 +32,166 @@ def imported_captum(method: str) -> Any:
     return optional("captum.attr", f"{method} is Captum's", "captum")
 
 
-def input_x_gradient(
-    score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int = 0, progress: bool = False
-) -> Attribution:
+def _coalitions_said(n_samples: int | None, segments: int | Tensor | None) -> str:
+    samples = "10 a group" if n_samples is None else n_samples
+    return f"n_samples={samples}, segments={'given' if isinstance(segments, Tensor) else segments}"
+
+
+@method_without_path(lambda: "InputXGradient()")
+def input_x_gradient(problem: Problem) -> Explained:
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
-    captum = imported_captum("input_x_gradient")
-
-    def explain_rows(problem: Problem) -> Explained:
-        peer = captum.InputXGradient(problem.bound.differentiable)
-        return Explained(_in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
-
-    return pathless(score, inputs, baselines, explain_rows, described="InputXGradient()", seed=seed, progress=progress)
+    peer = imported_captum("input_x_gradient").InputXGradient(problem.bound.differentiable)
+    return Explained(_in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
-def gradient_shap(
-    score: Score,
-    inputs: Inputs,
-    baselines: Baselines = None,
-    *,
-    n_samples: int = 50,
-    noise: float = 0.0,
-    seed: int = 0,
-    progress: bool = False,
-) -> Attribution:
+@method_without_path(lambda n_samples, noise: f"GradientShap(n_samples={n_samples}, noise={noise:g})")
+def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) -> Explained:
     """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
 
+    Several baselines an example, (batch, m, *features), are drawn from; the draws are the same for every example.
+
     Args:
-        score: what is explained.
-        inputs: (batch, *features), or a tuple of such.
-        baselines: as for `attribute`; several an example, (batch, m, *features), are drawn from.
         n_samples: gradients an example.
         noise: standard deviation of normal noise added to the input, in its units.
-        seed: of the draws, which are the same for every example.
-        progress: show a progress bar.
     """
-    captum = imported_captum("gradient_shap")
-    _check_at_least_one("gradient_shap", n_samples=n_samples)
+    peer = imported_captum("gradient_shap").GradientShap(problem.bound.differentiable)
+    _check_at_least_one("gradient_shap", n_samples)
 
-    def explain_rows(problem: Problem) -> Explained:
-        peer = captum.GradientShap(problem.bound.differentiable)
+    def one(row: int) -> Tensor:
+        drawn = []
+        for n in _parts(n_samples, problem.bound.batch_size):
+            rows, several = torch.tensor([row]), problem.start[row : row + problem.m]
+            mean = peer.attribute(
+                problem.end[row : row + 1], several, n_samples=n, stdevs=float(noise), additional_forward_args=(rows,)
+            )
+            drawn.append(mean * n / n_samples)
+        return torch.stack(drawn).sum(0)
 
-        def one(row: int) -> Tensor:
-            drawn = []
-            for n in _parts(n_samples, problem.bound.batch_size):
-                rows, several = torch.tensor([row]), problem.start[row : row + problem.m]
-                mean = peer.attribute(
-                    problem.end[row : row + 1],
-                    several,
-                    n_samples=n,
-                    stdevs=float(noise),
-                    additional_forward_args=(rows,),
-                )
-                drawn.append(mean * n / n_samples)
-            return torch.stack(drawn).sum(0)
-
-        values = _one_by_one(problem, one, step=problem.m).repeat_interleave(problem.m, 0)
-        return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
-
-    described = f"GradientShap(n_samples={n_samples}, noise={noise:g})"
-    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+    values = _one_by_one(problem, one, step=problem.m).repeat_interleave(problem.m, 0)
+    return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
 
-def deep_lift(
-    score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int = 0, progress: bool = False
-) -> Attribution:
+@method_without_path(lambda: "DeepLift()")
+def deep_lift(problem: Problem) -> Explained:
     """DeepLift with the rescale rule. Two rows an example, run with gradient.
 
     Complete where every non-linear step is a module that Captum has a rule for (ReLU, Tanh, Sigmoid, max pooling, …),
     used once. Everything else (ReLU6, GELU, functions, the softmax of the score's output) has none: its gradient at the
     input is used instead, and the status says by how much the sum misses the change of score.
     """
-    captum = imported_captum("deep_lift")
+    captum, score = imported_captum("deep_lift"), problem.bound.score
     model = score.model
     if not isinstance(model, nn.Module):
         raise ValueError(
             f"deep_lift rewrites the backward pass of modules, and the model is a plain {type(score.model).__name__}: "
             "pass an nn.Module, Score(module, …), or use another method"
         )
+    peer = captum.DeepLift(_ScalarModule(problem.bound))
 
-    def explain_rows(problem: Problem) -> Explained:
-        peer = captum.DeepLift(_ScalarModule(problem.bound))
+    def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
+        with _without_leftovers(model):
+            return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
-        def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
-            with _without_leftovers(model):
-                return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
-
-        values = _in_chunks(problem, chunk, rows_each=2)
-        return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
-
-    return pathless(score, inputs, baselines, explain_rows, described="DeepLift()", seed=seed, progress=progress)
+    values = _in_chunks(problem, chunk, rows_each=2)
+    return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
 
 
+@method_without_path(lambda window, stride: f"Occlusion(window={window}, stride={stride})")
 def occlusion(
-    score: Score,
-    inputs: Inputs,
-    baselines: Baselines = None,
-    *,
-    window: int | tuple[int, ...] | None = None,
-    stride: int | tuple[int, ...] | None = None,
-    seed: int = 0,
-    progress: bool = False,
-) -> Attribution:
+    problem: Problem, *, window: int | tuple[int, ...] | None = None, stride: int | tuple[int, ...] | None = None
+) -> Explained:
     """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
 
     Args:
-        score: what is explained.
-        inputs: (batch, *features), or a tuple of such.
-        baselines: what hides the input; as for `attribute`.
         window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
             all channels, a token of a layer's (tokens, width), otherwise single features.
         stride: between windows, likewise. None: half a window, rounded up.
-        seed: not used, nothing is drawn.
-        progress: show a progress bar.
     """
-    captum = imported_captum("occlusion")
+    peer, size = imported_captum("occlusion").Occlusion(problem.bound.differentiable), window_of(problem, window)
+    sides = zip(size, problem.bound.shape, strict=True)
+    step = stride if isinstance(stride, tuple) else tuple(w if w == n else (stride or -(-w // 2)) for w, n in sides)
 
-    def explain_rows(problem: Problem) -> Explained:
-        size = window_of(problem, window)
-        if isinstance(stride, tuple):
-            step = stride
-        else:
-            step = tuple(
-                w if w == n else (stride or -(-w // 2)) for w, n in zip(size, problem.bound.shape, strict=True)
-            )
-        peer = captum.Occlusion(problem.bound.differentiable)
+    def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
+        return peer.attribute(
+            x, size, strides=step, baselines=start, additional_forward_args=(rows,),
+            perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
+        )  # fmt: skip
 
-        def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
-            return peer.attribute(
-                x, size, strides=step, baselines=start, additional_forward_args=(rows,),
-                perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
-            )  # fmt: skip
-
-        return Explained(_in_chunks(problem, chunk), {"window": size, "stride": step})
-
-    described = f"Occlusion(window={window}, stride={stride})"
-    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+    return Explained(_in_chunks(problem, chunk), {"window": size, "stride": step})
 
 
-def kernel_shap(
-    score: Score,
-    inputs: Inputs,
-    baselines: Baselines = None,
-    *,
-    n_samples: int | None = None,
-    segments: int | Tensor | None = 50,
-    seed: int = 0,
-    progress: bool = False,
-) -> Attribution:
+@method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions_said(n_samples, segments)})")
+def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
 
+    The baseline stands for an absent group. Coalitions are the same for every example.
+
     Args:
-        score: what is explained.
-        inputs: (batch, *features), or a tuple of such.
-        baselines: what stands for an absent group; as for `attribute`.
         n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
         segments: superpixels an image (channels, height, width) of 8 pixels a side or more is cut into; or the groups
             themselves (see `feature_groups`); None, and for all other inputs: each feature by itself. The value of a
             group is shared evenly by its features, so that values still add up to the change of score.
-        seed: of the coalitions, which are the same for every example.
-        progress: show a progress bar.
     """
-    captum = imported_captum("kernel_shap")
-
-    def make(problem: Problem, row: int) -> Any:
-        return captum.KernelShap(problem.bound.differentiable)
-
-    explain_rows = _surrogate(make, n_samples, segments, "kernel_shap")
-    described = f"KernelShap({_samples_said(n_samples)}, {_segments_said(segments)})"
-    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+    peer = imported_captum("kernel_shap").KernelShap(problem.bound.differentiable)
+    return _surrogate(problem, lambda row: peer, n_samples, segments, "kernel_shap")
 
 
+@method_without_path(
+    lambda n_samples, segments, alpha: f"Lime({_coalitions_said(n_samples, segments)}, alpha={alpha:g})"
+)
 def lime(
-    score: Score,
-    inputs: Inputs,
-    baselines: Baselines = None,
-    *,
-    n_samples: int | None = None,
-    segments: int | Tensor | None = 50,
-    alpha: float = 0.01,
-    seed: int = 0,
-    progress: bool = False,
-) -> Attribution:
+    problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50, alpha: float = 0.01
+) -> Explained:
     """LIME: a sparse linear model of the score on random coalitions, weighted by their likeness to the input.
 
     Args:
-        score: what is explained.
-        inputs: (batch, *features), or a tuple of such.
-        baselines: what stands for an absent group; as for `attribute`.
-        n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
+        n_samples: as for `kernel_shap`.
         segments: as for `kernel_shap`.
         alpha: the penalty of the lasso, in units of the example's |f(x) − f(x̄)|: a score twice as large gets
             attributions twice as large.
-        seed: of the coalitions, which are the same for every example.
-        progress: show a progress bar.
     """
     captum = imported_captum("lime")
     from captum._utils.models.linear_model import SkLearnLasso
 
-    def make(problem: Problem, row: int) -> Any:
+    def peer_of(row: int) -> Any:
         penalty = alpha * float(problem.change[row].abs())
         return captum.Lime(problem.bound.differentiable, SkLearnLasso(alpha=max(penalty, 1e-12)))
 
-    explain_rows = _surrogate(make, n_samples, segments, "lime")
-    described = f"Lime({_samples_said(n_samples)}, {_segments_said(segments)}, alpha={alpha:g})"
-    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+    return _surrogate(problem, peer_of, n_samples, segments, "lime")
 
 
 # ---- what they share ---------------------------------------------------------------------------------------------
 
 
 def _surrogate(
-    make: Callable[[Problem, int], Any], n_samples: int | None, segments: int | Tensor | None, name: str
-) -> Callable[[Problem], Explained]:
+    problem: Problem,
+    peer_of: Callable[[int], Any],
+    n_samples: int | None,
+    segments: int | Tensor | None,
+    name: str,
+) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
     if n_samples is not None:
-        _check_at_least_one(name, n_samples=n_samples)
+        _check_at_least_one(name, n_samples)
+    groups = feature_groups(problem, segments)
+    counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
+    budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
 
-    def explain_rows(problem: Problem) -> Explained:
-        groups = feature_groups(problem, segments)
-        counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
-        budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
+    def one(row: int) -> Tensor:
+        if int(counts[row]) == 1:  # a single player takes all; Captum cannot draw coalitions of one
+            return shared_evenly(problem.change[row : row + 1], groups[row])[None]
+        coefficients = peer_of(row).attribute(
+            problem.end[row : row + 1], problem.start[row : row + 1],
+            additional_forward_args=(torch.tensor([row]),),
+            feature_mask=groups[row : row + 1].to(problem.end.device), n_samples=budgets[row],
+            perturbations_per_eval=min(problem.bound.batch_size, budgets[row]), return_input_shape=False,
+        )  # fmt: skip
+        return shared_evenly(coefficients.flatten().to(problem.change), groups[row])[None]
 
-        def one(row: int) -> Tensor:
-            if int(counts[row]) == 1:  # a single player takes all; Captum cannot draw coalitions of one
-                return shared_evenly(problem.change[row : row + 1], groups[row])[None]
-            coefficients = make(problem, row).attribute(
-                problem.end[row : row + 1], problem.start[row : row + 1],
-                additional_forward_args=(torch.tensor([row]),),
-                feature_mask=groups[row : row + 1].to(problem.end.device), n_samples=budgets[row],
-                perturbations_per_eval=min(problem.bound.batch_size, budgets[row]), return_input_shape=False,
-            )  # fmt: skip
-            return shared_evenly(coefficients.flatten().to(problem.change), groups[row])[None]
-
-        values = _one_by_one(problem, one)
-        stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}
-        said = zip(budgets, counts.tolist(), strict=True)
-        return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features" for n, k in said])
-
-    return explain_rows
+    values = _one_by_one(problem, one)
+    stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}
+    said = zip(budgets, counts.tolist(), strict=True)
+    return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features" for n, k in said])
 
 
 def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:
@@ -370,15 +291,6 @@ def _parts(n: int, most: int) -> list[int]:
     return [min(most, n - done) for done in range(0, n, most)]
 
 
-def _check_at_least_one(name: str, **counts: int) -> None:
-    for setting, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}: {setting}={count} must be at least 1")
-
-
-def _samples_said(n_samples: int | None) -> str:
-    return "n_samples=10 a group" if n_samples is None else f"n_samples={n_samples}"
-
-
-def _segments_said(segments: int | Tensor | None) -> str:
-    return "segments=given" if isinstance(segments, Tensor) else f"segments={segments}"
+def _check_at_least_one(name: str, n_samples: int) -> None:
+    if n_samples < 1:
+        raise ValueError(f"{name}: n_samples={n_samples} must be at least 1")

@@ -7,24 +7,17 @@ import hashlib
 import torch
 from torch import Tensor
 
-from leastpath.attribution import Attribution
-from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.methods.pathless import Explained, Problem, method_without_path
 
 
-def random(
-    score: Score, inputs: Inputs, baselines: Baselines = None, *, seed: int = 0, progress: bool = False
-) -> Attribution:
+@method_without_path(lambda: "Random()")
+def random(problem: Problem) -> Explained:
     """Standard normal numbers, drawn for each example from the seed and the example's own values.
 
     So different inputs get different numbers, and an input gets the same ones alone and in a batch.
     """
-
-    def explain_rows(problem: Problem) -> Explained:
-        rows = [_noise(x, seed) for x in problem.end[:: problem.m].detach().cpu()]
-        return Explained(torch.stack(rows).to(problem.end.device).repeat_interleave(problem.m, 0))
-
-    return pathless(score, inputs, baselines, explain_rows, described="Random()", seed=seed, progress=progress)
+    rows = [_noise(x, problem.seed) for x in problem.end[:: problem.m].detach().cpu()]
+    return Explained(torch.stack(rows).to(problem.end.device).repeat_interleave(problem.m, 0))
 
 
 def _noise(x: Tensor, seed: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +85,51 @@ def pathless(
     values = explained.values.detach().to(bound.work_dtype)
     _check_finite(values, bound, described)
     return _assembled(bound, m, values, change if explained.change is None else explained.change, explained, described)
+
+
+def method_without_path(
+    described: Callable[..., str],
+) -> Callable[[Callable[..., Explained]], Callable[..., Attribution]]:
+    """Make a method of a function `(problem, *, settings) -> Explained`.
+
+    The method is called like all others: (score, inputs, baselines=None, *, settings, seed=0, progress=False).
+
+    Args:
+        described: from the settings to what results call the method.
+
+    Example:
+        >>> @method_without_path(lambda scale: f"Change({scale})")
+        ... def change(problem: Problem, *, scale: float = 1.0) -> Explained:
+        ...     return Explained(scale * (problem.end - problem.start))
+        >>> change(Score(lambda x: x.sum(1)), torch.ones(1, 2), scale=3.0).values
+        tensor([[3., 3.]])
+    """
+
+    def made(explain_rows: Callable[..., Explained]) -> Callable[..., Attribution]:
+        own = list(inspect.signature(explain_rows).parameters.values())[1:]  # after the problem
+        defaults = {parameter.name: parameter.default for parameter in own}
+
+        @functools.wraps(explain_rows)
+        def method(
+            score: Score,
+            inputs: Inputs,
+            baselines: Baselines = None,
+            *,
+            seed: int = 0,
+            progress: bool = False,
+            **settings: Any,
+        ) -> Attribution:
+            given = defaults | settings
+            explain = functools.partial(explain_rows, **given)
+            return pathless(
+                score, inputs, baselines, explain, described=described(**given), seed=seed, progress=progress
+            )
+
+        shared = list(inspect.signature(method, follow_wrapped=False).parameters.values())[:-1]
+        method.__signature__ = inspect.Signature([*shared[:3], *own, *shared[3:]], return_annotation="Attribution")  # type: ignore[attr-defined]
+        return method
+
+    return made
 
 
 def _assembled(

@@ -14,7 +14,7 @@ from leastpath.methods.floor import random
 from leastpath.methods.method import Kind, Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.methods.smoothing import smooth
-from leastpath.solution import Solver
+from leastpath.solution import Solver, chooses_start
 from leastpath.solvers import BlurIG, Descent, EnhancedIG, GuidedIG, Manifold, NeighborGraph, StraightLine, Variational
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
@@ -26,8 +26,7 @@ def _peer(title: str, explain: Any, summary: str, *, complete: bool = False) -> 
 
 def _path(name: str, title: str, solver: type[Solver], summary: str, extra: str | None = None, **more: Any) -> Method:
     explain = PathExplainer(name, solver, **more)
-    takes_baselines = not getattr(solver, "chooses_start", False)
-    return Method(name, title, "path", summary, True, explain, explain.defaults, extra, takes_baselines)
+    return Method(name, title, "path", summary, True, explain, explain.defaults, extra, not chooses_start(solver))
 
 
 def _weighted(name: str, title: str, solver: type[Solver], weighting: Weighting, summary: str) -> Method:

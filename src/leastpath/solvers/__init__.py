@@ -4,6 +4,7 @@ from leastpath.solution import Solution, Solver
 from leastpath.solvers.amortized import Amortized
 from leastpath.solvers.blur import BlurIG
 from leastpath.solvers.descent.solver import Descent, WarmDescent
+from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.energy.hamiltonian import Hamiltonian
 from leastpath.solvers.energy.variational import Variational
 from leastpath.solvers.graph.solver import EnhancedIG, Graph, NeighborGraph
@@ -16,6 +17,7 @@ __all__ = [
     "Amortized",
     "BlurIG",
     "Descent",
+    "ElasticBand",
     "EnhancedIG",
     "GeodesicODE",
     "Graph",

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.rows import norms, per_row
+from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.integral.integrator import integrate
@@ -93,8 +93,9 @@ class _Shortener:
         rows = rows[self.budget.affords(cost, self.examples[rows.cpu()]).to(rows.device)]
         if not len(rows) or self.segments < 2:
             return False
-        t = self._positions(number)  # (segments · samples,) the same for every example
-        now, pull = self._force(rows, t)
+        t = jittered(self.run, self.segments, self.how.samples, self.knots, FIRST_DRAW + number)
+        everyone = self.examples[rows.cpu()]
+        now, pull = length_force(self.score, self.metric, self.knots[rows], everyone, t, self.how)
         move = -torch.einsum("kl,bl...->bk...", self.inverse, pull[:, 1:-1])
         move = move if self.how.resolution is None else coarse(move, self.how.resolution)
         move = _largest_one(move)
@@ -104,7 +105,8 @@ class _Shortener:
         for _ in range(self.how.tries):
             trial = self.knots[rows[todo]].clone()
             trial[:, 1:-1] += per_row(self.step[rows[todo]], trial) * move[todo]
-            better = self._length(trial, self.examples[rows[todo].cpu()], t) < now[todo]
+            length = sampled_length(self.score, self.metric, trial, self.examples[rows[todo].cpu()], t)
+            better = length < now[todo]
             self.knots[rows[todo[better]]] = trial[better]
             # On a plateau every step is "better": none may be longer than the way itself.
             longer = self.step[rows[todo]] * torch.where(better, 1.5, 0.25)
@@ -114,54 +116,74 @@ class _Shortener:
                 break
         return True
 
-    def _positions(self, number: int) -> Tensor:
-        """Jittered positions along the polyline, in units of segments, stratified: (segments · samples,)."""
-        n = self.segments * self.how.samples
-        jitter = self.run.uniform((n,), self.knots, FIRST_DRAW + number)
-        return (torch.arange(n, device=jitter.device, dtype=jitter.dtype) + jitter) / self.how.samples
 
-    def _at(self, knots: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Points and segment vectors (rows, n, *features) at positions t (n,), their segments and fractions (n,)."""
-        k = t.floor().long().clamp(0, self.segments - 1)
-        fraction = t - k
-        a, b = knots[:, k], knots[:, k + 1]
-        return a + per_row(fraction[None], a) * (b - a), b - a, k, fraction
+def jittered(run: Run, segments: int, samples: int, like: Tensor, draw: int) -> Tensor:
+    """Stratified random positions along a polyline, in units of segments, the same for every example: (n,)."""
+    n = segments * samples
+    jitter = run.uniform((n,), like, draw)
+    return (torch.arange(n, device=jitter.device, dtype=jitter.dtype) + jitter) / samples
 
-    def _length(self, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
-        points, steps, _, _ = self._at(knots, t)
-        _, gradient = self.score.gradients(points.flatten(0, 1), examples.repeat_interleave(len(t)), strict=False)
-        speed = self.metric.speed(points.flatten(0, 1), gradient, steps.flatten(0, 1))
-        return speed.view(len(knots), -1).sum(1) / self.how.samples
 
-    def _force(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Sampled length (rows,) and its derivative by the knots (rows, knots, *features)."""
-        points, steps, k, fraction = self._at(self.knots[rows], t)
-        flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
-        examples = self.examples[rows.cpu()].repeat_interleave(len(t))
-        _, gradient = self.score.gradients(flat, examples, strict=False)
-        speed, by_point, by_gradient, by_step = _speed_derivatives(self.metric, flat, gradient, flat_steps)
-        if self.how.hessian == "double_backward":
-            by_point = by_point + self.score.hessian_vector(flat, by_gradient, examples)
-        else:
-            reach = self.distance[rows].repeat_interleave(len(t))
-            by_point = by_point + self._difference(flat, flat_steps, gradient, by_gradient, reach, examples)
-        by_point, by_step = (torch.nan_to_num(d).view_as(points) for d in (by_point, by_step))
-        share = per_row(fraction, by_point[0]).unsqueeze(0)
-        pull = torch.zeros_like(self.knots[rows])
-        pull.index_add_(1, k, (1 - share) * by_point - by_step)
-        pull.index_add_(1, k + 1, share * by_point + by_step)
-        return speed.view(len(rows), -1).sum(1) / self.how.samples, pull / self.how.samples
+def sampled_length(score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
+    """Lengths (rows,) of polylines (rows, knots, *features) by speeds at evenly spread positions t (n,)."""
+    points, steps, _, _ = _at(knots, t)
+    flat, examples = points.flatten(0, 1), examples.repeat_interleave(len(t))
+    _, gradient = score.gradients(flat, examples, strict=False)
+    speed = metric.speed(flat, gradient, steps.flatten(0, 1))
+    return speed.view(len(knots), -1).sum(1) * (knots.shape[1] - 1) / len(t)
 
-    def _difference(
-        self, points: Tensor, steps: Tensor, gradient: Tensor, vectors: Tensor, reach: Tensor, examples: Tensor
-    ) -> Tensor:
-        """The Hessian times `vectors`, by a finite difference of gradients: all (rows, *features), reach (rows,)."""
-        size = norms(vectors, 1)
+
+def length_force(
+    score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, t: Tensor, how: Shortening
+) -> tuple[Tensor, Tensor]:
+    """`sampled_length` (rows,) and its derivative by the knots, ends included: (rows, knots, *features).
+
+    Costs two gradients a position, three with double back-propagation. What is not finite pulls nowhere.
+    """
+    points, steps, k, fraction = _at(knots, t)
+    flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
+    examples = examples.repeat_interleave(len(t))
+    _, gradient = score.gradients(flat, examples, strict=False)
+    speed, by_point, by_gradient, by_step = _speed_derivatives(metric, flat, gradient, flat_steps)
+    if how.hessian == "double_backward":
+        by_point = by_point + score.hessian_vector(flat, by_gradient, examples)
+    else:
+        reach = norms(knots[:, -1] - knots[:, 0], 1).repeat_interleave(len(t))
         # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.
-        h = torch.minimum(self.how.difference * reach, 0.1 * norms(steps, 1)).clamp_min(1e-6 * reach)
-        unit = vectors / per_row(size.clamp_min(torch.finfo(points.dtype).tiny), points)
-        _, ahead = self.score.gradients(points + per_row(h, points) * unit, examples, strict=False)
-        return per_row(size / h, points) * (ahead - gradient)
+        h = torch.minimum(how.difference * reach, 0.1 * norms(flat_steps, 1)).clamp_min(1e-6 * reach)
+        by_point = by_point + _difference(score, flat, gradient, by_gradient, h, examples)
+    by_point, by_step = (_finite(d).view_as(points) for d in (by_point, by_step))
+    share = per_row(fraction, by_point[0]).unsqueeze(0)
+    pull = torch.zeros_like(knots)
+    pull.index_add_(1, k, (1 - share) * by_point - by_step)
+    pull.index_add_(1, k + 1, share * by_point + by_step)
+    segments = knots.shape[1] - 1
+    return speed.view(len(knots), -1).sum(1) * segments / len(t), pull * segments / len(t)
+
+
+def _at(knots: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Points and segment vectors (rows, n, *features) at positions t (n,), their segments and fractions (n,)."""
+    k = t.floor().long().clamp(0, knots.shape[1] - 2)
+    fraction = t - k
+    a, b = knots[:, k], knots[:, k + 1]
+    shape = (1, -1, *[1] * (knots.ndim - 2))
+    return a + fraction.view(shape) * (b - a), b - a, k, fraction
+
+
+def _finite(force: Tensor) -> Tensor:
+    """Forces (rows, *features), zero in rows that are not finite: a bad place, which gives no direction."""
+    return torch.where(per_row(torch.isfinite(flat_rows(force)).all(1), force), force, 0)
+
+
+def _difference(
+    score: BoundScore, points: Tensor, gradient: Tensor, vectors: Tensor, h: Tensor, examples: Tensor
+) -> Tensor:
+    """The Hessian times `vectors`, by a difference of gradients over h (rows,): the others are (rows, *features)."""
+    size = norms(vectors, 1)
+    tiny = torch.finfo(points.dtype).tiny
+    unit = vectors / per_row(size.clamp_min(tiny), points)
+    _, ahead = score.gradients(points + per_row(h, points) * unit, examples, strict=False)
+    return per_row(size / h.clamp_min(tiny), points) * (ahead - gradient)
 
 
 def _speed_derivatives(

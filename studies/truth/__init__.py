@@ -1,0 +1,1 @@
+"""Truth: which explanations stand a test? `python -m studies.truth --data <folder>`."""

@@ -1,0 +1,212 @@
+"""The candidates: one line each. References are judged beside them and are never chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+import leastpath as lp
+from leastpath._support.fingerprint import digest
+from leastpath._support.rows import flat_rows, norms
+from studies.truth.problem import Kind, Problem
+from studies.truth.references import REFERENCES
+
+IG, IDGI, LINE = "ig", "idgi", "line"
+STEPS = 50
+CLASSES: tuple[Kind, ...] = ("image", "text", "table")  # kinds of input whose nets are classifiers
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to explain, as plain settings: results are kept under a digest of them.
+
+    Args:
+        name: as on the command line.
+        title: as in tables.
+        solver: its name in leastpath, or of one of `REFERENCES`.
+        settings: of the solver; `groups` is a name that the problem knows.
+        several: from all of the problem's baselines instead of the first.
+        weighting: name of a weighting; None: the line integral.
+        damping: of the metric, in units of the straight line's mean squared gradient along it.
+        output: what is explained; None: as the problem says.
+        geometry: the output whose score the path is found for; None: what is explained.
+        tolerance: of the integral; None: 50 steps.
+        max_gradients: of solver and integral; None: as leastpath says.
+        gradients: spent on an example, about: for the estimate of the time left.
+        main: also measured on the reporting half; the others only where they are named.
+        few: on few examples only.
+        reference: never chosen.
+        kinds: of inputs that it is for.
+
+    Example:
+        >>> CANDIDATES["idgi-two"].several
+        True
+    """
+
+    name: str
+    title: str
+    solver: str = "StraightLine"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    several: bool = False
+    weighting: Literal["IDGI"] | None = None
+    damping: float = 0.0
+    output: str | None = None
+    geometry: str | None = None
+    tolerance: float | None = None
+    max_gradients: int | None = None
+    gradients: int = STEPS
+    main: bool = False
+    few: bool = False
+    reference: bool = False
+    kinds: tuple[Kind, ...] = ("image", "text", "table", "few")
+
+    @property
+    def digest(self) -> str:
+        """Of all that the explanation depends on."""
+        told = asdict(self)
+        for word in ("title", "gradients", "main", "few", "reference", "kinds"):
+            told.pop(word)
+        return digest([told | {"settings": dict(self.settings)}])[:8]
+
+    def fits(self, problem: Problem) -> bool:
+        """Whether leastpath has the solver and the problem has the groups and baselines that are asked for."""
+        known = self.solver in REFERENCES or hasattr(lp, self.solver)
+        grouped = self.settings.get("groups") is None or self.settings["groups"] in problem.groups
+        return known and grouped and (not self.several or problem.baselines.shape[1] > 1)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Values (n, *features) and what they cost: (n,) each."""
+
+    values: Tensor
+    change: Tensor
+    gradients: Tensor
+    length_ratio: Tensor
+    seconds: float
+
+
+def explained(candidate: Candidate, problem: Problem) -> Explained:
+    """Explain a problem's examples.
+
+    Example:
+        >>> explained(CANDIDATES["ig"], problem).values.shape == problem.inputs.shape  # doctest: +SKIP
+        True
+    """
+    began = perf_counter()
+    baselines = problem.baselines if candidate.several else problem.baselines[:, :1]
+    if candidate.solver in REFERENCES:
+        values, change, cost = REFERENCES[candidate.solver](problem, baselines)
+        ratio = torch.full_like(change, torch.nan)
+    else:
+        values, change, cost, ratio = _integrated(candidate, problem, baselines)
+    return Explained(values.float(), change.double(), cost, ratio.double(), perf_counter() - began)
+
+
+def _integrated(candidate: Candidate, problem: Problem, baselines: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    score = problem.score(candidate.output or problem.output)  # type: ignore[arg-type]
+    metric = lp.Conformal(damping=_damping(candidate, score, problem, baselines))
+    how: dict[str, Any] = {"tolerance": candidate.tolerance, "n_steps": None if candidate.tolerance else STEPS}
+    weighting = None if candidate.weighting is None else getattr(lp, candidate.weighting)()
+    if candidate.geometry is None:
+        result = lp.attribute(
+            score, problem.inputs, baselines, solver=_solver(candidate, problem), metric=metric, weighting=weighting,
+            max_gradients=candidate.max_gradients, **how,
+        )  # fmt: skip
+        assert isinstance(result.values, Tensor)
+        return result.values, result.score_change, result.n_gradients, result.length_ratio
+    found = lp.attribute(
+        problem.score(candidate.geometry), problem.inputs, baselines, solver=_solver(candidate, problem),  # type: ignore[arg-type]
+        metric=metric, tolerance=None, n_steps=STEPS // 5, max_gradients=candidate.max_gradients,
+    )  # fmt: skip
+    assert found.path is not None
+    m = baselines.shape[1]
+    integral = lp.integrate(score.bind(problem.inputs, m), found.path, metric, weighting=weighting, **how)
+    values, change, cost = (x.unflatten(0, (-1, m)) for x in (integral.values, integral.change, integral.n_gradients))
+    return values.mean(1), change.mean(1), found.n_gradients + cost.sum(1).long(), found.length_ratio
+
+
+def _solver(candidate: Candidate, problem: Problem) -> Any:
+    settings = dict(candidate.settings)
+    if settings.get("groups") is not None:
+        settings["groups"] = problem.groups[settings["groups"]]
+    return getattr(lp, candidate.solver)(**settings)
+
+
+def _damping(candidate: Candidate, score: lp.Score, problem: Problem, baselines: Tensor) -> float:
+    """So much, in units of (Δf / ‖x − x̄‖)², the mean over the examples of a unit of work."""
+    if not candidate.damping:
+        return 0.0
+    bound = score.bind(problem.inputs)
+    start, end = bound.ends(baselines[:, 0])
+    rows = torch.arange(bound.batch)
+    change = bound.values(end, rows) - bound.values(start, rows)
+    distance = norms(flat_rows(end - start), 1).clamp_min(1e-12)
+    return candidate.damping * float(((change / distance) ** 2).mean())
+
+
+def _band(stiffness: float, monotone: bool, groups: str | None = None) -> dict[str, Any]:
+    return {"stiffness": stiffness, "monotone": monotone, "groups": groups}
+
+
+def _table() -> tuple[Candidate, ...]:
+    band, descent = "ElasticBand", {"max_gradients": 250}
+    bent: dict[str, Any] = {"tolerance": 0.05, "max_gradients": 600, "gradients": 450}
+    # Knots, rounds and samples of the band: 6, 6 and 2, so 182 gradients, then 50 for the integral.
+    taut: dict[str, Any] = {"gradients": 232}
+    return (
+        Candidate("random", "random", "random", gradients=0, main=True, reference=True),
+        Candidate("occlusion", "occlusion", "occlusion", gradients=40, main=True, reference=True),
+        Candidate("shapley", "permutation Shapley", "shapley", gradients=300, main=True, few=True, reference=True),
+        Candidate(IG, "IG", main=True, reference=True),
+        Candidate(IDGI, "IDGI", weighting="IDGI", main=True, reference=True),
+        Candidate("ig-two", "IG, several baselines", several=True, gradients=100, main=True),
+        Candidate("idgi-two", "IDGI, several baselines", weighting="IDGI", several=True, gradients=100, main=True),
+        Candidate(LINE, "straight line, error controlled", tolerance=0.01, max_gradients=400, gradients=200),
+        Candidate("line-softmax", "IG of the softmax", output="softmax", kinds=CLASSES),
+        Candidate("line-log", "IG of the log-softmax", output="log_softmax", kinds=CLASSES),
+        Candidate("line-margin", "IG of the logit margin", output="logit_margin", kinds=CLASSES),
+        Candidate("descent", "Descent", "Descent", descent, main=True, **bent),
+        Candidate("descent-two", "Descent, several baselines", "Descent", descent, several=True, **bent),
+        Candidate("descent-margin", "Descent in the margin's geometry", "Descent", descent, geometry="logit_margin",
+                  kinds=CLASSES, **bent),
+        Candidate("descent-damped", "Descent, damped metric", "Descent", descent, damping=1.0, **bent),
+        Candidate("descent-damped-10", "Descent, metric damped tenfold", "Descent", descent, damping=10.0, **bent),
+        Candidate("variational", "Variational", "Variational", {"n_points": 10, "n_samples": 0}, max_gradients=1000,
+                  gradients=1000, few=True),
+        Candidate("band", "band", band, _band(1.0, False), main=True, **taut),
+        Candidate("band-0.3", "band, stiffness 0.3", band, _band(0.3, False), **taut),
+        Candidate("band-3", "band, stiffness 3", band, _band(3.0, False), **taut),
+        Candidate("monotone", "monotone band", band, _band(1.0, True), main=True, **taut),
+        Candidate("monotone-0.3", "monotone band, stiffness 0.3", band, _band(0.3, True), **taut),
+        Candidate("monotone-3", "monotone band, stiffness 3", band, _band(3.0, True), **taut),
+        Candidate("monotone-10", "monotone band, stiffness 10", band, _band(10.0, True), **taut),
+        Candidate("monotone-30", "monotone band, stiffness 30", band, _band(30.0, True), **taut),
+        Candidate("monotone-group", "monotone band, grouped", band, _band(1.0, True, "group"), main=True, **taut),
+        Candidate("monotone-group-0.3", "monotone band, grouped, stiffness 0.3", band, _band(0.3, True, "group"),
+                  **taut),
+        Candidate("monotone-group-3", "monotone band, grouped, stiffness 3", band, _band(3.0, True, "group"), **taut),
+        Candidate("monotone-patch", "monotone band of patches", band, _band(1.0, True, "patch"), **taut),
+        Candidate("monotone-idgi", "monotone band, IDGI along it", band, _band(1.0, True), weighting="IDGI", **taut),
+        Candidate("monotone-margin", "monotone band in the margin's geometry", band, _band(1.0, True),
+                  geometry="logit_margin", kinds=CLASSES, **taut),
+        Candidate("band-two", "band, several baselines", band, _band(1.0, False), several=True, gradients=464),
+        Candidate("monotone-two", "monotone band, several baselines", band, _band(1.0, True), several=True,
+                  gradients=464, main=True),
+        Candidate("monotone-group-two", "monotone band, grouped, several baselines", band, _band(1.0, True, "group"),
+                  several=True, gradients=464, main=True),
+        Candidate("monotone-patch-two", "monotone band of patches, several baselines", band, _band(1.0, True, "patch"),
+                  several=True, gradients=464),
+        Candidate("monotone-idgi-two", "monotone band, IDGI along it, several baselines", band, _band(1.0, True),
+                  weighting="IDGI", several=True, gradients=464, main=True),
+    )  # fmt: skip
+
+
+CANDIDATES: Mapping[str, Candidate] = MappingProxyType({candidate.name: candidate for candidate in _table()})
+"""By name, in the order of tables."""

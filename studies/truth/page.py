@@ -1,0 +1,150 @@
+"""The page that tells what the study found. Every number comes from the results; the summary is written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from studies.findings.measuring import written
+from studies.markdown import markdown_table
+from studies.truth.candidates import IDGI, IG
+
+BEGIN, END = "<!-- summary: written by hand, kept when the page is written anew -->", "<!-- end of the summary -->"
+EMPTY = "\nThe summary is not written yet.\n"
+HEAD = """# When is an explanation true?
+
+{begin}{summary}{end}
+
+How this was measured: `python -m studies.truth --data <folder>`. The *gain* is the symmetric relevance gain: the mean,
+over shares of the features, of the score after removing the least important ones minus the score after removing the
+most important ones. A random order has a gain of 0. It is in probability for classes, and in the score's units for
+regressions. What is removed is filled in several ways, and *worst* is the lowest mean of any fill. Settings were chosen
+on the development half of the examples; the tables are of the reporting half, which also has nets that no setting was
+chosen on. "Clearly" means that a paired test, corrected by Holm over all cells of a method, has p < 0.05.
+"""
+KINDS = {"image": "Images", "text": "Tokens", "table": "Tables", "few": "Few features"}
+
+
+def truth_page(told: Mapping[str, Any], kept: str = "") -> str:
+    """The page as Markdown.
+
+    Args:
+        told: the results, as `command.told_by` makes them.
+        kept: the page as it is now, whose summary is kept.
+    """
+    inside = kept.partition(BEGIN)[2].partition(END)[0] if BEGIN in kept and END in kept else EMPTY
+    head = HEAD.format(begin=BEGIN, summary=inside, end=END)
+    sections = [
+        _choices(told),
+        _pictures(told),
+        *(_net(told, net) for net in told["nets"]),
+        _gates(told),
+        _objects(told),
+    ]
+    return "\n".join([head, *(section for section in sections if section)])
+
+
+def _choices(told: Mapping[str, Any]) -> str:
+    rows = []
+    for kind, choice in told["choices"].items():
+        best = told["candidates"].get(choice["best"], "–") if choice["best"] else "–"
+        name = told["candidates"].get(choice["name"], choice["name"])
+        rows.append([KINDS[kind], name, best, choice["reason"]])
+    if not rows:
+        return ""
+    return "## What the rule chooses\n\n" + markdown_table(["input", "default", "best in development", "why"], rows)
+
+
+def _pictures(told: Mapping[str, Any]) -> str:
+    lines = ["## In one picture\n", "![Gains relative to IG](_generated/truth_heat.png)\n"]
+    if any(told["gates"].values()):
+        lines.append("![The planted mark](_generated/truth_marks.png)\n")
+    return "\n".join(lines)
+
+
+def _net(told: Mapping[str, Any], net: str) -> str:
+    about = told["nets"][net]
+    half = "reporting" if net in told["summaries"]["reporting"] else "development"
+    found = told["summaries"][half].get(net, {})
+    if not found or about["gate"] in ("control", "randomised"):
+        return ""
+    fills = list(dict.fromkeys(fill for of in found.values() for fill in of["gains"]))
+    heads = ["", "n", *fills, "mean", "worst", "− IG (p)", "− IDGI (p)", "Σ\\|A\\|/\\|Δf\\|", "leave-one-out",
+             "gradients", "seconds"]  # fmt: skip
+    heads = [head.replace("\\|", "|") for head in heads]  # markdown_table escapes
+    rows = [
+        [
+            told["candidates"][method], of["n"], *(_cell(told, half, net, method, fill, of) for fill in fills),
+            _number(of.get("gain")), _number(of["worst"]),
+            *(_difference(told, half, net, method, rival, "gain") for rival in (IG, IDGI)),
+            _number(of.get("ratio")), _number(of.get("leave-one-out")), _number(of.get("gradients")),
+            _number(of.get("seconds")),
+        ]
+        for method, of in found.items()
+    ]  # fmt: skip
+    quality = ", ".join(f"{name} {written(value, 3)}" for name, value in about["quality"].items())
+    note = f"{half} half" + (f"; {quality}" if quality else "")
+    return (
+        f"## {about['title']}\n\nThe {note}. + and −: clearly better or worse than IG.\n\n{markdown_table(heads, rows)}"
+    )
+
+
+def _cell(told: Mapping[str, Any], half: str, net: str, method: str, fill: str, of: Mapping[str, Any]) -> str:
+    test = _test(told, half, net, method, IG, f"gain {fill}")
+    sign = "" if test is None or not test["clear"] else " +" if test["difference"] > 0 else " −"
+    return _number(of["gains"].get(fill)) + sign
+
+
+def _difference(told: Mapping[str, Any], half: str, net: str, method: str, rival: str, measure: str) -> str:
+    test = _test(told, half, net, method, rival, measure)
+    if test is None:
+        return "–"
+    sign = "+" if test["difference"] >= 0 else "−"
+    return f"{sign}{abs(test['difference']):.3f} ({written(test['p'], 1)})"
+
+
+def _test(told: Mapping[str, Any], half: str, net: str, method: str, rival: str, measure: str) -> Any:
+    wanted = (half, net, method, rival, measure)
+    for test in told["tests"]:
+        if (test["half"], test["net"], test["method"], test["rival"], test["measure"]) == wanted:
+            return test
+    return None
+
+
+def _gates(told: Mapping[str, Any]) -> str:
+    half = "reporting" if told["gates"]["reporting"] else "development"
+    found = told["gates"][half]
+    if not found:
+        return ""
+    names = list(dict.fromkeys(name for of in found.values() for name in of))
+    rows = [[told["candidates"][method], *(_number(of.get(name)) for name in names)] for method, of in found.items()]
+    return (
+        "## Gates\n\nA planted mark must be found, and random weights must change the explanation: no number may be "
+        f"more than 5 points below IG's. The {half} half.\n\n{markdown_table(['', *names], rows)}"
+    )
+
+
+def _objects(told: Mapping[str, Any]) -> str:
+    half = "reporting" if told["summaries"]["reporting"] else "development"
+    parts = []
+    for net, found in told["summaries"][half].items():
+        rows = [
+            [told["candidates"][method], _number(of["objects"]),
+             *(_difference(told, half, net, method, rival, "objects") for rival in (IG, IDGI))]
+            for method, of in found.items() if "objects" in of
+        ]  # fmt: skip
+        if rows:
+            title = told["nets"][net]["title"]
+            parts.append(f"{title}:\n\n{markdown_table(['', 'on the object', '− IG (p)', '− IDGI (p)'], rows)}")
+    if not parts:
+        return ""
+    text = (
+        "The share of Σ|A| on the published mask of the explained class, over the mask's share of the area. It depends "
+        "on no fill."
+    )
+    return f"## Objects\n\n{text}\n\n" + "\n".join(parts)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else written(value, 2 if abs(value) < 100 else 3)

@@ -1,0 +1,94 @@
+"""References that need no gradient: a random order, leaving one feature out, and Shapley values by permutation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import flat_rows
+from leastpath.bound import BoundScore
+from leastpath.support import judged_score
+from studies.truth.problem import Problem
+
+PERMUTATIONS = 4
+Found = tuple[Tensor, Tensor, Tensor]
+"""Values (n, *features), f(x) − f(x̄) (n,), and what they cost in gradients (n,): a forward is a third of one."""
+
+
+def random_values(problem: Problem, baselines: Tensor) -> Found:
+    """Normal numbers, others for each example; they are the same however examples are blocked."""
+    bound, start, end = _bound(problem, baselines)
+    drawn = []
+    for point in end:
+        seed = int(flat_rows(point[None]).double().abs().sum() * 1e6) % 2**31
+        drawn.append(torch.randn(point.shape, generator=torch.Generator().manual_seed(seed)))
+    return torch.stack(drawn), _change(bound, start, end), torch.zeros(bound.batch, dtype=torch.long)
+
+
+def occlusion(problem: Problem, baselines: Tensor) -> Found:
+    """How much the score falls when a feature alone is at its baseline; shared by the numbers of the feature."""
+    bound, start, end = _bound(problem, baselines)
+    index = _groups(problem, bound)
+    rows, clean = torch.arange(bound.batch), _values(bound, end)
+    effects = []
+    for group in range(int(index.max()) + 1):
+        effects.append(clean - bound.values(torch.where(index == group, start, end), rows))
+    cost = torch.full((bound.batch,), len(effects) // 3)
+    return _shared(torch.stack(effects, 1), index), clean - _values(bound, start), cost
+
+
+def shapley(problem: Problem, baselines: Tensor) -> Found:
+    """The mean, over random orders, of what each feature adds to those before it."""
+    bound, start, end = _bound(problem, baselines)
+    index = _groups(problem, bound)
+    n, rows = int(index.max()) + 1, torch.arange(bound.batch)
+    effects = torch.zeros(bound.batch, n, dtype=bound.work_dtype)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(PERMUTATIONS):
+        point, before = start, _values(bound, start)
+        for group in torch.randperm(n, generator=generator).tolist():
+            point = torch.where(index == group, end, point)
+            after = bound.values(point, rows)
+            effects[:, group] += (after - before) / PERMUTATIONS
+            before = after
+    cost = torch.full((bound.batch,), PERMUTATIONS * n // 3)
+    return _shared(effects, index), _change(bound, start, end), cost
+
+
+def _bound(problem: Problem, baselines: Tensor) -> tuple[BoundScore, Tensor, Tensor]:
+    """In probability, or the score of a regression: what the gain is measured in."""
+    judged, kind = judged_score(problem.score(problem.output), "auto")
+    bound = (problem.score("softmax") if kind == "log_odds" else judged).bind(problem.inputs)
+    start, end = bound.ends(baselines[:, 0])
+    return bound, start, end
+
+
+def _groups(problem: Problem, bound: BoundScore) -> Tensor:
+    """(n, *features), −1 for what has no group."""
+    if problem.labels is None:
+        return torch.arange(bound.n_features).reshape(bound.shape).expand(bound.batch, *bound.shape)
+    return problem.labels.expand(bound.batch, *bound.shape)
+
+
+def _shared(effects: Tensor, index: Tensor) -> Tensor:
+    """The effect of each group (n, groups), shared evenly by its numbers: (n, *features)."""
+    flat = flat_rows(index)
+    sizes = torch.zeros_like(effects).scatter_add_(1, flat.clamp_min(0), (flat >= 0).to(effects))
+    each = (effects / sizes.clamp_min(1)).gather(1, flat.clamp_min(0))
+    return torch.where(flat >= 0, each, 0).reshape(index.shape)
+
+
+def _values(bound: BoundScore, points: Tensor) -> Tensor:
+    return bound.values(points, torch.arange(bound.batch))
+
+
+def _change(bound: BoundScore, start: Tensor, end: Tensor) -> Tensor:
+    return _values(bound, end) - _values(bound, start)
+
+
+REFERENCES: Mapping[str, Callable[[Problem, Tensor], Found]] = MappingProxyType(
+    {"random": random_values, "occlusion": occlusion, "shapley": shapley}
+)
