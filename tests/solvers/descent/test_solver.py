@@ -8,7 +8,6 @@ import leastpath as lp
 from helpers import Counted, Interrupting, mlp, seeded
 from leastpath import Outcome
 from leastpath.run import Run
-from leastpath.solvers.descent.carried import carried_over
 from leastpath.solvers.descent.coarse_to_fine import cut_where_long
 from leastpath.solvers.descent.field import Field
 from leastpath.solvers.descent.flow import flows
@@ -218,15 +217,6 @@ def test_warm_start_that_does_not_help_costs_little():
     warm = lp.attribute(SCORE, X, solver=lp.Descent(start_from=bad))
     cold = lp.attribute(SCORE, X, solver=lp.Descent())
     torch.testing.assert_close(warm.length_ratio, cold.length_ratio, rtol=0.5, atol=0.1)
-
-
-def test_a_carried_path_keeps_its_deviation():
-    path = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 0.0]]]))
-    start, end = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 1.0]])
-    (carried,) = carried_over(path, torch.tensor([0]), start, end)
-    torch.testing.assert_close(carried, torch.tensor([[1.0, 1.0], [1.5, 2.0], [2.0, 1.0]]))
-    (same,) = carried_over(path, torch.tensor([0]), path.start, path.end)
-    assert torch.equal(same, path[0])
 
 
 def small_cnn() -> nn.Module:
