@@ -39,6 +39,7 @@ class MoonsTask:
         seed: of solvers.
 
     Example:
+        >>> from leastpath.solvers import StraightLine
         >>> task = MoonsTask(Score(lambda x: x.prod(1)), torch.ones(1, 2).double(), torch.tensor([True]))
         >>> task.explained(StraightLine()).score_change
         tensor([0.7500], dtype=torch.float64)
