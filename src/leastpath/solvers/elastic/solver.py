@@ -8,7 +8,7 @@ gradients, which see kinks, at positions that are drawn anew every round, so tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -30,12 +30,13 @@ STEP = 0.2  # largest move of a knot, relative to the distance of the ends; the 
 LINE = "the straight line was used"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ElasticBand:
     """A path that bends where that saves length, and is otherwise straight: length plus stiffness × stretching.
 
     Minimises length / length of the line + stiffness · Σ‖step‖² / the same of the line. It is never longer than the
-    line. It costs `(2 · n_rounds + 1) · n_samples · (n_knots + 1)` gradients an example.
+    line. It costs `(2 · n_rounds + 1) · n_samples · (n_knots + 1)` gradients an example; none where the metric does not
+    look at the gradient.
 
     Args:
         stiffness: price of stretching. 0: only length counts; the larger, the nearer to the straight line.
@@ -63,21 +64,27 @@ class ElasticBand:
 
     stiffness: float = 1.0
     monotone: bool = True
-    groups: Groups = field(default=None)
-    n_knots: int = 6
+    groups: Groups = None
+    n_knots: int = 4
     n_rounds: int = 6
     n_samples: int = 2
 
     def __post_init__(self) -> None:
         if not self.stiffness >= 0:
             raise ValueError(
-                f"stiffness={self.stiffness} must be at least 0: 1 is a good start, as in ElasticBand(1.0)"
+                f"stiffness={self.stiffness} must be at least 0: ElasticBand(stiffness=1.0) is a good start"
             )
         for name in ("n_knots", "n_rounds", "n_samples"):
             check_whole(name, getattr(self, name), 1)
         check_groups(self.groups)
         if self.groups is not None and not self.monotone:
             raise ValueError("groups share one s, which only a monotone band has: pass monotone=True, or groups=None")
+
+    def __repr__(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        if isinstance(self.groups, Tensor):
+            values["groups"] = f"labels of shape {tuple(self.groups.shape)}"
+        return f"ElasticBand({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_knots + 2 knots, or the line where nothing is better."""
@@ -92,9 +99,9 @@ class ElasticBand:
             for examples in torch.arange(len(start)).split(self._block(score.n_features)):
                 rows = examples.to(start.device)
                 ends = start[rows].to(score.work_dtype), end[rows].to(score.work_dtype)
-                own = (
-                    labels if labels is None or len(labels) == 1 else labels[[score.row(b) for b in examples.tolist()]]
-                )
+                own = labels
+                if labels is not None and len(labels) > 1:
+                    own = labels[[score.row(b) for b in examples.tolist()]]
                 band = _Band(self, score, metric, run, examples, *ends, own)
                 band.interrupted = interrupted
                 parts.append((examples, band.solution(rounds, bar)))
@@ -109,18 +116,19 @@ class ElasticBand:
         return self.n_samples * (self.n_knots + 1)
 
     def _affordable_rounds(self, run: Run) -> int:
+        """Rounds that the budget pays for, with the look at the end."""
         return int(max(0, min(self.n_rounds, (run.solver_limit() / self._looks() - 1) // 2)))
 
     def _unaffordable(self, run: Run) -> Note:
         sentence = (
-            f"max_gradients={run.max_gradients} pays for no round of {2 * self._looks()} gradients and a look at the "
-            f"end: {LINE}; raise it, or lower n_knots"
+            f"a budget of max_gradients={run.max_gradients} pays for no round of {2 * self._looks()} gradients: {LINE}; "
+            "raise it, or lower n_knots"
         )
         return Note(Outcome.BUDGET_SPENT, sentence)
 
     def _block(self, n_features: int) -> int:
         """Examples at work at once: each holds a few numbers for every feature of every sample and knot."""
-        held = 8 * (self.n_samples + 1) * (self.n_knots + 1)
+        held = 16 * (self.n_samples + 1) * (self.n_knots + 1)
         return max(1, BLOCK_ELEMENTS // (held * n_features))
 
 
@@ -146,10 +154,10 @@ class _Band:
         self.distance = norms(end - start, 1).clamp_min(torch.finfo(start.dtype).tiny)  # (batch,)
         self.how = Shortening(samples=settings.n_samples)
         self.inverse = inverse_laplacian(settings.n_knots, start)
-        self.knots = self._with_ends(self._line())
+        self.knots = torch.cat([start[:, None], self._line(), end[:, None]], 1)
         self.best = torch.full_like(self.distance, torch.inf)  # (batch,) objective
         self.line = torch.full_like(self.distance, torch.nan)  # sampled length of the straight line
-        self.ratio, self.stretch = torch.ones_like(self.best), torch.ones_like(self.best)
+        self.ratio, self.stretch = torch.ones_like(self.best), torch.zeros_like(self.best)
         self.bent = torch.zeros_like(self.best, dtype=torch.bool)  # whether something better than the line was found
         self.interrupted = False
 
@@ -200,7 +208,10 @@ class _Band:
     def _keep(self, knots: Tensor, length: Tensor, *, bent: bool) -> None:
         """Knots become the best so far where they look better: a place without a finite length never does."""
         ratio = length / self.line
-        stretch = (norms(knots.diff(dim=1), 2) ** 2).sum(1) * self.segments / self.distance**2  # at least 1
+        # Σ‖step‖² relative to that of the line, less 1: zero for the line, whatever is rounded.
+        none = torch.zeros_like(knots[:, :1])
+        away = torch.cat([none, knots[:, 1:-1] - self._line(), none], 1)
+        stretch = (norms(away.diff(dim=1), 2) ** 2).sum(1) * self.segments / self.distance**2
         objective = ratio + self.settings.stiffness * stretch
         better = objective < self.best  # false for what is not a number
         self.best = torch.where(better, objective, self.best)
@@ -222,7 +233,8 @@ class _Band:
         most = STEP * self.distance / largest
         share = most if stiffness == 0 else most.clamp_max(1 / stiffness)
         inner = inner + per_row(share / (number + 2), move) * move
-        return self._with_ends(self._rising(inner) if self.settings.monotone else inner)
+        inner = self._rising(inner) if self.settings.monotone else inner
+        return torch.cat([knots[:, :1], inner, knots[:, -1:]], 1)
 
     def _rising(self, inner: Tensor) -> Tensor:
         """The nearest knots x̄ + s ∘ (x − x̄) with one s a group, then with every s rising from 0 to 1."""
@@ -248,6 +260,3 @@ class _Band:
     def _line(self) -> Tensor:
         """The knots of the straight line between its ends: (batch, n_knots, *features)."""
         return self.start[:, None] + self.t * (self.end - self.start)[:, None]
-
-    def _with_ends(self, inner: Tensor) -> Tensor:
-        return torch.cat([self.start[:, None], inner, self.end[:, None]], 1)
