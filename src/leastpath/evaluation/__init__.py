@@ -31,6 +31,7 @@ from leastpath.evaluation.purity import auc_purity, purity, purity_of
 from leastpath.evaluation.retraining import Retrained, roar
 from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
+from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relevance_gain
 
 __all__ = [
     "compare",
@@ -49,6 +50,8 @@ __all__ = [
     "LogProbRatio",
     "Insertion",
     "Deletion",
+    "symmetric_relevance_gain",
+    "SymmetricRelevanceGain",
     "Blur",
     "NoisyLinear",
     "Samples",

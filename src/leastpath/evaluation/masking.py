@@ -20,7 +20,6 @@ from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import Baseline, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.outputs import Output
 from leastpath.score import (
     Baselines,
     BoundScore,
@@ -30,14 +29,13 @@ from leastpath.score import (
     untouched,
     warn_of_training_mode,
 )
-from leastpath.variants import changed
+from leastpath.support import Kind, Probability, class_log_odds, judged_score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
 FULL_AREAS = tuple(k / 20 for k in range(21))
 """0, 5, …, 100 %: from the input to the fill, or back."""
 
-Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
 LARGE = 4_096  # values of an input above which it is broadcast rather than gathered
 PROBABILITIES = ("auto", "softmax", "sigmoid", "given", "score")
 
@@ -187,7 +185,7 @@ class MaskedScores:
         tensor([0.5000, 0.5000])
     """
 
-    kind: Literal["log_odds", "score"]
+    kind: Kind
     areas: tuple[float, ...]
     fills: tuple[str, ...]
     clean: Tensor
@@ -223,53 +221,6 @@ class MaskedScores:
         under = trapezoid(curves, areas, self.normalize) if len(areas) > 1 else curves[..., 0]
         named = {name: curves[:, i] for i, name in enumerate(self.fills)}
         return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
-
-
-def judged_score(score: Score, probability: Probability) -> tuple[Score, Literal["log_odds", "score"]]:
-    """The score that masking evaluates. Log-odds wherever there is a probability: all else follows from them, stably.
-
-    Example:
-        >>> judged_score(Score(torch.nn.Linear(3, 2), 1, output="log_softmax"), "auto")[1]
-        'log_odds'
-    """
-    indexed = score.target is not None and not callable(score.target)
-    if probability == "auto":
-        one_output = score.target is None and score.output == "sigmoid"
-        probability = "softmax" if indexed else "sigmoid" if one_output else "score"
-    if probability == "score":
-        return score, "score"
-    if probability == "softmax" and not indexed:
-        raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
-    outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
-    return changed(score, output=outputs[probability]), "log_odds"
-
-
-def class_log_odds(logits: Tensor) -> Tensor:
-    """log p/(1 − p) of every class, p the softmax, or the sigmoid of a single output: (rows, classes) -> the same.
-
-    Example:
-        >>> class_log_odds(torch.tensor([[200.0, 0.0]]))  # where 1 − p has long been rounded to zero
-        tensor([[ 200., -200.]])
-    """
-    if logits.ndim < 2 or logits.shape[1] == 1:
-        return logits
-    top = logits.argmax(1, keepdim=True)
-    rest = logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True)
-    log_p = logits.log_softmax(1)
-    # 1 − p of a class below the top is at least a half, so its logarithm is safe; the top's is taken over the rest.
-    margins = log_p - torch.log1p(-log_p.exp().clamp_max(0.5))
-    return margins.scatter(1, top, logits.gather(1, top) - rest)
-
-
-def _log_odds_of(probabilities: Tensor) -> Tensor:
-    if bool(((probabilities < 0) | (probabilities > 1)).any()):
-        raise ValueError(
-            f'probability="given" but the model returns values from {float(probabilities.min()):.3g} to '
-            f'{float(probabilities.max()):.3g}: use "softmax" or "sigmoid"'
-        )
-    # A saturated softmax is rounded to 0 or 1, whose log-odds are infinite: the nearest number that is neither.
-    limits = torch.finfo(probabilities.dtype)
-    return probabilities.clamp(limits.tiny, 1 - limits.eps / 2).logit()
 
 
 def feature_groups(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:

@@ -1,0 +1,149 @@
+"""The symmetric relevance gain: what removing the most important features does beyond removing the least important."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+from leastpath.evaluation.imputation import Baseline, Fill, Fixed, filler
+from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
+from leastpath._support.maps import maps_over
+from leastpath.score import Baselines, BoundScore, Inputs, Score, device_of, untouched, warn_of_training_mode
+from leastpath.support import SHARES, Probability, Rank, RowFill, judged_score, patches, symmetric_gain
+
+NAMES = ("values", "pixels", "patches", "tokens")
+RANKS = ("magnitude", "net", "signed")
+
+
+def symmetric_relevance_gain(
+    score: Score,
+    inputs: Inputs,
+    values: Inputs,
+    baselines: Baselines = None,
+    *,
+    fill: Fill | Tensor = "baseline",
+    features: str | Tensor = "values",
+    shares: Sequence[float] = SHARES,
+    rank: Rank | None = None,
+    probability: Probability = "auto",
+    seed: int = 0,
+) -> Tensor:
+    """The mean over shares of [score without the least important − score without the most important features].
+
+    A random order has a gain of 0 in expectation, so it needs no control, and blurring an explanation does not raise
+    it. Higher is better; at most 1 for a probability. Costs two forwards a share.
+
+    Args:
+        score: what was explained. The gain is in probability where the score is of a class; else the sizes of the
+            score's changes are compared.
+        inputs: (batch, *features), or a tuple of such.
+        values: the explanation, shaped like what was explained.
+        baselines: for fill="baseline", one an example.
+        fill: what stands in for removed features: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a
+            callable inputs -> fills, an object of `evaluation.imputation`, or a tensor (batch, *features).
+        features: what is removed together: "values" (every number by itself), "pixels" (all channels of a position),
+            "patches" (cells of a grid of 16 × 16), "tokens" (all of the last dimension), or integers shaped like an
+            input, or like one without its channels, for all inputs or one each; what is below 0 is never removed.
+        shares: of the features, each above 0 and at most 1.
+
+    Rarely needed:
+        rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA. None: "net" for
+            tokens, as readers see them, and "magnitude" for all else.
+        probability: see `Masking`.
+        seed: of fills that are drawn at random.
+
+    Returns:
+        (batch,) in float64, on the CPU.
+
+    Example:
+        >>> import leastpath as lp
+        >>> weights = torch.tensor([[4.0, 0.0], [0.0, 0.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ weights, 0), torch.ones(1, 2)
+        >>> symmetric_relevance_gain(score, inputs, torch.tensor([[4.0, 0.0]]), shares=[0.5])
+        tensor([0.4820], dtype=torch.float64)
+    """
+    settings = SymmetricRelevanceGain(features, fill, tuple(shares), rank, probability)
+    return settings(score, inputs, baselines, given_attribution(values), seed=seed).values
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricRelevanceGain:
+    """`symmetric_relevance_gain` as a measure, for `compare` and `measure_all`. Higher is better.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([[4.0, 0.0], [0.0, 0.0]]), 0), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> SymmetricRelevanceGain(shares=(0.5,))(score, inputs, None, result).values
+        tensor([0.4820], dtype=torch.float64)
+    """
+
+    features: str | Tensor = "values"
+    fill: Fill | Tensor = "baseline"
+    shares: tuple[float, ...] = SHARES
+    rank: Rank | None = None
+    probability: Probability = "auto"
+    name: str = "symmetric_relevance_gain"
+    higher_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.shares or any(not 0 < share <= 1 for share in self.shares):
+            raise ValueError(f"shares={self.shares} must lie above 0 and be at most 1, as in shares=(0.1, 0.5, 0.9)")
+        if isinstance(self.features, str) and self.features not in NAMES:
+            raise ValueError(f"features={self.features!r} is unknown: use one of {list(NAMES)} or integer labels")
+        if self.rank not in (None, *RANKS):
+            raise ValueError(f"rank={self.rank!r} is unknown: use one of {list(RANKS)}, or None")
+        if not isinstance(self.fill, Tensor):
+            filler(self.fill)
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,)."""
+        warn_of_training_mode(score.model)
+        judged, kind = judged_score(score, self.probability)
+        rank = self.rank or ("net" if isinstance(self.features, str) and self.features == "tokens" else "magnitude")
+        with untouched(score.model, device_of(inputs)):
+            bound = judged.bind(inputs)
+            values = checked_attributions(bound, result)
+            labels = feature_labels(self.features, bound)
+            fill = _row_fill(self.fill, bound, inputs, baselines, seed)
+            gain = symmetric_gain(bound, kind, values, fill, labels=labels, shares=self.shares, rank=rank)
+        return Measured.of(gain, n_forwards=torch.as_tensor(bound.forwards_spent).long())
+
+
+def feature_labels(features: str | Tensor, bound: BoundScore) -> Tensor | None:
+    """What is removed together, as integers (1 or batch, *shape); None for single values."""
+    shape = bound.shape
+    if isinstance(features, Tensor):
+        if features.is_floating_point() or features.dtype == torch.bool:
+            raise ValueError(f"labels of features have dtype {features.dtype}, expected integers: labels.long()")
+        given = maps_over(features.detach().long(), bound.batch, shape, "labels of features have")
+        return given.expand(-1, *shape)
+    if features == "values":
+        return None
+    if len(shape) < (3 if features == "patches" else 2):
+        example = {"pixels": "channels, …", "patches": "channels, height, width", "tokens": "length, width"}[features]
+        raise ValueError(
+            f'features="{features}" needs (batch, {example}), got {(bound.batch, *shape)}: use features="values"'
+        )
+    if features == "tokens":
+        labels = torch.arange(shape[:-1].numel()).reshape(*shape[:-1], 1)
+    elif features == "pixels":
+        labels = torch.arange(shape[1:].numel()).reshape(1, *shape[1:])
+    else:
+        labels = patches(*shape[-2:])
+    return labels.expand(1, *shape)
+
+
+def _row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:
+    points = bound.explained()
+    if isinstance(fill, Tensor):
+        return Fixed(fill.to(points).expand_as(points)).rows
+    _, made = filler(fill)
+    start = one_start(bound, inputs, baselines, 'fill="baseline"') if isinstance(made, Baseline) else points
+    return made.prepare(points, start, generators(inputs, seed)).rows
