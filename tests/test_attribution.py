@@ -544,3 +544,22 @@ def test_certificate_of_several_baselines_is_the_mean_of_the_finite_ones():
     score, x = lp.Score(lambda x: x[:, 0] + 3 * x[:, 1]), torch.ones(1, 2)
     result = lp.attribute(score, x, torch.stack([x, torch.zeros(1, 2)], 1), solver=lp.StraightLine())
     torch.testing.assert_close(result.certificate, torch.tensor([20**0.5 / 4]))  # ‖∇f‖ ‖x‖ / |Δf|
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer", "expected"),
+    [
+        ((4,), False, "groups=None"),
+        ((21,), False, "groups=None"),
+        ((1, 4, 4), False, "groups=None"),
+        ((3,), True, "groups='token'"),
+    ],
+)
+def test_the_default_solver_is_that_of_the_kind_of_input_and_names_itself(shape, layer, expected):
+    if layer:
+        model = TextNet().eval()
+        score, inputs = lp.Score(model, 0, layer=model.embedding), torch.tensor([[1, 2, 3]])
+    else:
+        score, inputs = lp.Score(lambda x: torch.sigmoid(x.flatten(1).sum(1))), torch.ones(1, *shape)
+    result = lp.attribute(score, inputs)
+    assert result.solver.startswith("ElasticBand(stiffness=1.0, monotone=True") and expected in result.solver

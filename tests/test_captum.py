@@ -216,9 +216,9 @@ def test_explain_gives_what_attribute_gives_with_the_certificates():
     assert (result.certificate >= 1).all()
 
 
-def test_default_solver_for_many_features_is_descent():
+def test_default_solver_is_that_of_attribute():
     result = GeodesicIntegratedGradients(mlp(30)).explain(flat_points(1, 30), target=0)
-    assert result.solver.startswith("Descent")
+    assert result.solver.startswith("ElasticBand")
 
 
 def test_captum_metrics_accept_the_explainer():

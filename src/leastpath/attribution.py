@@ -27,14 +27,14 @@ from leastpath.integral.integrator import check_settings
 from leastpath.integral.result import Integral
 from leastpath.integral.sums import ROUNDING
 from leastpath.integral.weightings import Weighting
+from leastpath.kinds import Kind, kind_of
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start
-from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
-from leastpath.solvers.graph.solver import NeighborGraph
+from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.status import Note, Outcome, Status
 from leastpath.tested import Tested, tested
 
@@ -42,7 +42,13 @@ from leastpath.tested import Tested, tested
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
 EXAMPLES = {"solver": "StraightLine()", "metric": "Conformal()", "geometry": 'Score(model, target, "logit_margin")'}
-GRAPH_GRADIENTS = 20_000  # about what a graph on generated points needs; with a smaller budget it is not the default
+# Chosen by studies/truth: on no net, fill or gate clearly worse than the straight line, and the best in the mean.
+DEFAULT_SOLVERS: Mapping[Kind, Solver] = {
+    "few": ElasticBand(),
+    "table": ElasticBand(),
+    "image": ElasticBand(),
+    "tokens": ElasticBand(groups="token"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,8 +144,8 @@ def attribute(
         inputs: (batch, *features), or a tuple of such tensors (one joint path).
         baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …), or by name,
             `lp.baselines.several("black", "mean")`. With a layer: raw inputs, or activations shaped like its output.
-        solver: what finds the path. None: up to 20 features a graph on generated points, refined, unless
-            `max_gradients` is too small for one; `Descent` otherwise. `result.solver` names the choice.
+        solver: what finds the path. None: `ElasticBand`, with one step for each token where a layer's tokens are
+            explained: what the study of truth chose (docs/truth.md). `result.solver` names the choice.
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
@@ -174,7 +180,7 @@ def attribute(
         bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
-        solver = solver or _default_solver(bound.n_features, max_gradients)
+        solver = solver or DEFAULT_SOLVERS[kind_of(bound)]
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
         solution = _solved(solver, bound, geometry, inputs, m, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
@@ -204,13 +210,6 @@ def _check_parts(score: Any, solver: Any, metric: Any, geometry: Any, baselines:
             f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
             f"solver={solver!r})"
         )
-
-
-def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
-    """A graph searches all of the space between the ends. That takes few features and many gradients."""
-    if n_features <= FEW_FEATURES and (max_gradients is None or max_gradients >= GRAPH_GRADIENTS):
-        return NeighborGraph(generate="adaptive", refine=True)
-    return Descent()
 
 
 def _solved(

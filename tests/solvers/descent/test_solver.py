@@ -264,16 +264,6 @@ def test_hessian_vector_against_closed_form_and_its_price():
     assert not linear.hessian_vector(points, vectors, torch.tensor([0, 0, 1, 2, 2])).any()
 
 
-@pytest.mark.parametrize(
-    ("n_features", "max_gradients", "expected"),
-    [(4, None, "NeighborGraph"), (21, None, "Descent"), (4, 1000, "Descent")],
-)
-def test_default_solver_names_itself(n_features, max_gradients, expected):
-    score = lp.Score(lambda x: torch.sigmoid(x.sum(1)))
-    result = lp.attribute(score, torch.ones(1, n_features), max_gradients=max_gradients)
-    assert result.solver.startswith(expected)
-
-
 # ---- settings ----------------------------------------------------------------------------------------------------
 
 
