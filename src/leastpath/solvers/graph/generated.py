@@ -1,4 +1,4 @@
-"""Points made for one example, where none are given: between its baseline and its input."""
+"""Points made for one example between its baseline and its input, if none are given."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def _where_steep(n: int, spread: float, score: BoundScore, example: int, a: Tens
     rows = first.reshape(-1, *score.shape)
     value, gradient = score.gradients(rows, torch.full((len(rows),), example), strict=False)
     steepness = torch.linalg.vector_norm(gradient.reshape(len(rows), -1), dim=1).double().cpu()
-    finite = torch.isfinite(steepness) & torch.isfinite(value).cpu()  # where there is no score, no points are wanted
-    typical = steepness[finite].mean() if finite.any() else 0.0  # added, so that flat ground is not left empty
+    finite = torch.isfinite(steepness) & torch.isfinite(value).cpu()  # no points where the score is not finite
+    typical = steepness[finite].mean() if finite.any() else 0.0  # added, so that flat regions get points too
     share = (torch.where(finite, steepness + typical, 0) + 1e-300).cumsum(0)
     picks = torch.searchsorted(share / share[-1], (torch.arange(n // 2) + 0.5) / (n // 2)).clamp_max(len(rows) - 1)
-    # As far apart as the points along the line are: near enough to resolve what is steep there.
+    # As far apart as the points along the line: near enough to resolve what is steep there.
     step = torch.linalg.vector_norm(b - a) / len(first) ** (1 / min(a.numel(), 2)) / a.numel() ** 0.5
     near = first[picks.to(first.device)] + step * run.noise((n // 2, a.numel()), a, draw=3)
     return torch.cat([first, near])

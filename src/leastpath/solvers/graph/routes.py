@@ -1,4 +1,4 @@
-"""Routes: baselines and inputs join the graph as leaves, and each input takes its shortest way."""
+"""Routes: baselines and inputs join the graph as leaves, and each input gets its shortest route."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import norms
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
-from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.solution import Solution
@@ -73,16 +74,19 @@ class Router:
         for key, i in number.items():
             tree = self.trees[key] if roots is None or key in self.trees else self.grown(roots, i)
             rows = np.flatnonzero(start_of == i)
-            cut_off[rows] = ~np.isfinite(self._shortest(tree, tips, rows))
-            direct = self._direct(tips, rows, starts[i], end[torch.as_tensor(rows).to(end.device)], tree)
-            direct |= cut_off[rows]
-            for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, direct), strict=True):
+            total = tree.distance[tips.neighbor[rows]] + tips.length[rows]  # (rows, k) over each neighbour of an input
+            shortest = total.min(1)
+            cut_off[rows] = ~np.isfinite(shortest)
+            ends = end[torch.as_tensor(rows).to(end.device)]
+            direct = self._direct(tips, rows, starts[i], ends, tree, shortest) | cut_off[rows]
+            last = tips.neighbor[rows, total.argmin(1)]
+            for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, last, direct), strict=True):
                 routes[b] = route
         pool = torch.cat([self.topology.points, starts, end])
         return self._solution(pool, routes, roots, tips, cut_off)
 
     def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
-        """Join ends (ends, *features), judged as `examples` (ends,), to their nearest points."""
+        """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,)."""
         points, places = self.topology.points, self.topology.places
         k = min(self.n_neighbors, len(places))
         distance, near = neighbors.nearest_neighbors(flat(points)[places], k, queries=flat(ends), method=self.search)
@@ -95,63 +99,50 @@ class Router:
         if len(apart):
             tail = torch.as_tensor(neighbor.ravel()[apart])
             of = torch.as_tensor(np.repeat(np.arange(len(ends)), k)[apart])
-            if self.metric.needs_gradient:
-                some = self._measured_leaves(ends, examples, tail, of)
-                length.ravel()[apart] = some.length.double().cpu().numpy()
-                estimate = _scattered(some, torch.as_tensor(apart), len(ends) * k)
-            else:
-                a, b = points[tail.to(points.device)], ends[of.to(ends.device)]
-                length.ravel()[apart] = self._plain_lengths(a, b)
+            pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
+            scores = None
+            if self.table.node_score is not None:
+                at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
+                scores = torch.cat([self.table.node_score.to(at_ends), at_ends])
+            length.ravel()[apart], some = self._edges(pieces, scores)
+            estimate = some and _scattered(some, torch.as_tensor(apart), len(ends) * k)
         return Leaves(node, neighbor, distance, length, estimate)
 
-    def _measured_leaves(self, ends: Tensor, examples: Tensor, tail: Tensor, of: Tensor) -> Estimate:
-        """Edges from points `tail` to ends number `of`: (edges,) each."""
-        assert self.table.node_score is not None
-        points = self.topology.points
-        pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
-        at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
-        f0, f1 = self.table.node_score.to(at_ends)[tail.to(at_ends.device)], at_ends[of.to(at_ends.device)]
-        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.budget)
-
-    def _plain_lengths(self, start: Tensor, end: Tensor) -> np.ndarray:
-        a, b = (x.to(self.score.work_dtype) for x in (start, end))
-        return plain_lengths(self.metric, a, b, self.n_steps)
+    def _edges(self, pieces: Pieces, scores: Tensor | None) -> tuple[np.ndarray, Estimate | None]:
+        """Lengths of edges (edges,), and what was measured; `scores` at all points, if the metric needs gradients."""
+        if scores is None:
+            return plain_lengths(self.metric, pieces, self.score.work_dtype, self.n_steps), None
+        estimate = measured(self.score, pieces, self.metric, self.n_steps, scores, self.budget)
+        return estimate.length.double().cpu().numpy(), estimate
 
     def grown(self, roots: Leaves, i: int) -> Tree:
-        """The shortest-path tree of baseline i: one Dijkstra, whatever the number of inputs."""
+        """The shortest-path tree of baseline i: one Dijkstra for any number of inputs."""
         finite = np.isfinite(roots.length[i])
         return self.table.tree(roots.neighbor[i][finite], roots.length[i][finite], int(roots.node[i]))
 
-    def _direct(self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree) -> np.ndarray:
-        """(rows,) whether the baseline is itself among an input's neighbours, and the edge between them is shortest."""
-        apart = torch.linalg.vector_norm((end - start).reshape(len(end), -1).double(), dim=1).cpu().numpy()
+    def _direct(
+        self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree, shortest: np.ndarray
+    ) -> np.ndarray:
+        """(rows,) whether the baseline is among an input's neighbours, and their edge is shorter than `shortest`."""
+        apart = norms((end - start).double(), 1).cpu().numpy()
         near = (apart <= tips.distance[rows, -1]) & (tips.node[rows] < 0) & (tree.root < 0)
         if not near.any():
             return near
-        ends, owner = end[torch.as_tensor(near).to(end.device)], self.examples[torch.as_tensor(rows[near])]
+        owner = self.examples[torch.as_tensor(rows[near])]
+        pool = torch.cat([start[None], end[torch.as_tensor(near).to(end.device)]])
+        head = torch.arange(1, len(pool))
+        scores = None
         if self.metric.needs_gradient:
-            head = torch.arange(1, len(ends) + 1)
-            pieces = whole_pieces(torch.cat([start[None], ends]), torch.zeros_like(head), head, owner)
-            f0 = self.score.values(start[None].to(self.score.work_dtype), owner[:1]).expand(len(ends))
-            f1 = self.score.values(ends.to(self.score.work_dtype), owner)
-            edges = measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.budget)
-            length = edges.length.double().cpu().numpy()
-        else:
-            length = self._plain_lengths(start.expand_as(ends), ends)
-        near[near] = length <= self._shortest(tree, tips, rows)[near]
+            scores = self.score.values(pool.to(self.score.work_dtype), torch.cat([owner[:1], owner]))
+        length, _ = self._edges(whole_pieces(pool, torch.zeros_like(head), head, owner), scores)
+        near[near] = length <= shortest[near]
         return near
 
-    def _shortest(self, tree: Tree, tips: Leaves, rows: np.ndarray) -> np.ndarray:
-        """(rows,) length of the shortest route over the points; infinite where there is none."""
-        return (tree.distance[tips.neighbor[rows]] + tips.length[rows]).min(1)
-
     def _from(
-        self, tree: Tree, start: int, rows: np.ndarray, inputs: int, tips: Leaves, direct: np.ndarray
+        self, tree: Tree, start: int, rows: np.ndarray, inputs: int, tips: Leaves, last: np.ndarray, direct: np.ndarray
     ) -> list[np.ndarray]:
-        """Routes from one baseline (node `start`) to the inputs (nodes `inputs + rows`)."""
+        """Routes from a baseline (node `start`) over points `last` (rows,) to the inputs (nodes `inputs + rows`)."""
         n = len(self.topology.points)
-        total = tree.distance[tips.neighbor[rows]] + tips.length[rows]
-        last = tips.neighbor[rows, total.argmin(1)]
         over_points = np.flatnonzero(~direct)
         route, offsets = neighbors.routes(tree.before, n, last[over_points])
         route = np.where(route == n, start, route)
@@ -210,13 +201,13 @@ class Router:
         return KnownSegments(tail, head, group, Estimate.join(found))
 
     def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
-        """Some rows, where the score is: a table that was loaded from a file need not be there."""
+        """Some rows, on the device of the score: a table loaded from a file may be on another."""
         index = torch.as_tensor(rows).to(estimate.length.device)
         return Estimate(*(part[index].to(self.score.device) for part in estimate.parts))
 
 
 def row_keys(rows: Tensor) -> list[bytes]:
-    """Each row (rows, *features) as bytes, for telling distinct ones apart."""
+    """Each row (rows, *features) as bytes, equal for equal rows."""
     return [row.tobytes() for row in (flat(rows) + 0.0)]  # + 0.0: minus zero is zero
 
 

@@ -1,8 +1,7 @@
 """Geodesics on a nearest-neighbour graph: the paper's method for low-dimensional inputs.
 
-Points are the nodes, neighbours are joined by straight edges, and an edge is as long as the metric says. A route from
-baseline to input is a shortest path. Baselines and inputs join as leaves: routes run over the points, never through
-another input of the call, so a batch gives what a loop gives.
+Points are the nodes, neighbours are joined by straight edges, and the metric gives their lengths. Baselines and inputs
+join as leaves: routes run over the points, never over another input, so a batch gives what a loop gives.
 """
 
 from __future__ import annotations
@@ -86,10 +85,6 @@ class NeighborGraph:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
-        if self.points is not None and not isinstance(self.points, Tensor):
-            raise ValueError(
-                f"points is a {type(self.points).__name__}, expected a tensor: use torch.as_tensor(points)"
-            )
         if (self.points is None) == (self.generate is None):
             raise ValueError(
                 'give either points or generate: NeighborGraph(train_inputs), or NeighborGraph(generate="line")'
@@ -114,7 +109,7 @@ class NeighborGraph:
             )
 
     def __repr__(self) -> str:
-        """The settings that play a part: points, or how they are made."""
+        """The settings in use: points, or how they are made."""
         unused = {"points"} | (set() if self.points is None else {"generate", "n_points", "spread"})
         parts = [] if self.points is None else [f"{len(self.points)} points"]
         parts += [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in unused]
@@ -136,10 +131,7 @@ class NeighborGraph:
                 "a graph is built for one score: layer and additional_forward_args would change it by example"
             )
         topology, tables = self._topology(self.points), {}
-        with (
-            at_work(score.model, self.points.device),
-            Run(progress=progress).bar("edges", len(topology.edges)) as bar,
-        ):
+        with at_work(score.model, self.points.device), Run(progress=progress).bar("edges", len(topology.edges)) as bar:
             for label, single in _single_targets(score).items():
                 bound = single.bind(self.points[:1])
                 endless = Run().budget(bound)
@@ -160,15 +152,14 @@ class NeighborGraph:
         with run.bar("edges", len(units) * len(common.edges) if common else len(units)) as bar:
             for examples in units:
                 ends = start[examples.to(start.device)], end[examples.to(end.device)]
-                if interrupted:
-                    parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
-                    continue
-                try:
-                    parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
-                    bar.advance(0 if common else 1)
-                except KeyboardInterrupt:
-                    interrupted = True
-                    parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
+                if not interrupted:
+                    try:
+                        parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
+                        bar.advance(0 if common else 1)
+                        continue
+                    except KeyboardInterrupt:
+                        interrupted = True
+                parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
         routes = joined(parts)
         return refined(routes, budget, metric, run) if self.refine and not interrupted else routes
 
@@ -176,42 +167,35 @@ class NeighborGraph:
         self, budget: Budget, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
         run: Run, bar: Bar,
     ) -> Solution:  # fmt: skip
-        """Points, unless they are given, and routes over them; the straight line where the budget is too small."""
-        fewest = self.n_points * self.n_neighbors // 2  # edges, estimated before there are points
-        looking = self.n_points - self.n_points // 2 if self.generate == "adaptive" else 0
+        """Points, unless they are given, edges for one score, and routes for all examples that share it.
+
+        The straight line, where the budget is too small.
+        """
+        score, topology = budget.score, common
         remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
-        note = None
-        if common is None:
-            cost = looking + self._cost(metric, fewest)
-            note = _too_expensive(f"a graph of at least {fewest} edges", cost, budget, examples, run, remedy)
-        if note is None:
-            topology = common or self._generated(budget.score, examples, *ends, run)
-            n = len(topology.edges)
-            cost = self._cost(metric, n / len(examples))
-            note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
-            if note is None:
-                return self._routed(budget, metric, topology, examples, ends, bar)
-        return straight_with_note(*ends, note)
+        if topology is None:
+            n = self.n_points * self.n_neighbors // 2  # at least, estimated before there are points
+            cost = self._cost(metric, n) + (self.n_points - self.n_points // 2) * (self.generate == "adaptive")
+            note = _too_expensive(f"a graph of at least {n} edges", cost, budget, examples, run, remedy)
+            if note is not None:
+                return straight_with_note(*ends, note)
+            assert self.generate is not None
+            between = int(examples), ends[0][0], ends[1][0]
+            topology = self._topology(generated_points(self.generate, self.n_points, self.spread, score, *between, run))
+        n = len(topology.edges)
+        cost = self._cost(metric, n / len(examples))
+        note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
+        if note is not None:
+            return straight_with_note(*ends, note)
+        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pooled(examples)  # the rest is for the leaves
+        quiet = Bar() if common is None else bar
+        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
+        score.split_cost(examples)
+        return self.router(budget, metric, topology, table, examples).routed(*ends)
 
     def _cost(self, metric: Metric, edges: float) -> float:
         """Gradients an example that pays for some edges, and for joining both of its ends to the graph."""
         return self.n_steps * (edges + 2 * self.n_neighbors) if metric.needs_gradient else 0
-
-    def _generated(self, score: BoundScore, example: Tensor, start: Tensor, end: Tensor, run: Run) -> Topology:
-        assert self.generate is not None
-        points = generated_points(self.generate, self.n_points, self.spread, score, int(example), start[0], end[0], run)
-        return self._topology(points)
-
-    def _routed(
-        self, budget: Budget, metric: Metric, topology: Topology, examples: Tensor, ends: tuple[Tensor, Tensor],
-        bar: Bar,
-    ) -> Solution:  # fmt: skip
-        """Edges for one score, then routes for all examples that share it."""
-        score, quiet = budget.score, Bar() if self.points is None else bar
-        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pooled(examples)  # the rest is for the leaves
-        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
-        score.split_cost(examples)
-        return self.router(budget, metric, topology, table, examples).routed(*ends)
 
     def _topology(self, points: Tensor) -> Topology:
         return Topology.of(points, self.n_neighbors, self.search, self.steiner)
@@ -220,16 +204,16 @@ class NeighborGraph:
         self, budget: Budget, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
         trees: Mapping[bytes, Tree] | None = None,
     ) -> Router:  # fmt: skip
-        """What finds routes for `examples` (n,) once edges are known."""
+        """Finds routes for `examples` (n,) once edges are known."""
         settings = self.n_neighbors, self.n_steps, self.search
-        # Baselines join before inputs do, and must keep what the inputs need at least.
+        # Baselines join before inputs do, and must leave what the inputs need at least.
         for_leaves = budget.keeping((self.n_neighbors + 1) * self.n_steps)
         return Router(budget.score, metric, topology, table, examples, *settings, trees or {}, for_leaves)
 
 
 @dataclass(frozen=True, eq=False)
 class EnhancedIG:
-    """Enhanced IG (Jha et al. 2020): shortest routes by Euclidean length, blind to the model.
+    """Enhanced IG (Jha et al. 2020): shortest routes by Euclidean length, without the model.
 
     Lengths in the result are still measured in the metric that `attribute` is given.
 
@@ -259,7 +243,7 @@ class EnhancedIG:
 
 
 def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
-    """Each route, shortened; where that or the straight line is shorter than the route, it takes its place."""
+    """For each example the shortest of three: the route, the shortened route and the straight line."""
     batch, score = len(routes.path), budget.score
     try:
         blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
@@ -268,9 +252,9 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
         smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
     except KeyboardInterrupt:
-        note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: it is returned as it was")
+        note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: the route itself is returned")
         return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
-    # A note on bridges is only about the route; a note on the graph itself is kept for the other paths, too.
+    # A note on bridges is about the route only; a note on the graph is kept for the other paths too.
     remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())
     parts = []
     for choice, solution in enumerate((routes, Solution(smooth, remarks or None), Solution(line, remarks or None))):
@@ -305,7 +289,7 @@ class Graph:
 
     solver: NeighborGraph
     topology: Topology = field(repr=False)
-    tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 where the score has no index
+    tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 if the score has no index
     metric: str = ""
     trees: Mapping[tuple[int, bytes], Tree] = field(default_factory=dict, repr=False)
 
@@ -313,7 +297,7 @@ class Graph:
         """start, end (batch, *features) -> a route for each example, over edges that are known already."""
         if repr(metric) != self.metric:
             raise ValueError(
-                f"the graph was built for {self.metric}, got {metric!r}: build it anew, or pass metric={self.metric}"
+                f"the graph was built for {self.metric}, got {metric!r}: build it again, or pass metric={self.metric}"
             )
         topology = replace(self.topology, points=_matching(self.topology.points, start))
         labels = score.group_labels
@@ -341,7 +325,7 @@ class Graph:
         return refined(routes, budget, metric, run) if self.solver.refine else routes
 
     def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
-        """Another model or output has other edges: a few points tell."""
+        """Raise if a few points have other scores than when the graph was built."""
         known = self.tables[label].node_score
         if known is None:
             return
@@ -424,13 +408,12 @@ def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topol
         return torch.as_tensor(arrays[f"{target}/{name}"]) if f"{target}/{name}" in arrays else None
 
     parts = [part for i in range(4) if (part := tensor(f"estimate/{i}")) is not None]
-    return EdgeTable.made(
-        arrays[f"{target}/length"], Estimate(*parts) if parts else None, tensor("node_score"), topology
-    )
+    length = arrays[f"{target}/length"]
+    return EdgeTable(length, Estimate(*parts) if parts else None, tensor("node_score"), topology.adjacency(length))
 
 
 def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run: Run, remedy: str) -> Note | None:
-    """Why `examples` (n,) cannot pay for something that costs each of them so many gradients; None where they can."""
+    """A note if `examples` (n,) cannot pay `cost` gradients each for something; None if they can."""
     left, spent = budget.least_left(examples), float(budget.spent(examples).max())
     if cost <= left:
         return None
@@ -442,6 +425,8 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
 
 
 def _check_points(points: Tensor) -> None:
+    if not isinstance(points, Tensor):
+        raise ValueError(f"points is a {type(points).__name__}, expected a tensor: use torch.as_tensor(points)")
     if points.ndim < 2 or not len(points):
         raise ValueError(
             f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
@@ -466,7 +451,7 @@ def _matching(points: Tensor, like: Tensor) -> Tensor:
 
 
 def _single_targets(score: Score) -> dict[int, Score]:
-    """The score once for each of its targets; -1 where it has no index."""
+    """The score once for each of its targets; -1 if it has no index."""
     if not isinstance(score.target, Tensor):
         return {score.target if isinstance(score.target, int) else -1: score}
     return {label: replace(score, target=label) for label in torch.unique(score.target).tolist()}
