@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -139,12 +139,12 @@ def measured(
     rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
     if len(rows):
         better = quadrature(score, pieces.take(rows), metric, RULE, MORE_STEPS * n_steps, strict=False)
-        for old, new in zip(estimate.parts, better.parts, strict=True):
+        for old, new in zip(estimate, better, strict=True):
             old[_on(rows, old)] = new
     length = torch.maximum(estimate.length, change) if metric.bounds_score else estimate.length
     # A sum is finite only if all its terms are: gradients, and the score at the ends and between them.
     everything = estimate.attributions.reshape(len(pieces), -1).sum(1) + length + change + estimate.low + estimate.high
-    return replace(estimate, length=torch.where(torch.isfinite(everything), length, torch.inf))
+    return estimate._replace(length=torch.where(torch.isfinite(everything), length, torch.inf))
 
 
 def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:

@@ -51,8 +51,7 @@ def nearest_neighbors(
     targets = points if queries is None else _as_points(queries, "queries")
     if targets.shape[1] != points.shape[1]:
         raise ValueError(
-            f"queries have {targets.shape[1]} features and points have {points.shape[1]}; expected the same number: "
-            "pass queries of shape (m, features of points)."
+            f"queries have {targets.shape[1]} features and points have {points.shape[1]}; expected the same."
         )
     _check_k(k, len(points), itself=queries is None)
     if len(targets) == 0:
@@ -62,7 +61,8 @@ def nearest_neighbors(
         small = len(points) * len(targets) <= _SMALL_PAIRS
         distances, indices = (_plain_search if small else _brute_search)(points, targets, wanted)
     elif method in ("auto", "tree"):
-        distances, indices = _tree_search(points, targets, wanted, workers)
+        found = cKDTree(points).query(targets, wanted, workers=workers)
+        distances, indices = _sorted_rows(*(part.reshape(len(targets), wanted) for part in found))  # (m,) if wanted = 1
     elif method == "brute":
         distances, indices = _brute_search(points, targets, wanted)
     elif method == "faiss":
@@ -95,12 +95,6 @@ def _check_k(k: int, n: int, *, itself: bool) -> None:
         others = "other points" if itself else "points"
         remedy = f"pass n_neighbors={largest} or fewer, or more points" if largest >= 1 else "pass more points"
         raise ValueError(f"n_neighbors={k} for {n} points; expected 1 to {largest} ({largest} {others}): {remedy}.")
-
-
-def _tree_search(points: Floats, queries: Floats, wanted: int, workers: int) -> tuple[Floats, Integers]:
-    distances, indices = cKDTree(points).query(queries, wanted, workers=workers)
-    shape = (len(queries), wanted)  # scipy drops the last axis for wanted = 1
-    return _sorted_rows(distances.reshape(shape), indices.reshape(shape).astype(np.int64, copy=False))
 
 
 def _brute_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats, Integers]:
@@ -226,15 +220,10 @@ def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", worker
 
 def distinct_places(points: Floats) -> tuple[Integers, Integers]:
     """The first point of each distinct place (p,), ascending, and the place of each point (n,)."""
-    n = len(points)
-    order = np.lexsort(points.T)  # stable: equal rows keep ascending indices
-    opens = np.ones(n, dtype=bool)
-    opens[1:] = (points[order[1:]] != points[order[:-1]]).any(axis=1)
-    first = order[opens][np.cumsum(opens) - 1]  # of each sorted row
-    representative = np.empty(n, dtype=np.int64)
-    representative[order] = first
-    firsts, place = np.unique(representative, return_inverse=True)
-    return firsts, place.astype(np.int64, copy=False)
+    rows = np.ascontiguousarray(points + 0.0).view(f"V{8 * points.shape[1]}")  # + 0.0: minus zero is zero
+    _, first, place = np.unique(rows.ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[place]
 
 
 def unique_edges(pairs: ArrayLike, n_nodes: int) -> Integers:
@@ -300,15 +289,13 @@ def _closest_links(points: Floats, labels: Integers, pairs: Integers) -> Integer
     """The link (p, 2) between the closest points of each pair (p, 2) of components, in no particular order."""
     sizes = np.bincount(labels)
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(sizes)[:-1])
-    rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
-    larger_second = rank[pairs[:, 0]] > rank[pairs[:, 1]]
-    searched = np.where(larger_second, pairs[:, 1], pairs[:, 0])  # the smaller component looks into the larger
-    searching = np.where(larger_second, pairs[:, 0], pairs[:, 1])
-    order = np.argsort(searched, kind="stable")
-    groups, starts = np.unique(searched[order], return_index=True)
+    searching: dict[int, list[int]] = {}
+    for pair in pairs.tolist():  # the smaller component searches the larger
+        larger, smaller = sorted(pair, key=lambda component: (-sizes[component], component))
+        searching.setdefault(larger, []).append(smaller)
     links = []
-    for component, others in zip(groups, np.split(searching[order], starts[1:]), strict=True):
-        own, other = np.concatenate([members[k] for k in others]), members[component]
+    for larger, others in searching.items():
+        own, other = np.concatenate([members[k] for k in others]), members[larger]
         nearest = nearest_neighbors(points[other], 1, queries=points[own])[1][:, 0]
         # Reduced at once: all links together would be many times the points.
         links.append(_shortest_links(points, labels, np.column_stack([own, other[nearest]])))
@@ -353,9 +340,7 @@ def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     values = np.asarray(lengths, dtype=np.float64).ravel()
     if len(values) != len(pairs):
-        raise ValueError(
-            f"{len(values)} lengths for {len(pairs)} edges; expected one each: pass lengths of shape (m,)."
-        )
+        raise ValueError(f"{len(values)} lengths for {len(pairs)} edges; expected one each: lengths of shape (m,).")
     if not (values >= 0).all():  # written so that NaN is bad
         bad = int(np.flatnonzero(~(values >= 0))[0])
         raise ValueError(

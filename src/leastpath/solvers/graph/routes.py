@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,12 +21,13 @@ from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, whole_pieces
 from leastpath.status import Note, Outcome
 
-CUT_OFF = (
-    Note(
-        Outcome.FELL_BACK,
-        "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
-        "was used; pass points where it is finite",
-    ),
+if TYPE_CHECKING:
+    from leastpath.solvers.graph.solver import NeighborGraph
+
+CUT_OFF = Note(
+    Outcome.FELL_BACK,
+    "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
+    "was used; pass points where it is finite",
 )
 
 
@@ -47,16 +49,18 @@ class Router:
     Nodes are numbered in one pool: the graph's points, then the distinct baselines, then the inputs.
     """
 
-    score: BoundScore
+    solver: NeighborGraph
+    budget: Budget  # of the solver
     metric: Metric
     topology: Topology
     table: EdgeTable
     examples: Tensor  # (batch,) their numbers in the bound score
-    n_neighbors: int
-    n_steps: int
-    search: neighbors.Method
-    trees: Mapping[bytes, Tree]  # those known beforehand, by the baseline's bytes
-    budget: Budget  # for more gradients where `n_steps` an edge are too few
+    trees: Mapping[bytes, Tree] = field(default_factory=dict)  # known before, by the baseline's bytes
+
+    @property
+    def score(self) -> BoundScore:
+        """The one that the budget counts for."""
+        return self.budget.score
 
     def routed(self, start: Tensor, end: Tensor) -> Solution:
         """start, end (batch, *features) -> a route each."""
@@ -88,8 +92,10 @@ class Router:
     def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
         """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,)."""
         points, places = self.topology.points, self.topology.places
-        k = min(self.n_neighbors, len(places))
-        distance, near = neighbors.nearest_neighbors(flat(points)[places], k, queries=flat(ends), method=self.search)
+        k = min(self.solver.n_neighbors, len(places))
+        distance, near = neighbors.nearest_neighbors(
+            flat(points)[places], k, queries=flat(ends), method=self.solver.search
+        )
         neighbor = places[near]
         node = np.where(distance[:, 0] == 0, neighbor[:, 0], -1)
         length = np.where((node >= 0)[:, None], np.inf, distance)
@@ -105,14 +111,19 @@ class Router:
                 at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
                 scores = torch.cat([self.table.node_score.to(at_ends), at_ends])
             length.ravel()[apart], some = self._edges(pieces, scores)
-            estimate = some and _scattered(some, torch.as_tensor(apart), len(ends) * k)
+            if some is not None:
+                rows, n = torch.as_tensor(apart).to(some.length.device), len(ends) * k
+                estimate = Estimate(*(part.new_zeros(n, *part.shape[1:]).index_copy_(0, rows, part) for part in some))
         return Leaves(node, neighbor, distance, length, estimate)
 
     def _edges(self, pieces: Pieces, scores: Tensor | None) -> tuple[np.ndarray, Estimate | None]:
         """Lengths of edges (edges,), and what was measured; `scores` at all points, if the metric needs gradients."""
+        k, n_steps = self.solver.n_neighbors, self.solver.n_steps
         if scores is None:
-            return plain_lengths(self.metric, pieces, self.score.work_dtype, self.n_steps), None
-        estimate = measured(self.score, pieces, self.metric, self.n_steps, scores, self.budget)
+            return plain_lengths(self.metric, pieces, self.score.work_dtype, n_steps), None
+        # Baselines join before inputs do, and must leave what the inputs need at least.
+        more = self.budget.keeping((k + 1) * n_steps)
+        estimate = measured(self.score, pieces, self.metric, n_steps, scores, more)
         return estimate.length.double().cpu().numpy(), estimate
 
     def grown(self, roots: Leaves, i: int) -> Tree:
@@ -168,11 +179,25 @@ class Router:
         crossed[inner] = self.topology.is_bridge[self.topology.edge_rows(low[inner], high[inner])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
         known = self._known(used, low, high, roots, tips, len(pool))
-        left_out = _left_out_note(self.table.left_out, len(self.topology.points))
-        notes = (
-            (*_bridge_note(int(n)), *(CUT_OFF if cut else left_out)) for n, cut in zip(bridges, cut_off, strict=True)
-        )
-        return Solution(path, tuple(notes), {}, known)
+        left_out = self.table.left_out
+        notes = tuple(self._notes(int(n), cut, left_out) for n, cut in zip(bridges, cut_off, strict=True))
+        return Solution(path, notes, {}, known)
+
+    def _notes(self, n_bridges: int, cut_off: bool, left_out: int) -> tuple[Note, ...]:
+        notes, n = [], len(self.topology.points)
+        if n_bridges:
+            bridges = "a bridge" if n_bridges == 1 else f"{n_bridges} bridges"
+            sentence = (
+                f"the route crosses {bridges} between parts of the graph that n_neighbors does not connect: there "
+                "are no points to choose from; raise n_neighbors or add points between"
+            )
+            notes.append(Note(Outcome.BRIDGED, sentence))
+        if cut_off:
+            notes.append(CUT_OFF)
+        elif left_out:
+            sentence = f"{left_out} of the graph's {n} points were left out, since the score is NaN or infinite there"
+            notes.append(Note(Outcome.SOLVER_NOTE, sentence))
+        return tuple(notes)
 
     def _known(
         self, used: np.ndarray, low: np.ndarray, high: np.ndarray, roots: Leaves | None, tips: Leaves, n_pool: int
@@ -203,32 +228,9 @@ class Router:
     def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
         """Some rows, on the device of the score: a table loaded from a file may be on another."""
         index = torch.as_tensor(rows).to(estimate.length.device)
-        return Estimate(*(part[index].to(self.score.device) for part in estimate.parts))
+        return Estimate(*(part[index].to(self.score.device) for part in estimate))
 
 
 def row_keys(rows: Tensor) -> list[bytes]:
     """Each row (rows, *features) as bytes, equal for equal rows."""
     return [row.tobytes() for row in (flat(rows) + 0.0)]  # + 0.0: minus zero is zero
-
-
-def _left_out_note(count: int, n: int) -> tuple[Note, ...]:
-    if not count:
-        return ()
-    sentence = f"{count} of the graph's {n} points were left out, since the score is NaN or infinite there"
-    return (Note(Outcome.SOLVER_NOTE, sentence),)
-
-
-def _bridge_note(count: int) -> tuple[Note, ...]:
-    if not count:
-        return ()
-    bridges = "a bridge" if count == 1 else f"{count} bridges"
-    sentence = (
-        f"the route crosses {bridges} between parts of the graph that n_neighbors does not connect, where there are no "
-        "points to choose a way; raise n_neighbors or add points between"
-    )
-    return (Note(Outcome.BRIDGED, sentence),)
-
-
-def _scattered(estimate: Estimate, rows: Tensor, n: int) -> Estimate:
-    """Rows of an estimate at their places among n, zeros elsewhere."""
-    return Estimate(*(p.new_zeros(n, *p.shape[1:]).index_copy_(0, rows.to(p.device), p) for p in estimate.parts))

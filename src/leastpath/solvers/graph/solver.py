@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_features, check_integer
 from leastpath._support.files import write_atomically
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
@@ -59,7 +59,7 @@ class NeighborGraph:
 
     Rarely needed:
         n_points: how many to generate, per example.
-        spread: how far generated points stray from the line, or the box reaches beyond the ends, as a share of the
+        spread: how far generated points are from the line, or the box goes beyond the ends, as a share of the
             distance between the ends.
         steiner: add points along edges longer than this many times the median edge. None: add none.
         n_steps: gradients an edge.
@@ -86,9 +86,7 @@ class NeighborGraph:
 
     def __post_init__(self) -> None:
         if (self.points is None) == (self.generate is None):
-            raise ValueError(
-                'give either points or generate: NeighborGraph(train_inputs), or NeighborGraph(generate="line")'
-            )
+            raise ValueError('give either points or generate: NeighborGraph(inputs), or NeighborGraph(generate="line")')
         if self.generate is not None and self.generate not in get_args(Generate):
             raise ValueError(f"generate={self.generate!r} is unknown: use one of {list(get_args(Generate))}")
         if self.search not in get_args(neighbors.Method):
@@ -103,10 +101,8 @@ class NeighborGraph:
             _check_points(self.points)
         n = self.n_points if self.points is None else len(self.points)
         if self.n_neighbors >= n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} for {n} points, expected 1 to {n - 1}: "
-                "pass fewer neighbours or more points"
-            )
+            given = f"n_neighbors={self.n_neighbors} for {n} points"
+            raise ValueError(f"{given}, expected 1 to {n - 1}: pass fewer neighbours or more points")
 
     def __repr__(self) -> str:
         """The settings in use: points, or how they are made."""
@@ -119,7 +115,7 @@ class NeighborGraph:
         """Compute all edges once, for every target of the score. The graph is a solver that knows its edges.
 
         Args:
-            score: with the targets that will be asked for: an int, or a tensor with all of them.
+            score: with the targets that will be needed: an int, or a tensor with all of them.
             metric: what edges are measured in.
             baselines: (n, *features) whose shortest-path trees are kept too, so that one more input is instant.
             progress: show a progress bar.
@@ -127,15 +123,13 @@ class NeighborGraph:
         if self.points is None:
             raise ValueError("points are generated for each example, so there is no graph to build: pass points")
         if score.layer is not None or score.additional_forward_args:
-            raise ValueError(
-                "a graph is built for one score: layer and additional_forward_args would change it by example"
-            )
+            raise ValueError("a graph is built for one score: layer and additional_forward_args differ by example")
         topology, tables = self._topology(self.points), {}
         with at_work(score.model, self.points.device), Run(progress=progress).bar("edges", len(topology.edges)) as bar:
             for label, single in _single_targets(score).items():
                 bound = single.bind(self.points[:1])
-                endless = Run().budget(bound)
-                tables[label] = EdgeTable.of(bound, 0, topology, metric, self.n_steps, endless, bar)
+                unlimited = Run().budget(bound)
+                tables[label] = EdgeTable.of(bound, 0, topology, metric, self.n_steps, unlimited, bar)
         graph = Graph(self, topology, tables, repr(metric))
         return graph if baselines is None else graph.with_trees(score, metric, baselines)
 
@@ -191,7 +185,7 @@ class NeighborGraph:
         quiet = Bar() if common is None else bar
         table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
         score.split_cost(examples)
-        return self.router(budget, metric, topology, table, examples).routed(*ends)
+        return Router(self, budget, metric, topology, table, examples).routed(*ends)
 
     def _cost(self, metric: Metric, edges: float) -> float:
         """Gradients an example that pays for some edges, and for joining both of its ends to the graph."""
@@ -199,16 +193,6 @@ class NeighborGraph:
 
     def _topology(self, points: Tensor) -> Topology:
         return Topology.of(points, self.n_neighbors, self.search, self.steiner)
-
-    def router(
-        self, budget: Budget, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
-        trees: Mapping[bytes, Tree] | None = None,
-    ) -> Router:  # fmt: skip
-        """Finds routes for `examples` (n,) once edges are known."""
-        settings = self.n_neighbors, self.n_steps, self.search
-        # Baselines join before inputs do, and must leave what the inputs need at least.
-        for_leaves = budget.keeping((self.n_neighbors + 1) * self.n_steps)
-        return Router(budget.score, metric, topology, table, examples, *settings, trees or {}, for_leaves)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +231,12 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
     batch, score = len(routes.path), budget.score
     try:
         blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
+        short = []
         with run.bar("shortening", REFINING.rounds * len(blocks)) as bar:
-            short = [_shortened_routes(routes.path, budget, metric, examples, run, bar) for examples in blocks]
+            for examples in blocks:
+                points = routes.path.select(examples).resample(REFINED_KNOTS).points
+                knots = points.unflatten(0, (len(examples), REFINED_KNOTS))
+                short.append(shortened(score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype))
         smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
     except KeyboardInterrupt:
@@ -263,15 +251,6 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
             notes = solution.notes and tuple(solution.notes[i] for i in rows.tolist())
             parts.append((rows, replace(solution, path=solution.path.select(rows), notes=notes)))
     return replace(joined(parts), never_longer=True)
-
-
-def _shortened_routes(path: Path, budget: Budget, metric: Metric, examples: Tensor, run: Run, bar: Bar) -> Tensor:
-    """The routes of some examples (n,) as polylines of equally many knots, shortened: (n, knots, *features)."""
-    knots = path.select(examples).resample(REFINED_KNOTS).points.unflatten(0, (len(examples), REFINED_KNOTS))
-    return shortened(budget.score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype)
-
-
-# ---- a graph to keep ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,7 +297,7 @@ class Graph:
             examples = (score.groups == group).nonzero()[:, 0]
             self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
-            router = self.solver.router(budget, metric, topology, self.tables[label], examples, trees)
+            router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees)
             rows = examples.to(start.device)
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = joined(parts)
@@ -350,8 +329,8 @@ class Graph:
         topology = replace(self.topology, points=_matching(self.topology.points, baselines))
         for label, single in _single_targets(score).items():
             with at_work(score.model, baselines.device):
-                endless = Run().budget(single.bind(baselines))
-                router = self.solver.router(endless, metric, topology, self.tables[label], examples)
+                unlimited = Run().budget(single.bind(baselines))
+                router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
                 trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(row_keys(baselines))}
         return replace(self, trees=trees)
@@ -371,7 +350,7 @@ class Graph:
             arrays[f"{target}/length"] = table.length
             if table.node_score is not None:
                 arrays[f"{target}/node_score"] = table.node_score.cpu().numpy()
-            for i, part in enumerate(table.estimate.parts if table.estimate else ()):
+            for i, part in enumerate(table.estimate or ()):
                 arrays[f"{target}/estimate/{i}"] = part.cpu().numpy()
         for i, ((target, key), tree) in enumerate(self.trees.items()):
             arrays[f"tree/{i}/of"] = np.array([target, tree.root])
@@ -442,11 +421,7 @@ def _check_points(points: Tensor) -> None:
 
 
 def _matching(points: Tensor, like: Tensor) -> Tensor:
-    if points.shape[1:] != like.shape[1:]:
-        raise ValueError(
-            f"the points of the graph have shape {tuple(points.shape)}, the inputs {tuple(like.shape)}: "
-            "expected the same features"
-        )
+    check_features("the graph", points.shape[1:], like.shape[1:])
     return points.to(like)
 
 
