@@ -204,7 +204,7 @@ def test_convergence_is_judged_by_example():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n_iterations": 0}, "must be positive"),
+        ({"n_iterations": 0}, "n_iterations=0 must be at least 1"),
         ({"lr_decay": 0.0}, "must be in"),
         ({"n_samples": 1}, "a deviation needs two paths"),
     ],

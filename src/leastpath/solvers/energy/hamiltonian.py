@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath._support.optional import optional
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
@@ -88,11 +89,8 @@ class Hamiltonian:
         check_energy_settings(self)
         if self.kernel not in get_args(Kernel):
             raise ValueError(f"kernel={self.kernel!r} is unknown: use one of {list(get_args(Kernel))}")
-        if self.n_samples < 4 or self.n_chains < 2 or self.warmup < 0 or self.max_tree_depth < 1:
-            raise ValueError(
-                f"n_samples={self.n_samples}, n_chains={self.n_chains}, warmup={self.warmup}, "
-                f"max_tree_depth={self.max_tree_depth}: expected at least 4, 2, 0 and 1, which R-hat needs"
-            )
+        for name, least in (("n_samples", 4), ("n_chains", 2), ("warmup", 0), ("max_tree_depth", 1)):
+            check_integer(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept={self.target_accept} must be between 0 and 1")
         if self.n_paths < 0 or self.n_paths == 1 or self.n_paths > self.n_samples * self.n_chains:
@@ -202,7 +200,11 @@ class _Draws:
             bar.advance(0, f"example {self.example}, chain {chain + 1}, E/T {float(value.detach()):.3g}")
             return value
 
-        kernel = self._kernel(pyro, potential)
+        common = {"potential_fn": potential, "target_accept_prob": solver.target_accept}
+        if solver.kernel == "nuts":
+            kernel = pyro.infer.mcmc.NUTS(max_tree_depth=solver.max_tree_depth, **common)
+        else:
+            kernel = pyro.infer.mcmc.HMC(trajectory_length=TRAJECTORY, **common)
         # Positions are in units of the spread, so that a step size of one is a good start.
         position = {"deviation": FIRST_NOISE * self.run.noise(energy.line.shape[1:], energy.line, chain)[None]}
         halves = [_Half(), _Half()]
@@ -224,13 +226,6 @@ class _Draws:
                 said = kernel.diagnostics()
                 self.divergences += len(said["divergences"])
                 self.acceptance.append(float(said["acceptance rate"]))
-
-    def _kernel(self, pyro: Any, potential: Any) -> Any:
-        mcmc, solver = pyro.infer.mcmc, self.solver
-        common = {"potential_fn": potential, "target_accept_prob": solver.target_accept}
-        if solver.kernel == "nuts":
-            return mcmc.NUTS(max_tree_depth=solver.max_tree_depth, **common)
-        return mcmc.HMC(trajectory_length=TRAJECTORY, **common)
 
     def _add(self, deviation: Tensor, step: int, halves: list[_Half]) -> None:
         n, wanted = self.solver.n_samples, max(1, self.solver.n_paths)

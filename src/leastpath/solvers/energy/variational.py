@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath._support.optional import optional
 from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
@@ -92,11 +92,9 @@ class Variational:
 
     def __post_init__(self) -> None:
         check_energy_settings(self)
-        if self.n_iterations < 1 or self.lr <= 0 or self.tolerance < 0:
-            raise ValueError(
-                f"n_iterations={self.n_iterations} and lr={self.lr} must be positive, tolerance={self.tolerance} not "
-                "negative"
-            )
+        check_integer("n_iterations", self.n_iterations, 1)
+        if self.lr <= 0 or self.tolerance < 0:
+            raise ValueError(f"lr={self.lr} must be positive, tolerance={self.tolerance} must not be negative")
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"lr_decay={self.lr_decay} must be in (0, 1]: 1 keeps the learning rate")
         if self.n_samples < 0 or self.n_samples == 1:
@@ -180,7 +178,7 @@ class _Guide:
         self.task, self.energy, self.pyro = task, energy, task.pyro
         self.active = torch.arange(len(energy))
         self.active_energy = energy
-        self.normal, self.noise = _drawn_normal(task.pyro.distributions), torch.zeros(())
+        self.noise = torch.zeros(())
         self.step = 0
         self.loss = self.scale_of_loss = torch.zeros(0)
         self.kept_loc = torch.zeros_like(energy.line)
@@ -189,8 +187,6 @@ class _Guide:
         self.failed = torch.zeros(len(energy), dtype=torch.bool)
         self.converged = torch.zeros(len(energy), dtype=torch.bool)
         self.iterations = torch.zeros(len(energy), dtype=torch.long)
-
-    # ---- Pyro's part ---------------------------------------------------------------------------------------------
 
     def model(self) -> None:
         """p(deviation) ∝ exp(−E/T): no prior but the energy."""
@@ -213,10 +209,9 @@ class _Guide:
         # The part of the loss that noise does not enter; the rest of log q is the same in every iteration.
         self.loss = -scale.detach().log().reshape(len(rows), -1).sum(1)
         with self.pyro.plate("examples", len(rows)):
-            normal = self.normal(loc, scale, self.noise.expand_as(loc))
-            self.pyro.sample("deviation", normal.to_event(line.ndim - 1))
-
-    # ---- the loop ------------------------------------------------------------------------------------------------
+            deviation = loc + scale * self.noise  # drawn here: Pyro would use the global generator
+            density = dist.Normal(loc, scale).to_event(line.ndim - 1).log_prob(deviation)
+            self.pyro.sample("deviation", dist.Delta(deviation, density, event_dim=line.ndim - 1))
 
     def fitted(self, n_iterations: int, start: Tensor, end: Tensor) -> Solution:
         """Iterate until every example has converged, the iterations are used up, or the user interrupts."""
@@ -326,20 +321,3 @@ class _Windows:
         if self.tolerance == 0 or self.count == WINDOW:
             return torch.zeros(len(rows), dtype=torch.bool)
         return fall <= torch.maximum(self.tolerance * scale, noise)
-
-
-def _drawn_normal(dist: Any) -> Callable[[Tensor, Tensor, Tensor], Any]:
-    """A normal distribution whose standard normal numbers are given: Pyro would draw from the global generator."""
-
-    class Drawn(dist.Normal):  # type: ignore[misc]
-        def __init__(self, loc: Tensor, scale: Tensor, noise: Tensor) -> None:
-            super().__init__(loc, scale)
-            self.noise = noise
-
-        def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-            return self.loc + self.scale * self.noise
-
-        def expand(self, batch_shape: torch.Size, _instance: Any = None) -> Drawn:
-            return Drawn(*(part.expand(batch_shape) for part in (self.loc, self.scale, self.noise)))
-
-    return Drawn
