@@ -55,10 +55,7 @@ class _Damped:
 
     def __post_init__(self) -> None:
         if not 0 <= self.damping < float("inf"):
-            raise ValueError(
-                f"damping={self.damping} must be a finite number ≥ 0: 0 is the model's own metric, large values "
-                "straighten paths"
-            )
+            raise ValueError(f"damping={self.damping} must be a finite number ≥ 0: larger values straighten paths")
 
 
 @dataclass(frozen=True)
@@ -248,9 +245,7 @@ class Mixed:
     def __post_init__(self) -> None:
         for name, part in (("model_metric", self.model_metric), ("data_metric", self.data_metric)):
             if isinstance(part, type) or not isinstance(part, Metric):
-                raise ValueError(
-                    f"{name}={part!r} is not a metric: Mixed(lp.Conformal(), lp.DataDensity(points), weight=0.5)"
-                )
+                raise ValueError(f"{name}={part!r} is not a metric: Mixed(lp.Conformal(), lp.DataDensity(points))")
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
 

@@ -8,10 +8,10 @@ import leastpath as lp
 from helpers import Counted, Interrupting, mlp, seeded
 from leastpath import Outcome
 from leastpath.run import Run
-from leastpath.solvers.descent.carried import carried_over
 from leastpath.solvers.descent.coarse_to_fine import cut_where_long
 from leastpath.solvers.descent.field import Field
 from leastpath.solvers.descent.flow import flows
+from leastpath.solvers.descent.solver import carried_over
 from leastpath.solvers.shorten import coarse
 from oracles import bump, grid_length, half_plane, half_plane_length
 
