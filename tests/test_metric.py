@@ -222,8 +222,8 @@ def test_names_tell_metrics_apart():
         (lambda: lp.DataDensity(DATA, bandwidth=0), "bandwidth=0 must be a positive number"),
         (lambda: lp.DataDensity(torch.zeros(9, 2)), r"bandwidth=0\.0 must be a positive number"),
         (lambda: lp.Reconstruction(abs, abs, scale=-1), "scale=-1 must be a positive number"),
-        (lambda: lp.Mixed(lp.Conformal, lp.Euclidean()), "model_metric=.* is no metric: Mixed"),
-        (lambda: lp.Mixed(lp.Conformal(), "data"), "data_metric='data' is no metric"),
+        (lambda: lp.Mixed(lp.Conformal, lp.Euclidean()), "model_metric=.* is not a metric: Mixed"),
+        (lambda: lp.Mixed(lp.Conformal(), "data"), "data_metric='data' is not a metric"),
         (lambda: lp.Mixed(lp.Conformal(), lp.Euclidean(), 1.5), r"weight=1\.5 must be from 0"),
     ],
 )  # fmt: skip

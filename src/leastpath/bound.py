@@ -1,12 +1,8 @@
-"""BoundScore: a score over one batch, as a scalar field f and its gradient.
+"""BoundScore: a score over one batch, as a scalar field f and its gradient. The only file that runs the model.
 
-This is the only file that runs the model. Everything else sees `values(points, examples)` and
-`gradients(points, examples)`, where row i of `points` is judged with the target and extra arguments of `examples[i]`,
-or the model's own outputs, `Score.outputs(inputs)`.
-
-Adapters wrap a model in a module of their own (a table's units, replaced tokens); that wrapper is then the model that
-is run here. The methods that are Captum's get `BoundScore.differentiable`, or a module around it, in place of the
-model. Only `leastpath.captum` hands the user's model to Captum itself, for a convergence delta, inside the same guard.
+Adapters wrap a model in a module of their own, which is then the model that is run here. The methods that are Captum's
+get `BoundScore.differentiable` in place of the model. Only `leastpath.captum` gives the user's model to Captum itself,
+for a convergence delta, inside the same guard.
 """
 
 from __future__ import annotations
@@ -40,10 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Elements of the inputs in one model call when the user names no batch size: 4M floats keep an ImageNet batch near 27
-# images and a small table at the ceiling, where larger batches no longer gain speed.
-DEFAULT_BATCH_ELEMENTS = 4_194_304
-DEFAULT_BATCH_CEILING = 8_192
+DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
+DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
 
 
 class ModelCalls:
@@ -63,10 +57,7 @@ class ModelCalls:
         self._warned_of_memory = False
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
-        """What the model returns for inputs (n, …), with the extra arguments of `rows` (n,) of the batch.
-
-        An error that sounds like inputs that do not fit the model becomes one that says so.
-        """
+        """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
             return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
@@ -96,25 +87,27 @@ class ModelCalls:
             given, seen = [part[rows] for part in parts], []
 
             def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
-                seen.append(_first_tensor(output).detach().clone())
+                first = output[0] if isinstance(output, tuple) else output
+                if not isinstance(first, Tensor):
+                    raise ValueError(
+                        f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
+                    )
+                seen.append(first.detach().clone())
 
             with torch.no_grad(), layer.register_forward_hook(record):
                 self(given, source[rows])
             if len(seen) != 1:
-                raise ValueError(
-                    f"layer ran {len(seen)} times in one forward pass of the model: it must run exactly once"
-                )
+                raise ValueError(f"layer ran {len(seen)} times in one forward pass: it must run exactly once")
             if len(seen[0]) != len(given[0]):
                 raise ValueError(
-                    f"layer returns {tuple(seen[0].shape)} for {len(given[0])} inputs: its first dimension must be the "
-                    "batch"
+                    f"layer returns {tuple(seen[0].shape)} for {len(given[0])} inputs: expected (batch, …)"
                 )
             return seen[0]
 
         return torch.cat(self.in_batches(chunk, n))
 
     def in_batches(self, chunk: Callable[[slice], T], n: int) -> list[T]:
-        """`chunk` of at most `batch_size` of n rows at a time; what did not fit in memory is tried again with half."""
+        """`chunk` for n rows, at most `batch_size` at a time; on out-of-memory it tries again with half as many."""
         results: list[T] = []
         start = 0
         while start < n:
@@ -130,7 +123,7 @@ class ModelCalls:
     def _halve_or_raise(self, error: Exception, rows: int) -> None:
         if not is_out_of_memory(error) or rows <= 1:
             raise error
-        self.batch_size = rows // 2  # of what was tried, which may be less than a whole batch
+        self.batch_size = rows // 2  # half of what was tried, which may be less than a full batch
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         if not self._warned_of_memory:
@@ -154,8 +147,9 @@ class ModelCalls:
 class BoundScore:
     """A score bound to a batch: the scalar field f and its gradient over the explained space.
 
-    Points live in one space of shape `shape`: the input's features, the layer's features, or, for tuple inputs, one
-    joint vector. Arithmetic is done in `work_dtype` (at least float32); the model sees its own dtype.
+    Points have the shape `shape`: the input's features, the layer's features, or, for tuple inputs, one joint vector.
+    Row i of `points` gets the target and extra arguments of `examples[i]`. Arithmetic is done in `work_dtype` (at least
+    float32); the model sees its own dtype.
     """
 
     def __init__(self, score: Score, inputs: Inputs, baselines_per_example: int = 1) -> None:
@@ -165,7 +159,12 @@ class BoundScore:
         self.device = self._calls.device
         self._source = torch.arange(len(self._raw[0])).repeat_interleave(baselines_per_example)  # (batch,) input row
         self.batch = len(self._source)
-        self._targets = self._bound_targets()
+        self._targets = cast(CheckedTarget, score.target)
+        if isinstance(self._targets, Tensor):
+            n, given = len(self._raw[0]), len(self._targets)
+            if given != n:
+                raise ValueError(f"got {given} targets for {n} inputs: pass one int, or a tensor of shape ({n},)")
+            self._targets = self._targets.to(self.device)
         self._per_example = score.layer is not None or self._calls.args_differ_by_row
         self._looks_up_rows = self._per_example or isinstance(self._targets, Tensor)
         self._joint = isinstance(inputs, tuple) and score.layer is None
@@ -182,22 +181,24 @@ class BoundScore:
         self.n_features = max(1, self.shape.numel())
         if score.batch_size is None:  # a layer may be larger than the inputs
             self._calls.batch_size = min(self._calls.batch_size, default_batch_size(self.n_features))
-        self.eps = _resolution(self.dtype, self.device)
+        self.eps = torch.finfo(self.dtype).eps  # the rounding unit of the model's arithmetic, coarser under autocast
+        if torch.is_autocast_enabled(self.device.type):
+            self.eps = max(self.eps, torch.finfo(torch.get_autocast_dtype(self.device.type)).eps)
         self.gradients_spent = np.zeros(self.batch)  # rows differentiated, for each example
         self.forwards_spent = np.zeros(self.batch)  # rows evaluated without gradient
         self.largest_logit = np.zeros(self.batch)  # met by each example, where its score is a difference of logits
 
     @property
     def batch_size(self) -> int:
-        """Rows in one model call: smaller than at first, once memory has run out."""
+        """Rows in one model call; smaller than at first once memory has run out."""
         return self._calls.batch_size
 
     # ---- the explained space -------------------------------------------------------------------------------------
 
     @property
     def groups(self) -> Tensor:
-        """(batch,) examples of one group share the same f, so that what is known of f for one serves all."""
-        if self._per_example:  # extra arguments, or a layer whose surroundings depend on the example
+        """(batch,) examples of one group have the same f."""
+        if self._per_example:  # extra arguments, or a layer of a model that also sees the example
             return self._source.clone()
         if isinstance(self._targets, Tensor):
             return torch.unique(self._targets.cpu()[self._source], return_inverse=True)[1]
@@ -205,7 +206,7 @@ class BoundScore:
 
     @property
     def group_labels(self) -> dict[int, int]:
-        """The class index of each group; -1 where the score has no index."""
+        """The class index of each group; -1 if the score has no index."""
         if self._per_example:
             raise ValueError("a layer or per-example arguments make every example a score of its own")
         if not isinstance(self._targets, Tensor):
@@ -213,13 +214,13 @@ class BoundScore:
         return dict(enumerate(torch.unique(self._targets.cpu()).tolist()))
 
     def split_cost(self, examples: Tensor) -> None:
-        """What has been spent on some examples (n,) was for all of them: divide it evenly. They all saw its logits."""
+        """Divide what some examples (n,) have spent evenly among them. They all saw the same logits."""
         for spent in (self.gradients_spent, self.forwards_spent):
             spent[examples.numpy()] = spent[examples.numpy()].mean()
         self.largest_logit[examples.numpy()] = self.largest_logit[examples.numpy()].max()
 
     def row(self, example: int) -> int:
-        """The row of the inputs that an example is: with several baselines an example, rows come up several times."""
+        """The row of the inputs that an example belongs to: with several baselines, a row has several examples."""
         return int(self._source[example])
 
     def ends(self, baselines: Baselines) -> tuple[Tensor, Tensor]:
@@ -249,18 +250,16 @@ class BoundScore:
     def _starts(self, baselines: Baselines) -> list[Tensor]:
         """Baselines as rows of the explained parts, (batch, *features) each.
 
-        With a layer, a tensor that does not look like the raw inputs is an activation; anything else is raw inputs.
+        With a layer, a tensor that does not have the raw inputs' shape is an activation; anything else is raw inputs.
         """
         layer, raw = self.score.layer, self._raw
         if layer is not None and isinstance(baselines, Tensor) and (len(raw) > 1 or not fits_inputs(baselines, raw[0])):
             return [self._baseline_rows(baselines, self._explained[0])]
         given = baselines if isinstance(baselines, tuple) else (baselines,)
         if len(given) == 1 and not isinstance(given[0], Tensor):
-            given = given * len(raw)  # one number serves all inputs
+            given = given * len(raw)  # one number for all inputs
         if len(given) != len(raw):
-            raise ValueError(
-                f"got {len(given)} baselines for {len(raw)} inputs: pass a tuple with one baseline an input"
-            )
+            raise ValueError(f"got {len(given)} baselines for {len(raw)} inputs: pass a tuple with one an input")
         starts = [self._baseline_rows(baseline, part) for baseline, part in zip(given, raw, strict=True)]
         return starts if layer is None else [self._calls.layer_outputs(layer, starts)]
 
@@ -270,20 +269,12 @@ class BoundScore:
             raise ValueError("baselines hold NaN or infinite values: replace them, e.g. baselines.nan_to_num()")
         return rows
 
-    def _bound_targets(self) -> CheckedTarget:
-        target, n = cast(CheckedTarget, self.score.target), len(self._raw[0])
-        if not isinstance(target, Tensor):
-            return target
-        if len(target) != n:
-            raise ValueError(f"got {len(target)} targets for {n} inputs: pass one int, or a tensor of shape ({n},)")
-        return target.to(self.device)
-
     # ---- f and its gradient --------------------------------------------------------------------------------------
 
     def values(self, points: Tensor, examples: Tensor, *, strict: bool = True) -> Tensor:
-        """f at `points` (n, *shape), each judged as example `examples[i]`: (n,) in the working dtype.
+        """f at `points` (n, *shape), each with the score of its example (n,): (n,) in the working dtype.
 
-        A score that is NaN or infinite is an error, unless `strict` is off: then it is returned as it is.
+        A score that is NaN or infinite is an error if `strict`, else it is returned.
         """
         self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
@@ -298,10 +289,7 @@ class BoundScore:
         return values[0] if len(values) == 1 else torch.cat(values)
 
     def gradients(self, points: Tensor, examples: Tensor, *, strict: bool = True) -> tuple[Tensor, Tensor]:
-        """f (n,) and its gradient (n, *shape) at `points` (n, *shape), in the working dtype.
-
-        A score that is NaN or infinite is an error, unless `strict` is off: then it is returned as it is.
-        """
+        """f (n,) and its gradient (n, *shape) at `points`, in the working dtype; `strict` as in `values`."""
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
             return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
@@ -316,10 +304,9 @@ class BoundScore:
         return torch.cat([value for value, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
 
     def differentiable(self, points: Tensor, examples: Tensor) -> Tensor:
-        """f at `points` (n, *shape) as a part of the caller's autograd graph: (n,). For code that differentiates.
+        """f at `points` (n, *shape) as a part of the caller's autograd graph: (n,), in one model call of any size.
 
-        Counts as gradients where the points ask for one, else it is `values`. One model call, whatever its size: what
-        a graph holds cannot be freed between batches.
+        Counts as gradients if the points require one, else it is `values`.
         """
         if not (torch.is_grad_enabled() and points.requires_grad):
             return self.values(points, examples)
@@ -334,13 +321,22 @@ class BoundScore:
         self.gradients_spent += 2 * np.bincount(examples.numpy(), minlength=self.batch)
 
         def chunk(rows: slice) -> Tensor:
-            return self._hessian_product(points[rows], vectors[rows], examples[rows])
+            # Only the plain kernel of attention has a second derivative.
+            with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                value = self._run(leaf, examples[rows])
+                (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+                along = (gradient * vectors[rows].detach().to(gradient)).sum()
+                product = None
+                if along.requires_grad:
+                    (product,) = torch.autograd.grad(along, leaf, allow_unused=True)
+            return torch.zeros_like(points[rows]) if product is None else product.detach().to(self.work_dtype)
 
         products = self._calls.in_batches(chunk, len(points))
         return torch.cat(products) if products else torch.zeros_like(points)
 
     def _differentiated(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
-        # Ambient no_grad or inference mode must not reach the model: a leaf made here is differentiable again.
+        # A leaf made here is differentiable even if the caller is in no_grad or inference mode.
         with torch.inference_mode(False), torch.enable_grad():
             leaf = ordinary(points.to(self.dtype)).requires_grad_()
             value = self._run(leaf, examples)
@@ -357,18 +353,6 @@ class BoundScore:
             )
         return value.detach().to(self.work_dtype), gradient.to(self.work_dtype)
 
-    def _hessian_product(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
-        # Of attention's kernels only the plain one has a second derivative.
-        with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-            leaf = ordinary(points.to(self.dtype)).requires_grad_()
-            value = self._run(leaf, examples)
-            (gradient,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
-            along = (gradient * vectors.detach().to(gradient)).sum()
-            product = None
-            if along.requires_grad:
-                (product,) = torch.autograd.grad(along, leaf, allow_unused=True)
-        return torch.zeros_like(points) if product is None else product.detach().to(self.work_dtype)
-
     def _run(self, points: Tensor, examples: Tensor) -> Tensor:
         rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
         points = points.to(self.dtype)
@@ -383,15 +367,15 @@ class BoundScore:
             parts = self.split(points)
             output = self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
-        if self.score.output in ("log_softmax", "logit_margin"):  # differences of logits, and they round like these
-            self._note_logits(output_tensor(output), examples)
+        if self.score.output in (
+            "log_softmax",
+            "logit_margin",
+        ):  # differences of logits have the logits' rounding errors
+            logits = output_tensor(output)
+            if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused later
+                largest = logits.detach().flatten(1).abs().amax(1).double().cpu().numpy()
+                np.fmax.at(self.largest_logit, examples.numpy(), largest)  # fmax ignores NaN
         return scalar_output(output, targets, self.score.output, len(points))
-
-    def _note_logits(self, logits: Tensor, examples: Tensor) -> None:
-        if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused with a sentence of their own
-            largest = logits.detach().flatten(1).abs().amax(1).double().cpu().numpy()
-            # fmax: a trial point without a score counts for nothing.
-            np.fmax.at(self.largest_logit, examples.numpy(), largest)
 
     def _finite(self, value: Tensor, examples: Tensor) -> Tensor:
         if not torch.isfinite(value).all():
@@ -404,23 +388,5 @@ class BoundScore:
 
 
 def default_batch_size(elements: int) -> int:
-    """Rows in one model call, for inputs of so many elements a row."""
+    """Rows in one model call, for inputs of `elements` numbers a row."""
     return max(1, min(DEFAULT_BATCH_CEILING, DEFAULT_BATCH_ELEMENTS // max(1, elements)))
-
-
-def _resolution(dtype: torch.dtype, device: torch.device) -> float:
-    """The rounding unit of the model's arithmetic, which under autocast is coarser than that of its inputs."""
-    eps = torch.finfo(dtype).eps
-    if torch.is_autocast_enabled(device.type):
-        eps = max(eps, torch.finfo(torch.get_autocast_dtype(device.type)).eps)
-    return eps
-
-
-def _first_tensor(output: Any) -> Tensor:
-    """A layer's output, or its first part where it returns a tuple."""
-    first = output[0] if isinstance(output, tuple) else output
-    if not isinstance(first, Tensor):
-        raise ValueError(
-            f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
-        )
-    return first

@@ -1,8 +1,4 @@
-"""Metrics: the speed of a step through the input space, given the gradient there.
-
-A metric has one method, `speed`. Length and energy are functions over it, written once, here.
-Damping ε is the paper's regularisation G + εI: as ε grows, shortest paths become straight lines.
-"""
+"""Metrics: the speed of a step through the input space, given the gradient there. Length and energy follow from it."""
 
 from __future__ import annotations
 
@@ -14,18 +10,19 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.rows import flat_rows
+from leastpath._support.rows import flat_rows, norms
 
-NEIGHBOR = 5  # the bandwidth of a density is the typical distance to a point's neighbour of this number
+NEIGHBOR = 5  # the default bandwidth is the median distance of a point to its fifth neighbour
 BLOCK_ELEMENTS = 2**24  # distances between points and data held at once
+SAMPLE = 1000  # data points that typical values are taken from
 
 
 @runtime_checkable
 class Metric(Protocol):
     """The speed of moving by `step` at `point`, where the score has `gradient`.
 
-    Metrics of the model look at the gradient, metrics of the data at the point, `Mixed` at both. That a length is never
-    below the change of score (`bounds_score`) is what makes length / |Δf| a certificate.
+    Metrics of the model use the gradient, metrics of the data use the point, and `Mixed` uses both. If a length is
+    never below the change of score (`bounds_score`), length / |Δf| is a certificate.
 
     Example:
         >>> point, gradient, step = torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])
@@ -35,7 +32,7 @@ class Metric(Protocol):
 
     @property
     def needs_gradient(self) -> bool:
-        """Whether `speed` looks at the gradient."""
+        """Whether `speed` uses the gradient."""
         ...
 
     @property
@@ -48,13 +45,9 @@ class Metric(Protocol):
         ...
 
 
-def _norm(tensor: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(flat_rows(tensor), dim=1)
-
-
 @dataclass(frozen=True)
 class _Damped:
-    """What the model's metrics share. Final classes below differ in their speed."""
+    """Damping ε is the paper's regularisation G + εI: as ε grows, shortest paths become straight lines."""
 
     damping: float = 0.0
     needs_gradient: ClassVar[bool] = True
@@ -62,15 +55,12 @@ class _Damped:
 
     def __post_init__(self) -> None:
         if not 0 <= self.damping < float("inf"):
-            raise ValueError(
-                f"damping={self.damping} must be a finite number ≥ 0: 0 is the model's own metric, large values "
-                "straighten paths"
-            )
+            raise ValueError(f"damping={self.damping} must be a finite number ≥ 0: larger values straighten paths")
 
 
 @dataclass(frozen=True)
 class Euclidean(_Damped):
-    """‖δ‖ · √(1 + ε): blind to the model. Its shortest paths are straight lines; on a graph it gives Enhanced IG.
+    """‖δ‖ · √(1 + ε): the model plays no part. Shortest paths are straight lines; on a graph it gives Enhanced IG.
 
     Example:
         >>> Euclidean().speed(torch.zeros(1, 2), torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
@@ -81,13 +71,12 @@ class Euclidean(_Damped):
     bounds_score: ClassVar[bool] = False
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
-        return _norm(step) * (1 + self.damping) ** 0.5
+        return norms(step, 1) * (1 + self.damping) ** 0.5
 
 
 @dataclass(frozen=True)
 class Conformal(_Damped):
-    """√(‖∇f‖² + ε) · ‖δ‖: steep ground is slow in every direction. The metric of the paper's graph, and the default.
+    """√(‖∇f‖² + ε) · ‖δ‖: a steep score is slow in every direction. The metric of the paper's graph, and the default.
 
     Example:
         >>> Conformal().speed(torch.zeros(1, 2), torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 0.0]]))
@@ -95,11 +84,10 @@ class Conformal(_Damped):
     """
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
-        steepness = _norm(gradient)
+        steepness = norms(gradient, 1)
         if self.damping:
             steepness = torch.sqrt(steepness**2 + self.damping)
-        return steepness * _norm(step)
+        return steepness * norms(step, 1)
 
 
 @dataclass(frozen=True)
@@ -112,10 +100,9 @@ class RankOne(_Damped):
     """
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
         change = (flat_rows(gradient) * flat_rows(step)).sum(1)
         if self.damping:
-            return torch.sqrt(change**2 + self.damping * _norm(step) ** 2)
+            return torch.sqrt(change**2 + self.damping * norms(step, 1) ** 2)
         return change.abs()
 
 
@@ -129,10 +116,9 @@ class NoCancellation(_Damped):
     """
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
         change = (flat_rows(gradient) * flat_rows(step)).abs().sum(1)
         if self.damping:
-            return change + self.damping**0.5 * _norm(step)
+            return change + self.damping**0.5 * norms(step, 1)
         return change
 
 
@@ -141,7 +127,7 @@ class DataDensity:
     """√(1 + 2 (log p₀ − log p(x))₊) · ‖δ‖: far from the data is slow, so short paths stay near the data.
 
     p is the kernel density of `points`, p₀ its median over them. Where the data are as dense as at a typical data point
-    a step is as long as it is; at a distance of d ≫ bandwidth from all data it is d / bandwidth times as long.
+    the speed is ‖δ‖. At a distance d ≫ bandwidth from all data it is d / bandwidth times that.
 
     Args:
         points: (n, *features) the data.
@@ -170,8 +156,7 @@ class DataDensity:
         if not 0 < width < float("inf"):
             raise ValueError(f"bandwidth={width} must be a positive number: DataDensity(points, bandwidth=0.1)")
         object.__setattr__(self, "bandwidth", width)
-        sample = self.points[torch.linspace(0, len(self.points) - 1, min(len(self.points), 1000)).long()]
-        object.__setattr__(self, "typical", float(self.log_density(sample.double()).median()))
+        object.__setattr__(self, "typical", float(self.log_density(_sample(self.points).double()).median()))
 
     def log_density(self, point: Tensor) -> Tensor:
         """(rows, *features) -> (rows,) log of the mean kernel, 0 where all data are at the point."""
@@ -181,15 +166,14 @@ class DataDensity:
         data, rows = data - centre, rows - centre
         parts = []
         for some in rows.split(max(1, BLOCK_ELEMENTS // len(data))):
-            # Products of centred rows, not differences: these would take as many numbers again for every feature.
+            # Products of centred rows: differences would need memory for every feature.
             square = (some**2).sum(1, keepdim=True) - 2 * some @ data.T + (data**2).sum(1)
             parts.append(torch.logsumexp(-square.clamp_min(0) / (2 * self.bandwidth**2), 1))
         return torch.cat(parts) - torch.log(torch.tensor(float(len(data)))).to(rows)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
         rarity = (self.typical - self.log_density(point)).clamp_min(0)
-        return torch.sqrt(1 + 2 * rarity) * _norm(step)
+        return torch.sqrt(1 + 2 * rarity) * norms(step, 1)
 
     def __repr__(self) -> str:
         n, mark = len(self.points), _fingerprint([self.points])
@@ -203,7 +187,7 @@ class Reconstruction:
     Args:
         encoder: (n, *features) -> (n, *latent), or a tuple whose first part is that (the mean of a VAE).
         decoder: (n, *latent) -> (n, *features).
-        scale: the error of reconstruction that makes a step √2 times as long; that of typical data is a good choice.
+        scale: the reconstruction error at which the speed is √2 · ‖δ‖. The error of typical data is a good choice.
 
     Example:
         >>> metric = Reconstruction(lambda x: x[:, :1], lambda z: torch.cat([z, 0 * z], 1), scale=0.5)
@@ -223,11 +207,10 @@ class Reconstruction:
 
     def error(self, point: Tensor) -> Tensor:
         """(rows, *features) -> (rows,) distance from a point to its reconstruction."""
-        return _norm(point - reconstructed(self.encoder, self.decoder, point))
+        return norms(point - decoded(self.decoder, encoded(self.encoder, point), point), 1)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
-        return torch.sqrt(1 + (self.error(point) / self.scale) ** 2) * _norm(step)
+        return torch.sqrt(1 + (self.error(point) / self.scale) ** 2) * norms(step, 1)
 
     def __repr__(self) -> str:
         parts = [part for part in (self.encoder, self.decoder) if isinstance(part, nn.Module)]
@@ -239,11 +222,9 @@ class Reconstruction:
 class Mixed:
     """√((1 − w) · model² + w · data²): one geometry of model and data, (1 − w) G_model + w G_data as a tensor.
 
-    Weight 0 is the model metric and weight 1 the data metric, exactly. The two are measured in different units, the
-    score and the inputs: which weight is half-way depends on both.
-
-    With both parts in play, length is at least √(1 − w) · |Δf|, not |Δf|: there is a certificate only where every part
-    in play bounds the score by itself.
+    Weight 0 is exactly the model metric, weight 1 exactly the data metric. The two have different units (score and
+    inputs), so which weight is half-way depends on both. There is a certificate only if every part with a weight above
+    zero bounds the score by itself: with both, the length is at least √(1 − w) · |Δf|, not |Δf|.
 
     Args:
         model_metric: such as `Conformal()`.
@@ -264,45 +245,35 @@ class Mixed:
     def __post_init__(self) -> None:
         for name, part in (("model_metric", self.model_metric), ("data_metric", self.data_metric)):
             if isinstance(part, type) or not isinstance(part, Metric):
-                raise ValueError(
-                    f"{name}={part!r} is no metric: Mixed(lp.Conformal(), lp.DataDensity(points), weight=0.5)"
-                )
+                raise ValueError(f"{name}={part!r} is not a metric: Mixed(lp.Conformal(), lp.DataDensity(points))")
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
 
     @property
     def parts(self) -> tuple[Metric, ...]:
-        """Those with a weight above zero."""
+        """The metrics with a weight above zero."""
         return (self.model_metric,) * (self.weight < 1) + (self.data_metric,) * (self.weight > 0)
 
     @property
     def needs_gradient(self) -> bool:
-        """Whether a part in play looks at the gradient."""
+        """Whether a part uses the gradient."""
         return any(part.needs_gradient for part in self.parts)
 
     @property
     def bounds_score(self) -> bool:
-        """Whether every part in play bounds the score: a mean of squares is not below the mean."""
+        """Whether every part bounds the score: a mean of squares is not below the squared mean."""
         return all(part.bounds_score for part in self.parts)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-        """(rows, *features) three times -> (rows,)."""
         speeds = [part.speed(point, gradient, step) for part in self.parts]
         if len(speeds) == 1:
             return speeds[0]
         weighed = torch.stack([(1 - self.weight) ** 0.5 * speeds[0], self.weight**0.5 * speeds[1]])
-        return torch.linalg.vector_norm(weighed, dim=0)  # unlike a root of squares, it has a derivative where both stop
-
-
-def reconstructed(
-    encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], decoder: Callable[[Tensor], Tensor], point: Tensor
-) -> Tensor:
-    """decoder(encoder(point)) for (rows, *features), in its dtype and shape; each module sees its own dtype."""
-    return decoded(decoder, encoded(encoder, point), point)
+        return torch.linalg.vector_norm(weighed, dim=0)  # unlike √(Σ²), it has a derivative where both are zero
 
 
 def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Tensor) -> Tensor:
-    """The latent points (rows, *latent), in the encoder's dtype; of a tuple the first part, a VAE's mean."""
+    """The latent points (rows, *latent), in the encoder's dtype; the first part of a tuple, a VAE's mean."""
     out = encoder(point.to(_dtype_of(encoder, point)))
     latent = out[0] if isinstance(out, tuple) else out
     shape = _shape(latent)
@@ -314,38 +285,41 @@ def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Ten
     return latent
 
 
-def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, original: Tensor) -> Tensor:
+def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
     """Points (rows, *features) with the features and dtype of `like`."""
     point = decoder(latent.to(_dtype_of(decoder, latent)))
-    shape, wanted = _shape(point), (len(latent), *original.shape[1:])
+    shape, wanted = _shape(point), (len(latent), *like.shape[1:])
     if shape != wanted:
         raise ValueError(
             f"the decoder returned {shape or type(point).__name__}, expected {wanted}, like the inputs: "
             "wrap it, as in decoder=lambda z: vae.decode(z).view(len(z), *shape)"
         )
-    return point.to(original.dtype)
+    return point.to(like.dtype)
 
 
 def _shape(thing: object) -> tuple[int, ...] | None:
-    """Of whatever a user's function returned; None where it is no tensor."""
+    """None if a user's function did not return a tensor."""
     return tuple(thing.shape) if isinstance(thing, Tensor) else None
 
 
-def _dtype_of(function: object, given: Tensor) -> torch.dtype:
+def _dtype_of(function: object, like: Tensor) -> torch.dtype:
     parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
-    return next((p.dtype for p in parameters), given.dtype)
+    return next((p.dtype for p in parameters), like.dtype)
 
 
 def _typical_distance(points: Tensor) -> float:
     """The median distance from one of the points (n, *features) to its neighbour number `NEIGHBOR`."""
     rows = flat_rows(points.detach()).double()
-    sample = rows[torch.linspace(0, len(rows) - 1, min(len(rows), 1000)).long()]
-    k = min(NEIGHBOR + 1, len(rows))  # itself is the first
-    return float(torch.cdist(sample, rows).topk(k, largest=False).values[:, -1].median())
+    k = min(NEIGHBOR + 1, len(rows))  # a point itself is the first
+    return float(torch.cdist(_sample(rows), rows).topk(k, largest=False).values[:, -1].median())
+
+
+def _sample(rows: Tensor) -> Tensor:
+    return rows[torch.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).long()]
 
 
 def _fingerprint(tensors: Iterable[Tensor]) -> str:
-    """A few digits that differ where the numbers do: graphs know by its name whether a metric is theirs."""
+    """Digits that differ where the numbers differ: a built graph recognises its metric by the metric's repr."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(tensor.detach().double().cpu().contiguous().numpy().tobytes())

@@ -1,7 +1,7 @@
 """Path: a frozen polyline per example, as routes through shared points.
 
 A dense batch of polylines and ragged routes through one graph are the same type: a pool of points, and for each example
-the row numbers that it visits. A segment that several examples share is one segment, so it is integrated once.
+the row numbers that it visits. A segment that several examples share is integrated once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import per_row
+from leastpath._support.rows import norms, per_row
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Segments:
 
     tail: Tensor  # (segments,) row of Path.points
     head: Tensor  # (segments,)
-    owner: Tensor  # (segments,) an example whose score judges the segment
+    owner: Tensor  # (segments,) an example whose score is used on the segment
     leg_segment: Tensor  # (legs,) every step of every route, in route order
     leg_example: Tensor  # (legs,)
     leg_sign: Tensor  # (legs,) +1 from tail to head, -1 the other way
@@ -51,19 +51,12 @@ class Path:
     def __post_init__(self) -> None:
         if self.route.is_floating_point() or self.offsets.is_floating_point():
             raise ValueError("route and offsets are row numbers: pass integer tensors")
-        if (
-            len(self.offsets) < 2
-            or int(self.offsets[0]) != 0
-            or int(self.offsets[-1]) != len(self.route)
-            or bool((self.offsets.diff() < 1).any())
-        ):
-            raise ValueError(
-                f"offsets must rise from 0 to len(route)={len(self.route)} with at least one knot an example"
-            )
-        if int(self.route.min()) < 0 or int(self.route.max()) >= len(self.points):
-            raise ValueError(
-                f"route visits rows {int(self.route.min())} to {int(self.route.max())}, points has {len(self.points)}"
-            )
+        ends = [0, len(self.route)]
+        if len(self.offsets) < 2 or self.offsets[[0, -1]].tolist() != ends or bool((self.offsets.diff() < 1).any()):
+            raise ValueError(f"offsets must rise from 0 to len(route)={len(self.route)}, by at least 1 an example")
+        low, high = int(self.route.min()), int(self.route.max())
+        if low < 0 or high >= len(self.points):
+            raise ValueError(f"route visits rows {low} to {high}, points has {len(self.points)}")
         object.__setattr__(self, "route", self.route.cpu().long())
         object.__setattr__(self, "offsets", self.offsets.cpu().long())
 
@@ -73,11 +66,8 @@ class Path:
         if points.ndim < 2 or points.shape[1] < 2:
             raise ValueError(f"a polyline has shape (batch, knots ≥ 2, *features), got {tuple(points.shape)}")
         batch, knots = points.shape[:2]
-        return cls(
-            points.reshape(batch * knots, *points.shape[2:]),
-            torch.arange(batch * knots),
-            torch.arange(0, batch * knots + 1, knots),
-        )
+        n = batch * knots
+        return cls(points.reshape(n, *points.shape[2:]), torch.arange(n), torch.arange(0, n + 1, knots))
 
     @classmethod
     def straight(cls, start: Tensor, end: Tensor) -> Path:
@@ -127,7 +117,7 @@ class Path:
         return self._first_knots(examples, self.n_knots[examples])
 
     def only(self, mask: Tensor) -> Path:
-        """The paths of the examples in `mask` (batch,); the others stay at their first knot, which costs nothing."""
+        """The paths of the examples in `mask` (batch,); the others keep only their first knot, which costs nothing."""
         return self._first_knots(torch.arange(len(self)), torch.where(mask, self.n_knots, 1))
 
     def _first_knots(self, examples: Tensor, counts: Tensor) -> Path:
@@ -149,7 +139,7 @@ class Path:
         n = len(self.points)
         _, leg_segment = torch.unique((group * n + low) * n + high, return_inverse=True)
         n_segments = int(leg_segment.max()) + 1 if len(leg_segment) else 0
-        # The last leg written wins, which is any leg of the segment: all of them are the same segment and score.
+        # Any leg of a segment will do, since all have the same segment and score: the last one written stays.
         first = torch.zeros(n_segments, dtype=torch.long)
         first[leg_segment] = torch.arange(len(leg_segment))
         sign = torch.where(a == a[first][leg_segment], 1, -1) if n_segments else torch.ones(0, dtype=torch.long)
@@ -180,7 +170,7 @@ class Path:
 def _along(knots: Tensor, fractions: Tensor) -> Tensor:
     """Points of one polyline (knots, *features) at fractions (k,) of its length: (k, *features)."""
     work = knots.to(fractions.dtype)
-    sizes = torch.linalg.vector_norm(work.diff(dim=0).reshape(len(knots) - 1, work[0].numel()), dim=1)
+    sizes = norms(work.diff(dim=0), 1)
     travelled = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
     if float(travelled[-1]) == 0:
         return work[:1].expand(len(fractions), *work.shape[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -107,6 +107,12 @@ def joined(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
         for k in range(max(len(s.samples) for s in solutions))
     )
     return Solution(path, tuple(notes[i] for i in order.tolist()), stats, _joined_known(known), samples=samples)
+
+
+def joined_blocks(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
+    """`joined` for blocks of examples in order, whose stats are tensors with one row an example."""
+    stats = {name: torch.cat([part.stats[name] for _, part in parts]) for name in parts[0][1].stats}
+    return replace(joined(parts), stats=stats)
 
 
 def _joined_paths(paths: Sequence[Path], order: Tensor) -> tuple[Path, list[int]]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_features, check_integer
 
 SCORE, X = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
 POINTS = torch.rand(9, 2)
@@ -51,3 +51,9 @@ def test_others_are_refused(given, words):
 def test_likely_mistakes(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_other_features_are_refused_with_both_shapes():
+    check_features("start_from", (2, 3), torch.zeros(5, 2, 3).shape[1:])
+    with pytest.raises(ValueError, match=r"start_from has features \(2,\), the inputs \(3,\): expected the same"):
+        check_features("start_from", (2,), (3,))

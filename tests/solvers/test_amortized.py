@@ -56,7 +56,7 @@ def test_images_and_global_random_state():
 
 def test_errors_say_what_to_do(solved, tmp_path):
     solver = lp.Amortized.fit(solved, epochs=1)
-    with pytest.raises(ValueError, match="learnt paths of features"):
+    with pytest.raises(ValueError, match="the fitted network has features"):
         lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 4), solver=solver)
     with pytest.raises(ValueError, match="must be at least 1"):
         lp.Amortized.fit(solved, epochs=0)

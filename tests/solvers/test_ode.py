@@ -231,7 +231,7 @@ def test_progress_shows_the_length_ratio(capfd):
     ("settings", "match"),
     [
         ({"n_knots": 2}, "n_knots=2 must be at least 3"),
-        ({"n_starts": 0}, "n_starts=0 at least 1"),
+        ({"n_starts": 0}, "n_starts=0 must be at least 1"),
         ({"floor": 0.0}, "floor=0.0 must be between"),
         ({"tolerance": 1.0}, "tolerance=1.0 must be between"),
         ({"max_nodes": 5}, "max_nodes=5 must be above"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 
 
 def check_integer(name: str, given: object, least: int | None = None, *, or_none: str = "", advice: str = "") -> None:
@@ -26,3 +27,13 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
         raise ValueError(f"{name}={given!r} must be a whole number{remedy}")
     if least is not None and given < least:
         raise ValueError(f"{name}={given} must be at least {least}{remedy}")
+
+
+def check_features(what: str, given: Sequence[int], inputs: Sequence[int]) -> None:
+    """Raise if something has other features than the inputs. `given` and `inputs` are shapes without the batch.
+
+    Example:
+        >>> check_features("start_from", (2, 3), (2, 3))
+    """
+    if tuple(given) != tuple(inputs):
+        raise ValueError(f"{what} has features {tuple(given)}, the inputs {tuple(inputs)}: expected the same features")

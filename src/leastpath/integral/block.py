@@ -1,4 +1,4 @@
-"""Some examples that are integrated together: the distinct segments that they walk, and looks at pieces of these."""
+"""Some examples that are integrated together: their distinct segments, and measurements of pieces of these."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ class Plan:
 
     @property
     def order(self) -> int:
-        """Gradients a piece: kinks and cliffs want few (2 at 1 %), tight tolerances reward more."""
+        """Gradients a piece: 2 at a tolerance of 1 %, more for smaller ones."""
         assert self.tolerance is not None
         return int(np.clip(round(-np.log10(self.tolerance)), 2, 8))
 
     def allowed(self, sums: Sums) -> Errors:
-        """What each example may err by."""
+        """The errors allowed for each example."""
         assert self.tolerance is not None
         return sums.allowed(self.tolerance, self.score.eps)
 
     @cached_property
     def groups(self) -> Tensor:
-        """(batch,) that of `BoundScore.groups`, found once."""
+        """(batch,) `BoundScore.groups`, computed once."""
         return self.score.groups
 
 
 class Live(NamedTuple):
-    """The pieces that paths are made of at present, and what is known of each: (pieces,) unless it says otherwise."""
+    """The pieces that paths consist of now, and what is known of each: (pieces,) unless it says otherwise."""
 
     segment: Tensor
     t0: Tensor  # float64
@@ -68,7 +68,7 @@ class Live(NamedTuple):
     low: Tensor  # smallest and largest score met
     high: Tensor
     residual: Tensor  # |Σ attributions − change of score|, beyond what rounding explains
-    moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf: it was not
+    moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf if it was not cut
     length_moved: Tensor
 
     def where(self, keep: Tensor) -> Live:
@@ -79,13 +79,13 @@ class Live(NamedTuple):
 
     @staticmethod
     def join(parts: Sequence[Live]) -> Live:
-        """One of several, in order."""
+        """Several as one, in order."""
         return parts[0] if len(parts) == 1 else Live(*map(torch.cat, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some examples, and the bill for the looks at their segments. A segment that several share is looked at once."""
+    """Some examples, and the gradients spent on their segments. A segment that several share is measured once."""
 
     plan: Plan
     path: Path
@@ -96,7 +96,7 @@ class Block:
     change: Tensor  # (batch,) Δf
     knot_low: Tensor  # (batch,) range of the score over the knots
     knot_high: Tensor
-    segment_gradients: Tensor  # (segments,) float64, gradients spent: every look adds to it
+    segment_gradients: Tensor  # (segments,) float64, gradients spent; `look` adds to it
     spent_before: Tensor  # (batch,) float64, gradients spent in a larger block
 
     @classmethod
@@ -147,15 +147,13 @@ class Block:
         )  # fmt: skip
         return part, segment
 
-    # ---- legs ----------------------------------------------------------------------------------------------------
-
     @cached_property
     def sharers(self) -> Tensor:
-        """(segments,) how many legs walk each."""
+        """(segments,) how many legs each has."""
         return torch.bincount(self.segments.leg_segment, minlength=len(self.segments))
 
     def largest(self, of_leg: Tensor) -> Tensor:
-        """(segments,) the largest of what the legs (legs,) that walk a segment have."""
+        """(segments,) the largest value of a segment's legs (legs,)."""
         return extreme_by(of_leg, self.segments.leg_segment, len(self.segments), "amax")
 
     def leg_lengths(self) -> Tensor:
@@ -165,10 +163,8 @@ class Block:
         return norms(step, 1).double().cpu()[self.segments.leg_segment]
 
     def length_share(self) -> Tensor:
-        """(legs,) each leg's share of its path's Euclidean length; equal shares where a path has no length."""
+        """(legs,) each leg's share of its path's Euclidean length; equal shares if a path has no length."""
         return share_by(self.leg_lengths(), self.segments.leg_example, len(self))
-
-    # ---- the bill ------------------------------------------------------------------------------------------------
 
     @property
     def budget(self) -> Tensor:
@@ -180,14 +176,12 @@ class Block:
         each = self.segment_gradients / self.sharers.double().clamp_min(1)
         return self.spent_before + total_by(each[self.segments.leg_segment], self.segments.leg_example, len(self))
 
-    # ---- looking at the score ------------------------------------------------------------------------------------
-
     def look(
         self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor, ends: tuple[Tensor, Tensor] | None = None
     ) -> Live:
-        """Pieces of segments with a number of gradients each, nodes (pieces,), and the score at both ends if known."""
+        """Measure pieces with `nodes` (pieces,) gradients each; `ends` are the scores at both ends, if known."""
         looks, plan = [], self.plan
-        for n in torch.unique(nodes).tolist() or [1]:  # paths of a single knot have no segment, hence no piece
+        for n in torch.unique(nodes).tolist() or [1]:  # paths of a single knot have no pieces
             rows = nodes == n
             at, begin, end = segment[rows], t0[rows], t1[rows]
             pieces = self._pieces(at, begin, end)
@@ -195,19 +189,19 @@ class Block:
             self.segment_gradients.index_add_(0, at, nodes[rows].double())
             f0, f1 = (f[rows.to(f.device)] for f in ends) if ends else (self.score_at(at, t) for t in (begin, end))
             if plan.metric.bounds_score:  # a length below the change of score would break certificates
-                estimate = replace(estimate, length=torch.maximum(estimate.length, (f1 - f0).abs()))
+                estimate = estimate._replace(length=torch.maximum(estimate.length, (f1 - f0).abs()))
             looks.append(self.live(at, begin, end, f0, f1, estimate))
         return Live.join(looks)
 
     def live(self, segment: Tensor, t0: Tensor, t1: Tensor, f0: Tensor, f1: Tensor, estimate: Estimate) -> Live:
-        """Pieces as a first look sees them: nothing is verified yet."""
+        """Pieces after a first measurement: nothing is verified yet."""
         gap = flat_rows(estimate.attributions).sum(1) - (f1 - f0)
         noise = 4 * self.plan.score.eps * torch.maximum(f0.abs(), f1.abs())
         unknown = torch.full_like(estimate.length, torch.inf)
-        return Live(segment, t0, t1, f0, f1, *estimate.parts, (gap.abs() - noise).clamp_min(0), unknown, unknown)
+        return Live(segment, t0, t1, f0, f1, *estimate, (gap.abs() - noise).clamp_min(0), unknown, unknown)
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
-        """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); at the knots it is known already."""
+        """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); it is known at the knots."""
         f = self.f_tail.new_zeros(len(t))
         for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
             f[known.to(f.device)] = value[segment[known].to(f.device)]
@@ -221,8 +215,6 @@ class Block:
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
         return Pieces(self.path.points, s.tail[segment], s.head[segment], self.examples[s.owner[segment]], t0, t1)
-
-    # ---- what it comes to ----------------------------------------------------------------------------------------
 
     def sums(self, live: Live) -> Sums:
         """Pieces summed by segment, and segments along each example's route."""
@@ -242,13 +234,13 @@ class Block:
         s, total = self.segments, of_segment.new_zeros(len(self), *of_segment.shape[1:])
         for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
             signed = of_segment[s.leg_segment[rows].to(total.device)]
-            if not isinstance(self.plan.weighting, WholePathWeighting):  # of those, both directions add the same
+            if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
                 signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
             total.index_add_(0, s.leg_example[rows].to(total.device), signed)
         return total
 
     def integral(self, sums: Sums, notes: list[Note]) -> Integral:
-        """The sums as the result that callers see, with a note (batch,) each."""
+        """The sums as the public result, with a note for each example."""
         bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
         if len(bad):
             row = self.plan.score.row(int(self.examples[int(bad[0])]))

@@ -1,4 +1,4 @@
-"""Where refinement begins: every segment of every path, looked at once."""
+"""The start of refinement: every segment of every path is measured once."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.integral.sums import extreme_by, total_by
 from leastpath.integral.weightings import PathIntegral
 
-FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twice as many again
+FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twice as many
 GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
 
 
 def first_look(block: Block, known: KnownSegments | None) -> Live:
-    """Each segment in one piece, or several where it is a large part of a path; fewer where the budget is small.
+    """Each segment in one piece, or in several if it is a large part of a path; fewer if the budget is small.
 
-    Segments that the solver has looked at already are taken as it saw them.
+    Segments that the solver has measured already are not measured again.
     """
     s, (count, nodes) = block.segments, _counts(block)
     row, sign = torch.full((len(s),), -1), torch.ones(len(s), dtype=torch.long)
     if known is not None and isinstance(block.plan.weighting, PathIntegral):
         group = block.plan.groups[block.examples[s.owner]]
         row, sign = known.find(s.tail, s.head, group, len(block.path.points))
-    is_known = (row >= 0) & (count == 1)  # a long segment wants more looks than the solver took
+    is_known = (row >= 0) & (count == 1)  # a long segment needs more gradients than the solver took
     segments, begins, ends = [], [], []
     for k in torch.unique(count[~is_known]).tolist() or [1]:
         rows = ((count == k) & ~is_known).nonzero()[:, 0]
@@ -50,7 +50,7 @@ def _counts(block: Block) -> tuple[Tensor, Tensor]:
     pieces = total_by(count.double()[s.leg_segment], s.leg_example, len(block))
     tight = (pieces * n * 3 > budget)[s.leg_example]
     count[s.leg_segment[tight]] = 1
-    # Where not even that is paid for, fewer gradients a segment, but one at least.
+    # If that is still too much: fewer gradients a segment, but at least one.
     paid = (budget / torch.bincount(s.leg_example, minlength=len(block))).floor()
     nodes = extreme_by(paid.clamp(1, n)[s.leg_example], s.leg_segment, len(s), "amin").long()
     nodes[count > 1] = n
@@ -58,9 +58,9 @@ def _counts(block: Block) -> tuple[Tensor, Tensor]:
 
 
 def _as_known(block: Block, segment: Tensor, estimate: Estimate, row: Tensor, sign: Tensor) -> Live:
-    """Whole segments (pieces,), as the solver saw them: rows (pieces,) of its estimate, walked in direction `sign`."""
+    """Whole segments (pieces,) as the solver measured them: rows of its estimate, in direction `sign`."""
     at, device = segment.to(block.f_tail.device), block.f_tail.device
-    attributions, length, low, high = (part[row.to(device)] for part in estimate.parts)
+    attributions, length, low, high = (part[row.to(device)] for part in estimate)
     signed = Estimate(attributions * per_row(sign.to(device), attributions), length, low, high)
     ends = torch.zeros(len(segment), dtype=torch.float64), torch.ones(len(segment), dtype=torch.float64)
     return block.live(segment, *ends, block.f_tail[at], block.f_head[at], signed)

@@ -1,4 +1,4 @@
-"""Exactly as many gradients as were asked for, spread over a path's segments. There is no error control."""
+"""A fixed number of gradients, spread over a path's segments. There is no error control."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one ea
 
 
 def at_fixed_steps(block: Block) -> Integral:
-    """Exactly `n_steps` gradients a path, or what its budget pays for, spread by length or change of score.
-
-    A segment takes at least one.
-    """
+    """`n_steps` gradients a path, or what its budget allows: at least 1 a segment, by length or change of score."""
     plan, s = block.plan, block.segments
     assert plan.n_steps is not None
     n_steps = block.budget.floor().clamp(1, plan.n_steps)  # (batch,)
@@ -45,10 +42,9 @@ def at_fixed_steps(block: Block) -> Integral:
 
 
 def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:
-    """(pieces,) gradients of each piece, by the share (parts,) that it has in the examples that walk it.
+    """(pieces,) gradients of each piece, by its share in the examples that use it; n_steps (batch,) in total.
 
-    `piece` and `example` (parts,) say which part is which; where examples share a piece, the largest share wins.
-    `n_steps` (batch,) are to be shared out.
+    `share`, `piece` and `example` are (parts,). If several examples share a piece, the largest share counts.
     """
     spread = torch.bincount(example, minlength=len(n_steps))
     # One each, and the rest by share: the largest remainders round up, so that an example's counts sum to n_steps.
@@ -62,10 +58,7 @@ def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Te
 
 
 def _look_by_change(block: Block, n_steps: Tensor) -> Live:
-    """Equal intervals, with more gradients where a coarse look says that the score changes.
-
-    A quarter of the steps `n_steps` (batch,) is spread by length, one an interval, the rest by the change of score.
-    """
+    """Equal intervals by length, one gradient each; the rest of `n_steps` (batch,) goes where the score changes."""
     s = block.segments
     wished = (n_steps / STEPS_PER_INTERVAL).floor().clamp_min(1)[s.leg_example]
     cuts = block.largest(torch.ceil(block.length_share() * wished)).clamp_min(1).long()

@@ -1,9 +1,9 @@
 """The only integral: gradients along a path, with error control.
 
-Each segment is a straight line, so integrated gradients apply on it. Its *residual* (sum of its attributions minus its
-change of score) is known exactly, but a zero residual proves little: a symmetric bump hides in it, and errors of two
-features cancel in it. So a piece of path counts as known only when its attributions and its length also survive being
-cut in two *unequal* parts; what moves most is cut again, until every example has reached its tolerance.
+On each straight segment, its *residual* (sum of attributions minus change of score) is known exactly. But a zero
+residual proves little: a symmetric bump does not show in it, and errors of two features cancel in it. So a piece counts
+as known only if its attributions and its length also stay the same when it is cut in two *unequal* parts. The pieces
+that change most are cut again, until every example has reached its tolerance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
 
-DEFAULT_MAX_GRADIENTS = 10_000  # an example, where the user names no budget: no call hangs on a pathological score
+DEFAULT_MAX_GRADIENTS = 10_000  # an example, if the user gives no budget: every call comes to an end
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
 PIECES_EXPECTED = 24  # of an example, for sizing blocks
 
@@ -54,16 +54,16 @@ def integrate(
         path: one polyline per example.
         metric: what `length` is measured in (Conformal by default).
         tolerance: an example is done when |gap| ≤ tolerance · max(|Δf|, 1 % of the score's range along the path)
-            + 64 · eps · max|f|, and when cutting its pieces again moves attributions and length by less than this
-            share of Σ|attributions| and of the length. Up to four features a move is Σ|difference|, above it is twice
-            the Euclidean norm. None: exactly `n_steps`.
+            + 64 · eps · max|f|, and when cutting its pieces again changes attributions and length by less than this
+            share of Σ|attributions| and of the length. Up to four features a change is Σ|difference|, above it is
+            twice the Euclidean norm. None: exactly `n_steps`.
         n_steps: gradients per path, spread over its segments by length. With a tolerance: where refinement starts.
         rule: "gauss_legendre", "midpoint" or "trapezoid".
-        weighting: what a gradient adds to the attributions; those that are not complete need `tolerance=None`.
+        weighting: what a gradient adds to the attributions; weightings that are not complete need `tolerance=None`.
         max_gradients: per example, one number for all or (batch,). None: 10,000, or what fixed steps take. A path of
             more segments than that still takes one gradient a segment.
-        known: segments that a solver has looked at already; they are verified, not looked at again.
-        only_length: be content when the length is known; attributions come as they are.
+        known: segments that a solver has measured already; they are only verified.
+        only_length: stop when the length is known, even if the attributions are not.
         run: seed and progress display.
 
     Example:
@@ -78,8 +78,8 @@ def integrate(
         bound = score if isinstance(score, BoundScore) else score.bind(path.end)
         if len(path) != bound.batch:
             raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")
-        endless = DEFAULT_MAX_GRADIENTS if tolerance is not None else torch.inf  # fixed steps end by themselves
-        budget = torch.as_tensor(endless if max_gradients is None else max_gradients)
+        default = DEFAULT_MAX_GRADIENTS if tolerance is not None else torch.inf  # fixed steps end by themselves
+        budget = torch.as_tensor(default if max_gradients is None else max_gradients)
         plan = Plan(
             bound, metric or Conformal(), rule, weighting, tolerance, n_steps, budget.cpu().double().expand(len(path)),
             (run or Run()).max_gradients, only_length,
@@ -88,10 +88,10 @@ def integrate(
 
 
 def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -> Integral:
-    """All examples, in blocks that bound what is held at once.
+    """All examples, in blocks that limit memory.
 
-    An interruption while a block is refined leaves the others at a first look. One during a first look leaves what is
-    finished: the rest is unknown, and where there is nothing else, it is the caller's to deal with.
+    After an interruption during refinement, later blocks get a first look only. After one during a first look, the rest
+    is unknown; if nothing is finished, the interruption goes to the caller.
     """
     bound = plan.score
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
@@ -124,7 +124,7 @@ def check_settings(
     weighting: Weighting | None = None,
     max_gradients: int | Tensor | None = None,
 ) -> None:
-    """Refuse what cannot be integrated, before anything is spent on it."""
+    """Raise on settings that cannot be integrated, before any gradient is spent."""
     check_rule(rule)
     check_integer("n_steps", n_steps, 1, or_none=", or None")
     if not isinstance(max_gradients, Tensor):
@@ -142,7 +142,5 @@ def check_settings(
     if not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
     if weighting is not None and not weighting.complete:
-        raise ValueError(
-            f"{type(weighting).__name__} is not complete, so its error cannot be controlled: "
-            "pass tolerance=None, n_steps=50"
-        )
+        name = type(weighting).__name__
+        raise ValueError(f"{name} is not complete, so its error cannot be controlled: pass tolerance=None, n_steps=50")

@@ -18,7 +18,7 @@ SHORTFALLS = (  # in the order of `sums.Errors`
     "the completeness gap is {:.2g} ({:.2g} allowed)",
     "the length may still be wrong by {:.2g} ({:.2g} allowed)",
 )
-# The fourth of these errors, said where nothing else is missing.
+# The fourth of these errors, if nothing else is missing.
 OF_PIECES = "the completeness gaps of single pieces of the path add up to {:.2g} ({:.2g} allowed)"
 
 
@@ -37,7 +37,7 @@ def fixed_steps(n_steps: int, spent: float, budget: float, max_gradients: float 
 
 
 def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: float, allowed: float) -> Note:
-    """An example that is done. `by_rounding`: more than the tolerance, rounding errors are what allows a gap."""
+    """An example that is done. `by_rounding`: the allowed gap is mostly that of rounding errors."""
     cost = f"with {spent:.0f} gradients for the integral"
     if not by_rounding:
         return Note(Outcome.REACHED, f"reached tolerance {tolerance:g}, {cost}")
@@ -52,7 +52,7 @@ def not_reached(
     tolerance: float, dtype: str, missing: str, interrupted: bool, stuck: bool, spent: float, budget: float,
     max_gradients: float | None,
 ) -> Note:  # fmt: skip
-    """An example that is not done. `stuck`: a piece that should be cut cannot be cut any more."""
+    """An example that is not done. `stuck`: a piece should be cut, but floating point cannot cut it."""
     gradients = f"{spent:.0f} gradient{'' if round(spent) == 1 else 's'}"
     before = f"before tolerance {tolerance:g} was reached"
     if interrupted:

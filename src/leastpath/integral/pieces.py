@@ -1,13 +1,10 @@
-"""Quadrature on pieces of straight segments.
-
-The loop is the hot path. It holds at most one model batch of gradients and one sum a piece, whatever the number of
-steps.
-"""
+"""Quadrature on pieces of straight segments. It holds at most one model batch of gradients, for any number of steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,13 +18,13 @@ from leastpath.metric import Metric, length
 
 @dataclass(frozen=True)
 class Pieces:
-    """Parts of straight segments: from `start + t0 · step` to `start + t1 · step`, judged as example `example`."""
+    """Parts of straight segments, from `start + t0 · step` to `start + t1 · step`, with the score of `example`."""
 
     points: Tensor  # (n_points, *features) the path's knots
     tail: Tensor  # (pieces,) rows of points
     head: Tensor  # (pieces,)
     example: Tensor  # (pieces,)
-    t0: Tensor  # (pieces,) float64, on the CPU: bookkeeping must not lose what float32 cannot hold
+    t0: Tensor  # (pieces,) float64, on the CPU: float32 could not tell small pieces apart
     t1: Tensor  # (pieces,)
 
     def __len__(self) -> int:
@@ -48,8 +45,7 @@ class Pieces:
         return torch.lerp(start, end, per_row(t.to(dtype).to(start.device), start))
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What quadrature says of each piece."""
 
     attributions: Tensor  # (pieces, *features)
@@ -57,22 +53,15 @@ class Estimate:
     low: Tensor  # (pieces,) smallest and largest score met
     high: Tensor  # (pieces,)
 
-    @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The four tensors, in order."""
-        return self.attributions, self.length, self.low, self.high
-
     @staticmethod
     def join(estimates: Sequence[Estimate]) -> Estimate:
         """One estimate of several, in order."""
-        if len(estimates) == 1:
-            return estimates[0]
-        return Estimate(*(torch.cat(parts) for parts in zip(*(e.parts for e in estimates), strict=True)))
+        return estimates[0] if len(estimates) == 1 else Estimate(*map(torch.cat, zip(*estimates, strict=True)))
 
 
 @dataclass(frozen=True)
 class KnownSegments:
-    """Whole segments that a solver has looked at already, so that the integrator need not look twice.
+    """Whole segments that a solver has measured already, so that the integrator only verifies them.
 
     `tail` and `head` are rows of the path's points, `group` is that of `BoundScore.groups`: (segments,) each.
     """
@@ -83,7 +72,7 @@ class KnownSegments:
     estimate: Estimate
 
     def find(self, tail: Tensor, head: Tensor, group: Tensor, n_points: int) -> tuple[Tensor, Tensor]:
-        """For wanted segments (m,) the row here, -1 where unknown, and +1 or -1 for the direction: (m,) twice."""
+        """For wanted segments (m,) their row, -1 if unknown, and +1 or -1 for the direction: (m,) twice."""
         keys, wanted = (
             (g * n_points + torch.minimum(a, b)) * n_points + torch.maximum(a, b)
             for a, b, g in ((self.tail, self.head, self.group), (tail, head, group))
@@ -106,8 +95,7 @@ def quadrature(
 ) -> Estimate:
     """Attributions, length and range of the score over each piece, with `n` gradients a piece.
 
-    Pieces and nodes are walked in blocks of at most `score.batch_size` rows, so memory does not grow with n. `strict`
-    is that of `BoundScore.gradients`.
+    `strict` is that of `BoundScore.gradients`.
     """
     if len(pieces) > score.batch_size:
         blocks = (pieces.take(rows) for rows in torch.arange(len(pieces)).split(score.batch_size))
@@ -121,7 +109,7 @@ def quadrature(
     t = t0[:, None] + span[:, None] * nodes  # (m, n)
     total, values, speeds = torch.zeros_like(start), torch.empty_like(t), torch.empty_like(t)
     per_call = max(1, score.batch_size // max(1, m))
-    held = start.new_empty(m * min(n, per_call), *start.shape[1:])  # once: a fresh one each time costs page faults
+    held = start.new_empty(m * min(n, per_call), *start.shape[1:])  # allocated once: a new one each time is slow
     for first in range(0, n, per_call):
         some = slice(first, first + per_call)
         w, k = weights[some], len(weights[some])

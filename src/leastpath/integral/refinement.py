@@ -1,6 +1,6 @@
-"""Refinement: pieces of path are cut until what is known of them stays the same.
+"""Refinement: pieces of path are cut until their attributions and lengths stay the same.
 
-Each round cuts the pieces that moved most, sums along every example's route, and lets examples that are done leave.
+Each round cuts the pieces that changed most, sums along every example's route, and lets examples that are done leave.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leastpath.integral.result import Integral, joined_integrals
 from leastpath.integral.sums import Errors, Sums, extreme_by, total_by
 from leastpath.run import Bar
 
-CUT = 0.4  # unequal, so that nothing symmetric looks the same before and after
+CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
 
 
@@ -38,7 +38,7 @@ class _State:
 
     @classmethod
     def first(cls, block: Block, known: KnownSegments | None) -> _State:
-        """Everything looked at once, and nothing verified."""
+        """Everything measured once, nothing verified."""
         live, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
         wanted = torch.ones(len(live.segment), dtype=torch.bool)
         return cls(block, torch.arange(len(block)), live, block.sums(live), wanted, no, no)
@@ -67,7 +67,7 @@ class _State:
 def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
     """Cut pieces until every example has reached the tolerance, or its budget is spent.
 
-    Also whether it was interrupted. Where something else was interrupted before, a first look must do.
+    Also whether it was interrupted. If `interrupted` before, there is only a first look.
     """
     state, finished = _State.first(block, known), list[tuple[Tensor, Integral]]()
     try:
@@ -88,7 +88,7 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
 
 
 def _cut(block: Block, parents: Live) -> Live:
-    """Both unequal parts of each piece, with how far they moved from what the whole had said."""
+    """Both unequal parts of each piece, with how far their sums moved from those of the whole."""
     middle = parents.t0 + CUT * (parents.t1 - parents.t0)
     t = torch.stack([parents.t0, middle, parents.t1], 1)
     f = torch.stack([parents.f0, block.score_at(parents.segment, middle), parents.f1], 1)
@@ -97,37 +97,36 @@ def _cut(block: Block, parents: Live) -> Live:
     parts = block.look(parents.segment.repeat_interleave(2), t0, t1, nodes, (f0, f1))
     moved = _size_of_error(flat_rows(parts.attributions.unflatten(0, (-1, 2)).sum(1) - parents.attributions))
     length_moved = (parts.length.view(-1, 2).sum(1) - parents.length).abs()
-    # The blame goes half to both parts alike, half by their residuals, which say where the score was missed.
+    # Half of the move is given to both parts equally, half by their residuals, which show where the score was missed.
     residual = parts.residual.view(-1, 2)
-    blame = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
-    moved, length_moved = ((blame * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
+    share = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
+    moved, length_moved = ((share * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
     return parts._replace(moved=moved, length_moved=length_moved)
 
 
 def _size_of_error(difference: Tensor) -> Tensor:
-    """Of attributions (rows, features): (rows,).
+    """Of attributions (rows, features): (rows,). Σ|difference| up to four features, else twice the Euclidean norm.
 
-    Σ|difference| up to four features. For more, twice the Euclidean norm, which is what the error of a sum over any
-    choice of features and signs typically amounts to: pixels of a shattered gradient err independently, and asking
-    for Σ|difference| would take thousands of gradients to average out noise that nobody looks at pixel by pixel.
+    That is the typical error of a sum over any choice of features and signs. Pixels of a noisy gradient have
+    independent errors, and Σ|difference| would take thousands of gradients to average them out.
     """
     return torch.minimum(difference.abs().sum(1), 2 * torch.linalg.vector_norm(difference, dim=1))
 
 
 def _wanted(block: Block, live: Live, share: Errors, is_open: Tensor) -> tuple[Tensor, Tensor]:
-    """(pieces,) which to cut next: those above an equal share of what an open example that walks them may err by.
+    """(pieces,) which to cut next: those with errors above `share`, what one piece of an open example may err by.
 
-    `share` is what one piece of an example may err by, `is_open` (batch,) says which examples are not done. Also
-    (batch,) which of these want to cut a piece that floating point cannot cut any more.
+    `is_open` (batch,) are the examples that are not done. Also (batch,) which of these want to cut a piece that
+    floating point cannot cut.
     """
     s, score = block.segments, block.plan.score
     leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
 
     def least(of_leg: Tensor) -> Tensor:
-        """(pieces,) the least of what the open examples that walk a piece have: the most demanding one decides."""
+        """(pieces,) the smallest value of the open examples that use a piece: the strictest one decides."""
         return extreme_by(of_leg.double(), leg_segment, len(s), "amin")[live.segment]
 
-    # Below this, pieces differ by rounding alone: cutting them would not help.
+    # Below this, pieces differ by rounding only: cutting them does not help.
     logit = torch.as_tensor(score.largest_logit)[block.examples[leg_example]]
     logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)  # zero: nothing was noted
     ends = torch.maximum(live.f0.abs(), live.f1.abs())
@@ -149,14 +148,14 @@ def _wanted(block: Block, live: Live, share: Errors, is_open: Tensor) -> tuple[T
 
 
 def _affordable(state: _State, purse: Tensor) -> Tensor:
-    """(pieces,) the worst of the wanted pieces, as many as all the examples that walk them can pay for.
+    """(pieces,) the worst of the wanted pieces, as many as all the examples that use them can pay for.
 
-    `purse` (batch,) gradients each example has left; the walkers of a segment share the cost of a cut.
+    `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut.
     """
     block, s, rows = state.block, state.block.segments, state.wanted.nonzero()[:, 0]
     segment = state.live.segment[rows]
     walkers = block.sharers[segment]  # (wanted,)
-    piece = torch.arange(len(rows)).repeat_interleave(walkers)  # (parts,) each walker pays its part of a piece
+    piece = torch.arange(len(rows)).repeat_interleave(walkers)  # (parts,) each example pays its part of a piece
     first = block.sharers.cumsum(0) - block.sharers
     place = torch.arange(len(piece)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
     leg = s.leg_segment.argsort()[first[segment][piece] + place]
@@ -168,13 +167,13 @@ def _affordable(state: _State, purse: Tensor) -> Tensor:
     order = torch.as_tensor(np.lexsort((-badness[piece].numpy(), payer.numpy())))
     so_far = part[order].cumsum(0) - (bill.cumsum(0) - bill)[payer[order]]
     chosen = state.wanted.clone()
-    # Sums of thirds round: a millionth of a gradient is not what the budget is about.
+    # Sums of thirds are not exact: a millionth of a gradient does not count.
     chosen[rows[piece[order[so_far > purse[payer[order]] + 1e-6]]]] = False
     return chosen
 
 
 def _integral(block: Block, sums: Sums, stuck: Tensor, interrupted: bool) -> Integral:
-    """The result, with one note an example. Where the score does not move at all, the note says so."""
+    """The result, with one note an example."""
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
     by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.only_length)

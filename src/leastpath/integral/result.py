@@ -1,4 +1,4 @@
-"""What the integrator measured: the result of one integral, of several joined, and of one that is unknown."""
+"""What the integrator measured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Integral:
     notes: list[Note]
 
     def where(self, mask: Tensor, other: Integral) -> Integral:
-        """The other's measurements for the examples in `mask` (batch,), these for the rest."""
+        """The measurements of `other` for the examples in `mask` (batch,), these for the rest."""
         return joined_integrals([self, other], torch.arange(len(mask)) + mask * len(mask))
 
     @property
@@ -60,7 +60,7 @@ def joined_integrals(parts: Sequence[Integral], order: Tensor | None = None) -> 
 
 
 def unknown_integral(score: BoundScore, batch: int) -> Integral:
-    """Of examples whose integral was interrupted before anything was known of it: NaN throughout."""
+    """For examples whose integral was interrupted before it was known: NaN everywhere."""
     values = torch.full((batch, *score.shape), torch.nan, dtype=score.work_dtype, device=score.device)
     measured = dict.fromkeys(MEASURED, values.new_full((batch,), torch.nan))
     measured |= {"values": values, "n_gradients": torch.zeros(batch, dtype=torch.float64)}

@@ -1,4 +1,4 @@
-"""Quadrature rules on [0, 1], as data: where a rule looks, and how much each look counts."""
+"""Quadrature rules on [0, 1]: their nodes and weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RULES: dict[str, Callable[[int], Nodes]] = {
 
 
 def check_rule(rule: str) -> None:
-    """Refuse a rule that is not in the table."""
+    """Raise on a rule that is not in the table."""
     if rule not in RULES:
         raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
 

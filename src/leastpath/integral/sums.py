@@ -1,4 +1,4 @@
-"""Sums over the pieces of each example's path, and whether they are as exact as the tolerance asks for."""
+"""Sums over the pieces of each example's path, and whether they reach the tolerance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 
-ROUNDING = 64  # in units of eps · max|f|: what arithmetic, not quadrature, may leave
+ROUNDING = 64  # in units of eps · max|f|: errors allowed for arithmetic, beside those of quadrature
 
 
 def total_by(values: Tensor, index: Tensor, n: int) -> Tensor:
@@ -18,28 +18,28 @@ def total_by(values: Tensor, index: Tensor, n: int) -> Tensor:
 
 
 def share_by(sizes: Tensor, index: Tensor, n: int) -> Tensor:
-    """(rows,) each one's share of the sum by `index` (rows,); equal shares where the sum is zero."""
+    """(rows,) each row's share of the sum by `index` (rows,); equal shares if the sum is zero."""
     total = total_by(sizes, index, n)[index]
     count = total_by(torch.ones_like(sizes), index, n)[index]
     return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
 
 
 def extreme_by(values: Tensor, index: Tensor, n: int, reduce: Literal["amin", "amax"]) -> Tensor:
-    """Smallest or largest of `values` (rows,) by `index` (rows,): (n,); ±inf where there is none."""
+    """Smallest or largest of `values` (rows,) by `index` (rows,): (n,); ±inf if there is none."""
     empty = torch.inf if reduce == "amin" else -torch.inf
     return values.new_full((n,), empty).scatter_reduce_(0, index, values, reduce)
 
 
 class Errors(NamedTuple):
-    """What an example errs by, or may err by: (batch,) each."""
+    """Errors of each example, or the errors allowed: (batch,) each."""
 
-    attribution: Tensor  # how far the attributions move when pieces are cut; inf where they were not cut
+    attribution: Tensor  # how far the attributions move when pieces are cut; inf if they were not cut
     gap: Tensor  # |Σ attributions − Δf|
     length: Tensor  # how far the length moves
     residual: Tensor  # Σ|residual| of the pieces, beyond rounding
 
     def within(self, allowed: Errors, only_length: bool) -> Tensor:
-        """(batch,) which examples err by no more than they may, on the CPU."""
+        """(batch,) which examples have no larger errors than allowed, on the CPU."""
         if only_length:
             return (self.length <= allowed.length).cpu()
         return torch.stack([error <= limit for error, limit in zip(self, allowed, strict=True)]).all(0).cpu()
@@ -59,31 +59,31 @@ class Sums(NamedTuple):
     change: Tensor  # Δf
 
     def take(self, rows: Tensor) -> Sums:
-        """Those of some examples (rows,)."""
+        """The sums of some examples (rows,)."""
         at = rows.to(self.length.device)
         return Sums(*(part[at] for part in self))
 
     @property
     def flat(self) -> Tensor:
-        """Whether the score does not move at all."""
+        """Whether the score does not change at all."""
         return (self.high <= self.low) & ~flat_rows(self.values).any(1)
 
     @property
     def scale(self) -> Tensor:
-        """What errors are relative to. A path that comes back to where it started may have no change of score."""
+        """What errors are relative to. The change of score alone may be zero, as on a closed path."""
         return torch.maximum(self.change.abs(), 0.01 * (self.high - self.low))
 
     @property
     def errors(self) -> Errors:
-        """What each example errs by, as far as is known."""
+        """The errors of each example, as far as they are known."""
         gap = (flat_rows(self.values).sum(1) - self.change).abs()
         return Errors(self.moved, gap, self.length_moved, self.residual)
 
     def allowed(self, tolerance: float, eps: float) -> Errors:
-        """What each example may err by.
+        """The errors allowed for each example.
 
-        Residuals of pieces cancel where the score goes up and down. As long as what remains of them is within the
-        tolerance, they are one more sum of attributions that errs, and may err as much as any other.
+        Residuals of pieces cancel if the score goes up and down. If what remains, the gap, is within the tolerance,
+        their sum may be as large as the error of the attributions.
         """
         rounding = ROUNDING * eps * torch.maximum(self.low.abs(), self.high.abs())
         at_least = max(tolerance, 8 * eps)

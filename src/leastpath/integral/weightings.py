@@ -1,7 +1,4 @@
-"""Weightings: what each gradient along a path adds to the attributions.
-
-The line integral is `PathIntegral`. The others are given to `attribute(…, weighting=…)` or `integrate`.
-"""
+"""Weightings: what each gradient along a path adds to the attributions, for `attribute(…, weighting=…)`."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class Weighting(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether attributions add up to Δf in the limit, which is what error control relies on."""
+        """Whether attributions add up to Δf in the limit, which error control needs."""
         ...
 
     def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
@@ -41,23 +38,20 @@ class Weighting(Protocol):
 
 @runtime_checkable
 class WholePathWeighting(Weighting, Protocol):
-    """A weighting that looks at the whole path once all its segments are summed. At fixed steps only.
+    """A weighting that needs the whole path, after all its segments are summed. At fixed steps only.
 
-    A segment walked backwards must add the same as forwards, since what several examples share is integrated once.
+    A segment must add the same in both directions, because a segment that examples share is integrated once.
     """
 
     @property
     def follows_score(self) -> bool:
-        """Whether fixed steps go where the score changes, rather than being spread by length."""
+        """Whether fixed steps are spread by change of score rather than by length."""
         ...
 
     def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
-        """From sums over a path to its attributions: (batch, *features).
+        """From the segments' sums `total` (batch, *features) over a path to its attributions (batch, *features).
 
-        Args:
-            total: (batch, *features) the segments' sums.
-            length: (batch,) the path's Euclidean length.
-            difference: (batch, *features) its last knot minus its first.
+        `length` (batch,) is the path's Euclidean length, `difference` (batch, *features) its last knot minus its first.
         """
         ...
 
@@ -86,8 +80,8 @@ class PathIntegral:
 class IDGI:
     """Important Direction Gradient Integration (Yang et al. 2023): ∫ (∇f·γ̇) (∂ᵢf)² / ‖∇f‖² dt. Complete.
 
-    Each step's change of score is shared out by squared gradients, as if the step had gone along the gradient; what it
-    did across the gradient is noise to it. Where f is monotone along the path, all values have one sign.
+    Each step's change of score is divided by squared gradients, as if the step had gone along the gradient; movement
+    across the gradient counts as noise. Where f is monotone along the path, all values have one sign.
 
     Example:
         >>> import torch, leastpath as lp
@@ -99,13 +93,11 @@ class IDGI:
     complete: bool = True
 
     def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
-        """gradient (rows, nodes, *features), step (rows, 1, *features) -> (rows, nodes, *features)."""
         size = _inner(gradient, gradient)
-        # Where the gradient is zero so is the change of score, and there is nothing to share out.
+        # Where the gradient is zero, so is the change of score.
         return gradient**2 * (_inner(gradient, step) / torch.where(size > 0, size, 1))
 
     def finish(self, total: Tensor, step: Tensor) -> Tensor:
-        """The sum itself: (rows, *features)."""
         return total
 
 
@@ -113,7 +105,7 @@ class IDGI:
 class IDG:
     """Integrated Decision Gradients (Walker et al. 2024): ∫ ∂ᵢf γ̇ᵢ · df/dα dα, with α the share of the path walked.
 
-    Gradients count where the score moves, not where it is saturated; fixed steps are placed there too. Not complete:
+    Gradients count where the score changes, not where it is saturated; fixed steps are placed there too. Not complete:
     values scale with the square of the score.
 
     Example:
@@ -134,7 +126,6 @@ class IDG:
         return gradient * (_inner(gradient, step) / torch.where(size > 0, size, 1))
 
     def finish(self, total: Tensor, step: Tensor) -> Tensor:
-        """Times the step: (rows, *features)."""
         return total * step
 
     def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
@@ -146,8 +137,8 @@ class IDG:
 class AsPrinted:
     """The paper's equation as printed, (xᵢ − x̄ᵢ) Σₖ ∫₀¹ ∂ᵢf dt over the segments k of the path. Not complete.
 
-    The straight difference multiplies gradients of a curved path, and every segment counts alike, however short: cut in
-    two, it counts twice. For comparison only; on a path of one segment it is the line integral.
+    The straight difference multiplies gradients of a curved path, and every segment counts the same, however short: a
+    segment cut in two counts twice. For comparison only; on a path of one segment it is the line integral.
 
     Args:
         by: "segment", the equation to the letter; "length", the authors' code for variational paths, which multiplies
@@ -171,7 +162,6 @@ class AsPrinted:
             raise ValueError(f"by={self.by!r} is unknown: use one of {list(get_args(By))}")
 
     def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
-        """The gradient: (rows, nodes, *features)."""
         return gradient
 
     def finish(self, total: Tensor, step: Tensor) -> Tensor:
@@ -181,7 +171,6 @@ class AsPrinted:
         return total * per_row(norms(step, 1), total)
 
     def conclude(self, total: Tensor, length: Tensor, difference: Tensor) -> Tensor:
-        """Times the straight difference: (batch, *features)."""
         return total * difference
 
 

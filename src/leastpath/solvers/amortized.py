@@ -1,8 +1,4 @@
-"""Amortised paths: a small network learns from solved examples how their paths leave the straight line.
-
-The network predicts, for each of a few knots, the deviation from the line; what it predicts is only a start, from which
-`Descent` goes on for a few gradients.
-"""
+"""Amortised paths: a small network learns from solved examples how paths deviate from the straight line."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from pathlib import Path as File
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_features, check_integer
 from leastpath._support.files import write_atomically
 from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
@@ -25,11 +22,11 @@ from leastpath.solvers.descent.solver import Descent
 
 @dataclass(frozen=True, eq=False)
 class Amortized:
-    """Paths predicted by a small network, then refined by a few steps of `Descent`. Made by `Amortized.fit`.
+    """Paths predicted by a small network, then improved by a few steps of `Descent`. Made by `Amortized.fit`.
 
     Args:
         predictor: from both ends to the deviations of the knots.
-        solver: goes on from the predicted path.
+        solver: continues from the predicted path.
 
     Example:
         >>> import torch, leastpath as lp
@@ -60,19 +57,19 @@ class Amortized:
         """Learn from the paths of a result.
 
         Args:
-            result: of `attribute` with any solver whose paths are worth imitating.
-            solver: what goes on from a prediction; `Descent()` by default.
+            result: of `attribute`, with any solver that has good paths.
+            solver: continues from a prediction; `Descent()` by default.
             n_knots: predicted between the ends.
             width: channels (images) or a quarter of the hidden units (vectors) of the network.
             epochs: passes over the paths.
             learning_rate: of Adam.
-            seed: of the network's first weights; the global random state is left alone.
+            seed: of the network's first weights; the global random state is not changed.
             progress: show a progress bar.
         """
         if result.path is None:
             raise ValueError("the result has no paths to learn from: pass the result of attribute(…, solver=Descent())")
-        if n_knots < 1 or epochs < 1:
-            raise ValueError(f"n_knots={n_knots} and epochs={epochs} must be at least 1")
+        check_integer("n_knots", n_knots, 1)
+        check_integer("epochs", epochs, 1)
         knots = result.path.resample(n_knots + 2).points.unflatten(0, (len(result.path), n_knots + 2)).float()
         start, end = knots[:, 0], knots[:, -1]
         deviation = knots[:, 1:-1] - _line(start, end, n_knots)
@@ -92,18 +89,14 @@ class Amortized:
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
-        if start.shape[1:] != self.predictor.shape:
-            raise ValueError(
-                f"the network has learnt paths of features {tuple(self.predictor.shape)}, these have "
-                f"{tuple(start.shape[1:])}: fit one for these"
-            )
+        check_features("the fitted network", self.predictor.shape, start.shape[1:])
         ends = (x.to(self.predictor.scale.device, torch.float32) for x in (start, end))  # the network stays where it is
         inner = _line(start, end, self.predictor.n_knots) + self.predictor(*ends).to(start)
         guess = Path.polyline(torch.cat([start[:, None], inner, end[:, None]], 1))
         return replace(self.solver, start_from=guess).solve(score, metric, start, end, run)
 
     def save(self, file: str | File) -> None:
-        """Write the network with safetensors (`leastpath[io]`); the solver's settings are code, and stay there."""
+        """Write the network with safetensors (`leastpath[io]`), without the solver's settings."""
         from safetensors.torch import save
 
         p = self.predictor

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
@@ -16,20 +17,19 @@ from leastpath.solution import Solution
 
 TRUNCATE = 4.0  # standard deviations after which the kernel is cut off, as SciPy does
 LARGEST = 50.0  # the published max_sigma, for sides of 300 pixels
-GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can look at every segment and check what it saw
+GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can measure and verify every segment
 
 
 @dataclass(frozen=True)
 class BlurIG:
-    """Blur IG: the path is the image, ever less blurred. It chooses its own start, so it takes no baselines.
+    """Blur IG: the path is the image with less and less blur. It chooses its own start, so it takes no baselines.
 
-    The start, blurred most, holds hardly any information, and no colour is invented: completeness is with respect to
-    the score there. Beyond its border the image is taken to be zero, as in the reference implementation.
+    The start is the most blurred image, and holds hardly any information. Completeness is relative to the score there.
+    Beyond its border the image counts as zero, as in the reference implementation.
 
     Args:
-        max_sigma: standard deviation of the Gaussian at the start, in pixels. None: a sixth of the longer side, at most
-            50.
-        n_knots: of the path, its ends included; denser where the image is sharp, since that is where it changes most.
+        max_sigma: standard deviation of the blur at the start, in pixels. None: a sixth of the longer side, at most 50.
+        n_knots: of the path, its ends included; denser where the image is sharp and changes most.
 
     Example:
         >>> import torch, leastpath as lp
@@ -47,16 +47,12 @@ class BlurIG:
     def __post_init__(self) -> None:
         if self.max_sigma is not None and not self.max_sigma > 0:
             raise ValueError(f"max_sigma={self.max_sigma} must be positive: pixels, or None")
-        if self.n_knots < 2:
-            raise ValueError(f"n_knots={self.n_knots} must be at least 2: both ends")
+        check_integer("n_knots", self.n_knots, 2, advice="both ends")
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
-        """end (batch, …, height, width) -> polylines that end there; `start` is not looked at."""
+        """end (batch, …, height, width) -> polylines that end there; `start` is not used."""
         if end.ndim < 3:
-            raise ValueError(
-                f"BlurIG needs inputs (batch, …, height, width), got {tuple(end.shape)}: reshape them, or use another "
-                "solver"
-            )
+            raise ValueError(f"BlurIG needs inputs (batch, …, height, width), got {tuple(end.shape)}: reshape them")
         largest = self.max_sigma or min(LARGEST, max(end.shape[-2:]) / 6)
         payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_KNOT).least_left()
         knots = int(max(2, min(self.n_knots, payable)))

@@ -18,26 +18,26 @@ from leastpath.solution import Solution, straight_with_note
 from leastpath.status import Note, Outcome
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
-ROUNDING = 16  # in units of eps times the whole distance: sums over many features do not come closer than that
-SOLVER_SHARE = 0.4  # of the budget; the integral looks at every segment for as much, the rest is for the straight line
+ROUNDING = 16  # in units of eps times the total distance: sums over many features are not more exact
+SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
 LINE = "the straight line was used"
 INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
 
 
 @dataclass(frozen=True)
 class GuidedIG:
-    """Guided IG: each step moves the features of smallest gradient, as far as the step's share of the way asks for.
+    """Guided IG: each step moves the features of smallest gradient, until the step's share of the distance is reached.
 
-    The path saves what matters for later, so that it avoids large gradients across it; a band around the straight line
-    keeps it from straying. The L1 distance to the input falls by the same amount in every step. Integrated like every
-    path, so its attributions are complete; the published sum takes the gradient at the beginning of each step.
+    The path moves important features last, so that it avoids large gradients; a band around the straight line limits
+    how far it deviates. The L1 distance to the input falls by the same amount in every step. It is integrated like
+    every path, so its attributions are complete; the published sum takes the gradient at the start of each step.
 
     Args:
         fraction: of the features, those with the smallest |gradient|, that move at a time.
-        max_distance: by how much of the way a feature may be ahead of the straight line or behind it. 0: the straight
-            line; 1: anywhere in the box between baseline and input.
+        max_distance: how far a feature may be ahead of the straight line or behind it, as a share of its distance.
+            0: the straight line; 1: anywhere in the box between baseline and input.
         n_steps: knots after the baseline, one gradient each; at most two fifths of `max_gradients`, since the integral
-            looks at every segment once more.
+            takes as many.
 
     Example:
         >>> import torch, leastpath as lp
@@ -64,7 +64,7 @@ class GuidedIG:
         if n < min(2, self.n_steps):
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
-        # Distances of many features are compared to a part in 10⁹, which single precision cannot.
+        # Distances are compared to a part in 10⁹, which single precision cannot do.
         dtype = score.work_dtype if start.device.type == "mps" else torch.float64
         walk = _Walk(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
         examples, knots = torch.arange(len(start)), [start]
@@ -83,29 +83,31 @@ class GuidedIG:
 
 
 class _Walk:
-    """Where the examples are on their way, (batch, features)."""
+    """The current points of the examples, (batch, features)."""
 
     def __init__(self, start: Tensor, end: Tensor, fraction: float, max_distance: float) -> None:
         self.x, self.start, self.end = start.clone(), start, end
         self.difference = end - start
         self.total = self.difference.abs().sum(1)  # (batch,)
+        self.rounding = ROUNDING * torch.finfo(start.dtype).eps * self.total
         self.max_distance = max_distance
         self.rank = math.floor(fraction * (start.shape[1] - 1)) + 1  # of the largest gradient that may move
 
     def advance(self, size: Tensor, alpha: float) -> None:
-        """One step, to share `alpha` of the way; `size` (batch, features) is |gradient|."""
+        """One step, to the share `alpha` of the distance; `size` (batch, features) is |gradient|."""
         low, high = max(alpha - self.max_distance, 0.0), min(alpha + self.max_distance, 1.0)
         x_low = self.start + self.difference * low
         x_high = self.end if high == 1 else self.start + self.difference * high
         target = self.total * (1 - alpha)
-        # Those too far behind the line come up first, wherever their gradient puts them.
+        # Features too far behind the line move first, whatever their gradient.
         behind = (self.x - self.start) / torch.where(self.difference == 0, 1, self.difference) < low
         self.x = torch.where(behind & (self.difference != 0), x_low, self.x)
         walking = torch.ones_like(self.total, dtype=torch.bool)
         while True:
             distance = (self.end - self.x).abs().sum(1)
-            walking &= ~self._is_close(distance, target)
-            size = torch.where(self.x == x_high, torch.inf, size)  # these have gone as far as they may
+            allowed = torch.maximum(CLOSE * torch.maximum(distance, target), self.rounding).clamp_min(CLOSE)
+            walking &= (distance - target).abs() > allowed
+            size = torch.where(self.x == x_high, torch.inf, size)  # these are at their limit
             threshold = size.kthvalue(self.rank, dim=1, keepdim=True).values
             chosen = (size <= threshold) & (size < torch.inf)
             walking &= chosen.any(1)
@@ -117,7 +119,3 @@ class _Walk:
             moved = torch.where((share == 1)[:, None], x_high, self.x + (x_high - self.x) * share[:, None])
             self.x = torch.where(chosen & walking[:, None], moved, self.x)
             walking &= share == 1
-
-    def _is_close(self, a: Tensor, b: Tensor) -> Tensor:
-        allowed = torch.maximum(CLOSE * torch.maximum(a, b), ROUNDING * torch.finfo(a.dtype).eps * self.total)
-        return (a - b).abs() <= allowed.clamp_min(CLOSE)

@@ -1,15 +1,14 @@
-"""The geodesic equation itself, solved by collocation: an independent check of the other solvers in low dimension.
+"""The geodesic equation, solved by collocation: an independent check of the other solvers in low dimension.
 
-A shortest path of a damped metric obeys an ordinary differential equation with both ends given. For q = ‖∇f‖² + ε and
-the Hessian H of the score, the equations of motion at constant speed under the metric are
+A shortest path of a damped metric obeys an ordinary differential equation with both ends given. With q = ‖∇f‖² + ε and
+the Hessian H of the score, at constant speed under the metric it is
 
     Conformal   γ'' = ‖γ'‖² a − 2 (a·γ') γ',    a = ∇log √q = H∇f / q
     RankOne     γ'' = −(γ'ᵀHγ') ∇f / q
 
-Only the component of γ'' across the path bends it; the component along it sets the pace. At constant speed under the
-metric the path rushes through flat ground, which no mesh likes, so it is walked at constant Euclidean speed instead:
-the same curves, with γ'' replaced by its component across γ'. For a large ε the solution is the straight line; ε is
-then lowered step by step to the metric's own, each solution the first guess of the next.
+At that speed the path moves very fast where the score is flat, and needs a fine mesh. So it is solved at constant
+Euclidean speed: the same curves, with γ'' replaced by its component across γ'. For a large ε the solution is the
+straight line; ε is then lowered in stages to the metric's own, each solution the first guess of the next.
 """
 
 from __future__ import annotations
@@ -23,26 +22,27 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_bvp
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.metric import Conformal, Metric, RankOne
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.solution import Solution, joined
+from leastpath.solution import Solution, joined_blocks
 from leastpath.status import Note, Outcome
 
 Array = NDArray[np.float64]
 
 FIRST_DAMPING = 10.0  # × the mean squared gradient along the line: hardly bent, so the line is a good first guess
-FIRST_NODES = 11  # of the mesh; collocation adds its own where the residual asks for more
+FIRST_NODES = 11  # of the mesh; collocation adds nodes where the residual is large
 STEADY_RATIO = 10.0  # damping is divided by this from stage to stage …
 LEAST_RATIO = 1.5  # … or by less after a failure, down to this
 BOWS = (0.25, 0.5, 1.0)  # heights that a bowed first guess may have, as shares of the distance between the ends
 BOWED_DAMPING = 0.1  # × the mean squared gradient along the line: where a bowed guess begins
-PATIENCE = 50  # a stage may spend this × max_nodes × (features + 1) gradients; those that converge need far less
+PATIENCE = 50  # a stage may spend this × max_nodes × (features + 1) gradients; stages that converge need far less
 SOLVER_SHARE = 0.75  # of the budget; the rest measures the path
-CLEARLY = 0.01  # relative: how much shorter a path of more damping must be to be preferred to one of the target's
-SHORTER = 1e-4  # relative: a path that saves less than this is the straight line
+CLEARLY = 0.01  # relative: how much shorter a path of more damping must be than one of the target damping
+SHORTER = 1e-4  # relative: for a path that saves less, the straight line is used
 GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
@@ -51,19 +51,19 @@ class GeodesicODE:
     """Solves the geodesic equation with both ends given, for `Conformal` and `RankOne`: smooth scores, few features.
 
     The direct solver of the paper's discussion. It finds curves that are shortest among their neighbours, which need
-    not be the shortest of all: hence several first guesses, of which the shortest result is returned. Its worth is in
-    checking other solvers: it costs thousands of gradients an example, and kinks (ReLU) end it early, with a note.
+    not be the shortest of all. So it tries several first guesses and returns the shortest result. It is for checking
+    other solvers: it costs thousands of gradients an example, and kinks (ReLU) end it early, with a note.
 
     Args:
         n_knots: knots of the returned polyline, equally spaced.
         n_starts: first guesses: the straight line, then bows to both sides of it, the shortest first.
 
     Rarely needed:
-        floor: the damping is never below this share of the mean squared gradient along the line: the equation needs a
-            metric that is nowhere zero. The path's length is always measured under the metric as it is.
+        floor: the damping is never below this share of the mean squared gradient along the line, because the equation
+            needs a metric that is nowhere zero. The path's length is always measured with the metric's own damping.
         tolerance: relative residual that collocation must reach.
-        max_nodes: of the collocation mesh; where it is not enough, the last solution with more damping is used.
-        max_features: refuse inputs with more: a Jacobian costs three gradients a feature and node.
+        max_nodes: of the collocation mesh; if they are too few, the last solution with more damping is used.
+        max_features: inputs with more are refused: a Jacobian costs three gradients a feature and node.
 
     Example:
         >>> import torch, leastpath as lp
@@ -82,8 +82,8 @@ class GeodesicODE:
     max_features: int = 20
 
     def __post_init__(self) -> None:
-        if self.n_knots < 3 or self.n_starts < 1:
-            raise ValueError(f"n_knots={self.n_knots} must be at least 3 and n_starts={self.n_starts} at least 1")
+        check_integer("n_knots", self.n_knots, 3)
+        check_integer("n_starts", self.n_starts, 1)
         if not 0 < self.floor < 1:
             raise ValueError(f"floor={self.floor} must be between 0 and 1: a share of the mean squared gradient")
         if not 0 < self.tolerance < 1:
@@ -106,26 +106,15 @@ class GeodesicODE:
         parts, interrupted = [], False
         with run.bar("geodesics", len(start)) as bar:
             for b in range(len(start)):
-                ends = start[b : b + 1], end[b : b + 1]
-                search = _Search(self, score, metric, b, *ends, run)
-                if not interrupted:
-                    interrupted = search.go(bar)
-                else:
+                search = _Search(self, score, metric, b, start[b : b + 1], end[b : b + 1], run)
+                if interrupted:
                     search.ended = "interrupted"
+                else:
+                    search.go(bar)
+                interrupted = search.ended == "interrupted"
                 bar.advance(note=f"length ratio {search.ratio:.3g}")
-                parts.append((torch.tensor([b]), search.solution(*ends)))
-        return _with_stats(parts)
-
-
-def _with_stats(parts: list[tuple[Tensor, Solution]]) -> Solution:
-    """One solution of all, whose stats have a number an example."""
-    whole = joined(parts)
-    keys = parts[0][1].stats
-    stats = {key: torch.tensor([solution.stats[key] for _, solution in parts]) for key in keys}  # (batch,) each
-    return Solution(whole.path, whole.notes, stats)
-
-
-# ---- the equation ------------------------------------------------------------------------------------------------
+                parts.append((torch.tensor([b]), search.solution()))
+        return joined_blocks(parts)
 
 
 class _BudgetSpent(Exception):
@@ -133,7 +122,7 @@ class _BudgetSpent(Exception):
 
 
 class _Diverged(Exception):
-    """Collocation has left the domain of the score, or turns in circles."""
+    """Collocation has left the domain of the score, or does not come to an end."""
 
 
 @dataclass
@@ -161,7 +150,7 @@ class _Equation:
             _, gradient = self.score.gradients(
                 rows.reshape(-1, *self.score.shape).to(self.score.device), torch.full((len(rows),), self.example)
             )
-        except ValueError:  # not finite: a trial step of collocation left the domain of the score and is taken back
+        except ValueError:  # not finite: a trial step of collocation left the domain of the score
             return np.full_like(points, np.nan), points
         return gradient.reshape(points.shape).double().cpu().numpy(), rows.double().numpy()
 
@@ -176,10 +165,10 @@ class _Equation:
         u = _unit(gradient)
         g, at = self.gradients(np.concatenate([x + self.h * u, x - self.h * u]))
         if not conformal:
-            gradient = (g[:m] + g[m:]) / 2  # as exact as the differences, for no gradient more
+            gradient = (g[:m] + g[m:]) / 2  # as exact as the differences, at no extra cost
         moved = _dot(at[:m] - at[m:], u)  # 2h up to rounding
         slope = np.where(moved > 0, (g[:m] - g[m:]) / np.where(moved > 0, moved, 1), 0)
-        # Collocation comes back to the nodes and midpoints it has seen last: for the Jacobian, and in the next stage.
+        # Collocation asks again for the last nodes and midpoints: for the Jacobian, and in the next stage.
         self._seen = dict([*self._seen.items(), (key, (gradient, slope))][-4:])
         return gradient, slope
 
@@ -204,13 +193,11 @@ class _Equation:
         shifted = (x[None] + self.k * np.eye(n)[:, None]).reshape(n * m, n)
         base = self.acceleration(x, v)
         kept = self._seen
-        by_x = (
-            self.acceleration(shifted, np.tile(v, (n, 1))).reshape(n, m, n) - base
-        ) / self.k  # (moved, node, component)
+        by_x = (self.acceleration(shifted, np.tile(v, (n, 1))).reshape(n, m, n) - base) / self.k
         self._seen = kept
         jacobian = np.zeros((2 * n, 2 * n, m))
         jacobian[:n, n:] = np.eye(n)[:, :, None]
-        jacobian[n:, :n] = by_x.transpose(2, 0, 1)
+        jacobian[n:, :n] = by_x.transpose(2, 0, 1)  # from (moved, node, component)
         jacobian[n:, n:] = self._by_velocity(x, v).transpose(1, 2, 0)
         if not np.isfinite(jacobian).all():
             raise _Diverged
@@ -245,16 +232,13 @@ def _unit(a: Array) -> Array:
     return a / np.where(size > 0, size, 1)
 
 
-# ---- the search --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Found:
-    """A path found: its polyline, length under the metric as it is, and the damping it was found at."""
+    """A path: its polyline, its length under the metric itself, and the damping it was found at."""
 
     knots: Array  # (n_knots, features)
     length: float
-    damping: float  # infinite: a first guess, no solution
+    damping: float  # infinite: a first guess, not a solution
     nodes: int
 
 
@@ -264,7 +248,7 @@ class _Mesh:
 
     t: Array  # (nodes,)
     y: Array  # (2 · features, nodes)
-    length: float  # under the metric as it is
+    length: float  # under the metric itself
 
 
 class _Search:
@@ -274,11 +258,10 @@ class _Search:
         self, solver: GeodesicODE, score: BoundScore, metric: Conformal | RankOne, example: int, start: Tensor,
         end: Tensor, run: Run,
     ) -> None:  # fmt: skip
-        self.solver, self.run = solver, run
+        self.solver, self.run, self.start, self.end = solver, run, start, end
         self.a, self.b = (x.reshape(-1).double().cpu().numpy() for x in (start, end))
         self.distance = float(np.linalg.norm(self.b - self.a))
-        # Truncation asks for a short step, rounding for a long one: balanced for a score that varies over a tenth of
-        # the distance, and never lost in the rounding of the points.
+        # A step is short enough for a score that varies over a tenth of the distance, and long enough for rounding.
         size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))
         share = 0.2 * score.eps ** (1 / 3)
         budget = run.budget(score).share(SOLVER_SHARE)
@@ -294,27 +277,29 @@ class _Search:
         """Length over the line's, as sampled."""
         return self.best.length / self.line_length if self.best is not None and self.line_length > 0 else 1.0
 
-    def go(self, bar: Bar) -> bool:
-        """Search until done; whether the user interrupted."""
-        if self.distance == 0 or len(self.a) == 1:  # nothing to bend, or nowhere to go
-            return False
+    @property
+    def bent(self) -> bool:
+        """Whether a path was found that is shorter than the straight line."""
+        return self.best is not None and self.ratio < 1 - SHORTER
+
+    def go(self, bar: Bar) -> None:
+        """Search until done, out of budget or interrupted."""
+        if self.distance == 0 or len(self.a) == 1:  # no path to bend, or no direction to bend it in
+            return
         try:
-            with np.errstate(all="ignore"):  # trial steps may overflow; they are judged by whether they converge
-                self._prepare()
-                if self.typical > 0:
-                    for guess, dampings in self._guesses():
-                        self._descend(guess, dampings, bar)
+            with np.errstate(all="ignore"):  # trial steps may overflow; only whether they converge matters
+                line = self.a + np.linspace(0, 1, self.solver.n_knots)[:, None] * (self.b - self.a)
+                self.line_length, squares = self._measured(line)
+                self.typical = float(squares.mean())
+                self.target = max(self.equation.metric.damping, self.solver.floor * self.typical)
+                for guess, dampings in self._guesses() if self.typical > 0 else ():
+                    for damping in dampings:  # until a result is no longer than the guess
+                        if self._lowered(guess, damping, bar) <= guess.length:
+                            break
         except _BudgetSpent:
             self.ended = "budget"
         except KeyboardInterrupt:
             self.ended = "interrupted"
-        return self.ended == "interrupted"
-
-    def _prepare(self) -> None:
-        line = self.a + np.linspace(0, 1, self.solver.n_knots)[:, None] * (self.b - self.a)
-        self.line_length, squares = self._measured(line)
-        self.typical = float(squares.mean())
-        self.target = max(self.equation.metric.damping, self.solver.floor * self.typical)
 
     def _measured(self, knots: Array, damping: float | None = None) -> tuple[float, Array]:
         """Length of a polyline (knots, features), and ‖∇f‖² where it was sampled. None: the metric's own damping."""
@@ -334,9 +319,9 @@ class _Search:
         t = np.linspace(0, 1, FIRST_NODES)
         line = np.concatenate([np.outer(self.a, 1 - t) + np.outer(self.b, t), np.outer(self.b - self.a, 1 + 0 * t)])
         yield _Mesh(t, line, self.line_length), [first]
-        if self.best is None:  # not even near the line: kinks, or a score of other scales than the line's
+        if self.best is None:  # failed even near the line: kinks, or a score with other scales than the line's
             return
-        # A bow that meets little damping at once may be thrown far off; one that meets much falls back to the line.
+        # With little damping at once a bow may diverge; with much it returns to the line.
         later = sorted({self.target, max(self.target, BOWED_DAMPING * self.typical)}, reverse=True)
         fine = np.linspace(0, 1, self.solver.n_knots)[:, None]
         for side in self._sides(t):
@@ -345,7 +330,7 @@ class _Search:
             yield _Mesh(t, line + bow, self._keep(knots, np.inf, 0)), later
 
     def _sides(self, t: Array) -> list[Array]:
-        """Where first guesses bow to: the best height of each side of the line, then the second best of each, …"""
+        """The bows of first guesses: the best height of each side of the line, then the second best of each, …"""
         wanted, along = self.solver.n_starts - 1, (self.b - self.a) / self.distance
         line, shape = self.a + t[:, None] * (self.b - self.a), np.sin(np.pi * t)[:, None]
         ranked: list[tuple[int, float, Array]] = []
@@ -357,14 +342,8 @@ class _Search:
                 ranked += [(rank, length, h * side) for rank, (length, h) in enumerate(sorted(bows))]
         return [bow for *_, bow in sorted(ranked, key=lambda entry: entry[:2])[:wanted]]
 
-    def _descend(self, guess: _Mesh, dampings: list[float], bar: Bar) -> None:
-        """Solve from one guess, beginning at each damping in turn until the result is no longer than the guess."""
-        for damping in dampings:
-            if self._lowered(guess, damping, bar) <= guess.length:
-                return
-
     def _lowered(self, guess: _Mesh, damping: float, bar: Bar) -> float:
-        """Lower the damping to the target, or as far as it goes: the length at the target, endless if not reached."""
+        """Lower the damping to the target, or as far as possible: the length at the target, infinite if not reached."""
         solved, ratio = self._stage(guess, damping, bar), STEADY_RATIO
         while solved is not None and damping > self.target and ratio > LEAST_RATIO:
             lower = max(self.target, damping / ratio)
@@ -412,25 +391,21 @@ class _Search:
         return length
 
     def _rank(self, found: _Found) -> float:
-        """Its length, with a handicap for a path of more damping than asked for: it must be clearly shorter."""
+        """Its length. A path of more damping than the target must be clearly shorter to win."""
         return found.length * (1 if found.damping <= self.target else 1 + CLEARLY)
 
-    # ---- the answer ----------------------------------------------------------------------------------------------
-
-    @property
-    def bent(self) -> bool:
-        """Whether what was found is worth leaving the straight line for."""
-        return self.best is not None and self.ratio < 1 - SHORTER
-
-    def solution(self, start: Tensor, end: Tensor) -> Solution:
-        """The best path found between start and end (1, *features), or the straight line, with what is to be said."""
-        best, note = self.best, self._note()
-        stats = {"damping": best.damping if best else np.nan, "nodes": best.nodes if best else 0}
+    def solution(self) -> Solution:
+        """The best path found, or the straight line, with a note."""
+        best, note, start = self.best, self._note(), self.start
+        stats = {
+            "damping": torch.tensor([best.damping if best else np.nan]),
+            "nodes": torch.tensor([best.nodes if best else 0]),
+        }
         notes = ((note,) if note else (),)
         if best is None or not self.bent:
-            return Solution(Path.straight(start, end), notes, stats)
+            return Solution(Path.straight(start, self.end), notes, stats)
         inner = torch.as_tensor(best.knots[1:-1]).to(start.dtype).to(start.device)
-        knots = torch.cat([start, inner.reshape(-1, *start.shape[1:]), end])
+        knots = torch.cat([start, inner.reshape(-1, *start.shape[1:]), self.end])
         return Solution(Path.polyline(knots[None]), notes, stats)
 
     def _note(self) -> Note | None:
@@ -439,17 +414,15 @@ class _Search:
         if self.ended == "interrupted":
             return Note(Outcome.INTERRUPTED, f"interrupted in the search for a geodesic: {used}")
         if self.ended == "budget":
-            sentence = (
-                f"the budget max_gradients={self.run.max_gradients} ended the search for a geodesic: {used}; raise it"
-            )
+            budget = f"the budget max_gradients={self.run.max_gradients}"
+            sentence = f"{budget} ended the search for a geodesic: {used}; raise it"
             return Note(Outcome.BUDGET_SPENT if self.bent else Outcome.FELL_BACK, sentence)
-        if not self.typical > 0:  # never asked, or flat all along: the line is as short as any path
+        if not self.typical > 0:  # no search was needed, or the score is flat: the line is as short as any path
             return None
         remedy = f"raise max_nodes={solver.max_nodes}, ask for more damping, or, if the score has kinks, use Descent"
         if best is None:
-            return Note(
-                Outcome.FELL_BACK, f"collocation failed even close to the straight line, which was used; {remedy}"
-            )
+            sentence = "collocation failed even close to the straight line, which was used"
+            return Note(Outcome.FELL_BACK, f"{sentence}; {remedy}")
         others = f"raise n_starts={solver.n_starts}, or use Descent"
         if best.damping == np.inf:
             sentence = f"a first guess ({self.ratio:.3g} × the line) is shorter than every geodesic found, and was used"

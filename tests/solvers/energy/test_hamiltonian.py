@@ -123,7 +123,7 @@ def test_a_score_that_ends_beside_the_line_falls_back():
     ("settings", "words"),
     [
         ({"kernel": "gibbs"}, "kernel='gibbs' is unknown"),
-        ({"n_chains": 1}, "which R-hat needs"),
+        ({"n_chains": 1}, "n_chains=1 must be at least 2"),
         ({"n_paths": 1}, "expected 0, or 2"),
         ({"target_accept": 1.0}, "between 0 and 1"),
     ],

@@ -141,7 +141,7 @@ def test_the_budget_is_kept_and_said():
     assert lp.Outcome.BUDGET_SPENT in result.status[0]
     assert "ended by max_gradients=900 after" in result.status[0].value
     poor = lp.attribute(moons_score(x), x, BASELINE, solver=lp.Variational(), max_gradients=90)
-    assert "max_gradients=90 pays for no iteration of 100" in poor.status[0].value
+    assert "max_gradients=90 is too small for one iteration of 100" in poor.status[0].value
     assert poor.path.is_straight.all() and (poor.n_gradients <= 90).all()
 
 
@@ -204,7 +204,7 @@ def test_convergence_is_judged_by_example():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n_iterations": 0}, "must be positive"),
+        ({"n_iterations": 0}, "n_iterations=0 must be at least 1"),
         ({"lr_decay": 0.0}, "must be in"),
         ({"n_samples": 1}, "a deviation needs two paths"),
     ],

@@ -13,24 +13,24 @@ from leastpath.solvers.shorten import Shortening, shortened
 
 COARSEST = 4  # segments that a line begins with
 FINEST = 32
-BOWS, BOW_SAMPLES = 12, 8  # tried beside the line, and how well each is looked at
+BOWS, BOW_SAMPLES = 12, 8  # tried beside the line, and samples of each
 BOW_HEIGHTS = (0.25, 0.75, 0.5)  # relative to the distance of the ends
-BOWS_FROM = 1000  # gradients an example: with fewer the line must do
+BOWS_FROM = 1000  # gradients an example: with fewer, only the line is tried
 
 
 def refined_lines(
-    field: Field, rows: Tensor, how: Shortening, spare: int, draw: int
+    field: Field, rows: Tensor, settings: Shortening, spare: int, draw: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Shortened lines or bows of some examples (n,), in groups as fine as `spare` gradients left allow.
+    """Shortened lines or bows of some examples (n,), as fine as possible while `spare` gradients are left.
 
     Yields the rows of a group (m,) and their paths (m, knots, *features).
     """
-    rows = rows[field.affords(rows, how.samples * COARSEST * how.round_cost + spare)]
+    rows = rows[field.affords(rows, settings.samples * COARSEST * settings.round_cost + spare)]
     paths = _bows(field, rows, draw) if len(rows) else field.start[:0]
     while len(rows):
-        paths = force_shortened(field, paths, rows, how, spare)
+        paths = force_shortened(field, paths, rows, settings, spare)
         n = paths.shape[1] - 1
-        cost = 2 * n + 2 * n * how.samples * how.round_cost  # of cutting, and of one round on what is cut
+        cost = 2 * n + 2 * n * settings.samples * settings.round_cost  # of cutting, and of one round after it
         finer = field.affords(rows, cost + spare) & (2 * n <= FINEST)
         if not finer.all():
             yield rows[~finer], paths[~finer]
@@ -40,9 +40,9 @@ def refined_lines(
 
 
 def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
-    """The straight line, or a bow in some random direction that looks shorter: (n, knots, *features).
+    """The straight line, or a bow in a random direction that looks shorter: (n, knots, *features).
 
-    A line over the top of a hill is as good as any path near it; only paths that are far from it lead round the hill.
+    A line over a maximum of the score has no shorter path near it; only distant paths lead around the maximum.
     """
     t = torch.linspace(0, 1, COARSEST + 1, device=field.start.device, dtype=field.start.dtype)
     a, chord, size = field.start[rows], (field.end - field.start)[rows], field.distance[rows]
@@ -66,10 +66,10 @@ def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
     return best
 
 
-def force_shortened(field: Field, paths: Tensor, rows: Tensor, how: Shortening, spare: int) -> Tensor:
+def force_shortened(field: Field, paths: Tensor, rows: Tensor, settings: Shortening, spare: int) -> Tensor:
     """Paths (n, knots, *features) of `rows` (n,), shortened while more than `spare` gradients are left."""
     budget = field.budget.keeping(spare)
-    return shortened(field.score, field.metric, paths, field.examples[rows.cpu()], budget, field.run, how)
+    return shortened(field.score, field.metric, paths, field.examples[rows.cpu()], budget, field.run, settings)
 
 
 def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tensor:
@@ -79,7 +79,7 @@ def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tens
     positions = (torch.arange(2 * n, device=paths.device, dtype=paths.dtype) + jitter) / 2
     speed = field.sample(paths, positions.expand(len(paths), -1), rows).speed.unflatten(1, (n, 2)).mean(2)
     speed = torch.nan_to_num(speed, posinf=0.0)
-    # Every segment keeps one piece; half of the new pieces go by length and half to everyone, as samples may err.
+    # Every segment keeps one piece; half of the new pieces go by length and half equally, as samples are not exact.
     share = 0.5 * speed / speed.sum(1, True).clamp_min(torch.finfo(speed.dtype).tiny) + 0.5 / n
     edges = (share.cumsum(1) / share.sum(1, True) * n).round().long()
     pieces = 1 + edges.diff(dim=1, prepend=torch.zeros_like(edges[:, :1]))  # (n, segments), summing to 2 n

@@ -1,7 +1,6 @@
-"""Field: the score and the metric as the stages of a descent see them, sampled along stacks of polylines.
+"""Field: the score and the metric, sampled along stacks of polylines.
 
-Numbers are drawn by seed and draw number alone, so that an example meets the same ones in any batch, and every stage
-works on the rows that are still open, so that examples that are done cost nothing.
+Random numbers depend on seed and draw number alone, so that a batch gives what a loop gives.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ class Samples:
     """What is known at n positions of each polyline: (rows, n), and (rows, n, *features) where it says so."""
 
     points: Tensor  # (rows, n, *features)
-    steps: Tensor  # (rows, n, *features) the whole segment that a point lies on
+    steps: Tensor  # (rows, n, *features) the segment that a point lies on
     value: Tensor
     gradient: Tensor  # (rows, n, *features); zero where the model has none
-    speed: Tensor  # of the whole segment; infinite where the model has no finite gradient
+    speed: Tensor  # of the segment; infinite where the model has no finite gradient
 
 
 @dataclass
@@ -46,12 +45,10 @@ class Field:
 
     def __post_init__(self) -> None:
         self.distance = norms(self.end - self.start, 1)  # (batch,)
-        self.limit = int(self.budget.least_left(self.examples))  # gradients an example, from here on
+        self.limit = int(self.budget.least_left(self.examples))  # gradients an example, from now on
         self._before = self.budget.spent(self.examples)
         self.interrupted = False
         self._shown = 0.0
-
-    # ---- accounts ------------------------------------------------------------------------------------------------
 
     @property
     def spent(self) -> Tensor:
@@ -69,13 +66,8 @@ class Field:
         self.bar.advance(total - self._shown, f"length {float(known.median()):.3f} of the line" if len(known) else "")
         self._shown = total
 
-    # ---- f along polylines ---------------------------------------------------------------------------------------
-
     def gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """f (n,), its gradient (n, *features) and whether both are finite (n,), at `points` (n, *features).
-
-        A trial point may lie where the model has no value: that is a bad place to go, not an error.
-        """
+        """f (n,), its gradient (n, *features) and whether both are finite (n,), at trial `points` (n, *features)."""
         value, gradient = self.score.gradients(points, self.examples[rows.cpu()], strict=False)
         finite = torch.isfinite(value) & torch.isfinite(flat_rows(gradient)).all(1)
         return value, torch.where(per_row(finite, gradient), gradient, 0), finite
@@ -116,10 +108,10 @@ class Field:
         return k + fraction, 1 / (n * mass)
 
     def length(self, paths: Tensor, n: int, rows: Tensor, draw: int) -> Tensor:
-        """Lengths (rows,) by n samples each: good for a rough comparison, never as a measurement."""
+        """Lengths (rows,) by n samples each: for rough comparisons, not for measurements."""
         positions, weights = self.spread_out(paths, n, draw)
         return (self.sample(paths, positions, rows).speed * weights).sum(1)
 
     def smooth(self, direction: Tensor) -> Tensor:
-        """(…, *features) on the coarse grid of `resolution`, if there is one."""
+        """(…, *features) on the coarse grid of `resolution`, if it is set."""
         return direction if self.resolution is None else coarse(direction, self.resolution)

@@ -1,7 +1,7 @@
-"""Gradient flows: ascent or descent of the score from a point, a few steps long.
+"""Gradient flows: a few steps of ascent or descent of the score from a point.
 
-Along gradient flow the length of a path is the change of the score, under every model metric: nothing shorter joins its
-ends. So a flow is the best way out of an end, towards ground where the score is flat.
+Along a gradient flow the length is the change of score, under every model metric: nothing shorter joins its ends. So a
+flow is the best path from an end to a region where the score is flat.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ STEPS = 16  # gradients a flow, at most
 KNOTS = 8  # of its steps that are kept
 FIRST_STEP = 0.002  # relative to the distance of the ends
 ARMIJO = 0.2  # a step must achieve this share of its first-order change
-FLAT = 0.25  # a gradient that shrinks below this share in one step has reached flat ground
-MIN_GAIN = 0.1  # which must still have been on the right side
+FLAT = 0.25  # a gradient that shrinks below this share in one step has reached a flat region …
+MIN_GAIN = 0.1  # … if the step had at least this share of its first-order change
 ENOUGH = 1e-3  # a flow ends where the gradient, over the whole distance, would add this share of the line's length
 
 
 @dataclass
 class Flow:
-    """Where some flows went: trail (n, KNOTS + 1, *features), padded by its last point, and its length (n,)."""
+    """The result of some flows: trail (n, KNOTS + 1, *features), padded by its last point, and its length (n,)."""
 
     trail: Tensor
     cost: Tensor
@@ -73,7 +73,7 @@ def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _thinned(trail: Tensor, count: Tensor) -> Tensor:
-    """KNOTS + 1 of the first count + 1 points of each trail, evenly, the last one repeated where there are fewer."""
+    """KNOTS + 1 of the first count + 1 points of each trail, evenly; the last one is repeated if there are fewer."""
     steps = torch.arange(KNOTS + 1, device=trail.device)
     stride = count / count.clamp(1, KNOTS)  # (n,)
     pick = torch.minimum((steps * stride[:, None]).round().long(), count[:, None])

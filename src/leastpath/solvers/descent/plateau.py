@@ -1,7 +1,7 @@
-"""The plateau stage: knots between two flows are pushed on, up or down the score, until the way across is flat.
+"""The plateau stage: knots between two flows are pushed up or down the score until the crossing is flat.
 
-For a score that saturates, the gradient of ‖∇f‖ is nearly parallel to ∇f. So ±∇f itself, one gradient and smooth, says
-where the ground is flatter; the true force takes two gradients and is rough.
+For a score that saturates, the gradient of ‖∇f‖ is nearly parallel to ∇f. So ±∇f, one smooth gradient, shows where the
+score is flatter; the exact force takes two gradients and is noisy.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def flatter_side(field: Field, line: Samples, rows: Tensor) -> Tensor:
             moved = points + per_row(sign * step * field.distance[rows, None] / size, points) * gradient
             n = points.shape[1]
             speed = field.speed(moved.flatten(0, 1), steps.flatten(0, 1), rows.repeat_interleave(n))
-            total[rows] += speed.clamp_min(0).sqrt().view(-1, n).sum(1)  # roots: one cliff must not decide
+            total[rows] += speed.clamp_min(0).sqrt().view(-1, n).sum(1)  # roots: one steep place must not decide
     return torch.where(above < below, 1.0, -1.0).to(field.distance)
 
 
 @dataclass
 class Crossing:
-    """A way over a plateau for some examples, all (n,): two fixed trails and the knots between that move."""
+    """A path over a plateau for some examples, all (n,): two fixed trails and the moving knots between them."""
 
     left: Tensor  # (n, knots, *features) from the start
     knots: Tensor  # (n, middle knots, *features)
     right: Tensor  # (n, knots, *features) to the end
     sign: Tensor  # +1: the plateau is above, −1: below
     push: Tensor  # largest move of a knot in a round
-    goal: Tensor  # length that the middle must fall well below
-    hopeless: Tensor  # length that it must have fallen below after `patience` rounds
+    goal: Tensor  # the middle must become much shorter than this
+    hopeless: Tensor  # the middle must be shorter than this after `patience` rounds
 
     @property
     def path(self) -> Tensor:
@@ -63,93 +63,90 @@ class Crossing:
 
     @property
     def middle(self) -> Tensor:
-        """(n, middle knots + 2, *features): the part that moves, with the points that it hangs on."""
+        """(n, middle knots + 2, *features): the moving knots and their fixed neighbours."""
         return torch.cat([self.left[:, -1:], self.knots, self.right[:, :1]], 1)
 
     def pick(self, keep: Tensor) -> Crossing:
-        """Those of some examples."""
+        """The crossings of some examples."""
         return Crossing(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
 
 
 def crossed(
-    field: Field, rows: Tensor, way: Crossing, straight: Tensor, rounds: int, patience: int, spare: int, draw: int
+    field: Field, rows: Tensor, crossing: Crossing, straight: Tensor, rounds: int, patience: int, spare: int, draw: int
 ) -> tuple[Crossing, Tensor]:
     """The calmest state of each crossing and the sampled length of its middle (n,).
 
-    An example leaves after two calm rounds, when it looks hopeless, or when what is left to spend is `spare`.
+    An example leaves after two calm rounds, when it looks hopeless, or when only `spare` gradients are left.
     """
-    best = way.knots.clone()
-    best_length = torch.full_like(way.goal, torch.inf)
-    work = _Pushing(field, rows, way, draw)
+    best = crossing.knots.clone()
+    best_length = torch.full_like(crossing.goal, torch.inf)
+    work = _Pushing(field, rows, crossing, draw)
     try:
         for number in range(rounds):
             i = work.open(best_length, patience, number, spare)
             if not len(i):
                 break
-            knots = work.way.knots[i]
+            knots = work.crossing.knots[i]
             seen = work.round(i, number)
             better = seen < best_length[i]
             best[i[better]], best_length[i[better]] = knots[better], seen[better]
             field.show(best_length / straight)
     except KeyboardInterrupt:
-        field.interrupted = True  # the best of the rounds so far is what there is
-    way.knots = best
-    return way, best_length
+        field.interrupted = True
+    crossing.knots = best
+    return crossing, best_length
 
 
 class _Pushing:
-    def __init__(self, field: Field, rows: Tensor, way: Crossing, draw: int) -> None:
+    def __init__(self, field: Field, rows: Tensor, crossing: Crossing, draw: int) -> None:
         self.field, self.rows, self.draw = field, rows, draw
-        self.way = Crossing(**{**vars(way), "knots": way.knots.clone(), "push": way.push.clone()})
-        self.momentum = torch.zeros_like(way.knots)
-        self.last = torch.full_like(way.goal, torch.inf)
+        self.crossing = Crossing(**{**vars(crossing), "knots": crossing.knots.clone(), "push": crossing.push.clone()})
+        self.momentum = torch.zeros_like(crossing.knots)
+        self.last = torch.full_like(crossing.goal, torch.inf)
         self.calm = torch.zeros_like(rows)
-        self.hard = way.goal.new_zeros(len(rows), 0)
+        self.hard = crossing.goal.new_zeros(len(rows), 0)
 
     def open(self, best_length: Tensor, patience: int, number: int, spare: int) -> Tensor:
         """Which examples go on: (n,)."""
         live = (self.calm < 2) & self.field.affords(self.rows, ROUND_COST + spare)
         if number >= patience:
-            live &= best_length < self.way.hopeless
+            live &= best_length < self.crossing.hopeless
         return live.nonzero()[:, 0]
 
     def round(self, i: Tensor, number: int) -> Tensor:
-        """Look at the crossings i (n,), then push them. Their lengths (n,) before the push."""
-        way = self.way.pick(i)
-        path = way.middle
+        """Sample the crossings i (n,), then push them. Their lengths (n,) before the push."""
+        crossing = self.crossing.pick(i)
+        path = crossing.middle
         fresh, weights = self.field.spread_out(path, SAMPLES, self.draw + number)
         positions = torch.cat([fresh, self.hard[i]], 1)
         weights = torch.cat([weights, weights.mean(1, True).expand_as(self.hard[i])], 1)
         samples = self.field.sample(path, positions, self.rows[i])
         parts = samples.speed * weights  # (n, samples)
-        # One old position that still costs more than all the fresh ones together is believed.
+        # One old position may still cost more than all the fresh ones together.
         seen = torch.maximum(parts[:, :SAMPLES].sum(1), parts.amax(1))
-        self.calm[i] = torch.where(seen <= CALM * way.goal, self.calm[i] + 1, 0)
-        self.way.push[i] *= torch.where(seen > self.last[i], SHRINK, 1.0)
+        self.calm[i] = torch.where(seen <= CALM * crossing.goal, self.calm[i] + 1, 0)
+        self.crossing.push[i] *= torch.where(seen > self.last[i], SHRINK, 1.0)
         self.last[i] = seen
         if self.hard.shape[1] == 0:
             self.hard = positions.new_zeros(len(self.rows), HARD)
         self.hard[i] = positions.gather(1, parts.argsort(1, descending=True)[:, :HARD])
-        self._move(i, self._force(samples, positions, weights, way, number))
+        force = self._force(samples, positions, weights, crossing, number)
+        calm = per_row(self.calm[i] >= 1, force)  # calm crossings stay, and are sampled again
+        self.momentum[i] = torch.where(calm, 0, MOMENTUM * self.momentum[i] + force)
+        self.crossing.knots[i] += per_row(self.crossing.push[i], force) * self.momentum[i]
         return seen
 
-    def _force(self, samples: Samples, positions: Tensor, weights: Tensor, way: Crossing, number: int) -> Tensor:
-        """Gradients, carried from the samples to the knots near them and spread along the path: like way.knots.
+    def _force(self, samples: Samples, positions: Tensor, weights: Tensor, crossing: Crossing, number: int) -> Tensor:
+        """Gradients, given to the knots near the samples and spread along the path: like crossing.knots.
 
         Early rounds move the whole path, later ones single knots. The largest move is one.
         """
-        knot = torch.arange(way.knots.shape[1], device=positions.device, dtype=positions.dtype)  # at position knot + 1
+        knot = torch.arange(crossing.knots.shape[1]).to(positions)  # at position knot + 1
         hat = (1 - (positions[:, None] - knot[:, None] - 1).abs()).clamp_min(0)  # (n, knots, samples)
         width = max(len(knot) / (1 + number), 1.0)
         kernel = torch.exp(-(knot[:, None] - knot).abs() / width) + COMMON
-        amount = weights * norms(samples.steps, 2) * way.sign[:, None]  # (n, samples)
-        force = (kernel @ (hat * amount[:, None])) @ samples.gradient.reshape(
-            *positions.shape, -1
-        )  # (n, knots, all features)
-        force = self.field.smooth(force.view_as(way.knots))
+        amount = weights * norms(samples.steps, 2) * crossing.sign[:, None]  # (n, samples)
+        gradient = samples.gradient.reshape(*positions.shape, -1)  # (n, samples, all features)
+        force = (kernel @ (hat * amount[:, None])) @ gradient
+        force = self.field.smooth(force.view_as(crossing.knots))
         return force / per_row(norms(force, 2).amax(1).clamp_min(torch.finfo(force.dtype).tiny), force)
-
-    def _move(self, i: Tensor, force: Tensor) -> None:
-        calm = per_row(self.calm[i] >= 1, force)  # what is calm stays, to be looked at again
-        self.momentum[i] = torch.where(calm, 0, MOMENTUM * self.momentum[i] + force)
-        self.way.knots[i] += per_row(self.way.push[i], force) * self.momentum[i]

@@ -1,93 +1,47 @@
-"""The paper's energy of a path: stay near the straight line, keep away from steep ground.
+"""The paper's energy of a path: stay near the straight line, keep away from a steep score.
 
     E(γ) = Σᵢ d(γᵢ, γ⁰ᵢ) ± β c(γᵢ) + w Σ_{i near an end} d(γᵢ, γ⁰ᵢ)
 
-with d the Euclidean distance to the same knot of the straight line γ⁰ and c = ‖∇f‖, both over all features of an
-example. `Variational` and `Hamiltonian` see it through this file only. No knot's term depends on another knot: the
-energy is not the length of the path, which is why lengths are measured afterwards by the integrator.
+with d the Euclidean distance to the same knot of the straight line γ⁰ and c = ‖∇f‖. No knot's term depends on another
+knot, so the energy is not the length of the path: the integrator measures lengths afterwards.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, per_row
+from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.path import Path
 from leastpath.status import Note, Outcome
+
+if TYPE_CHECKING:
+    from leastpath.solvers.energy.hamiltonian import Hamiltonian
+    from leastpath.solvers.energy.variational import Variational
 
 Sign = Literal["away", "toward"]
 EDGE_SHARE = 0.1  # the paper counts the first and last tenth of a path as its ends
 LINE = "the straight line was used"
 
 
-class EnergySettings(Protocol):
-    """The hyper-parameters that every solver of this energy has."""
-
-    @property
-    def n_points(self) -> int:
-        """Knots between the ends."""
-        ...
-
-    @property
-    def beta_scale(self) -> float:
-        """β as a multiple of the mean gradient norm along the straight line."""
-        ...
-
-    @property
-    def beta(self) -> float | None:
-        """β itself, instead."""
-        ...
-
-    @property
-    def endpoint_weight(self) -> float:
-        """w, the weight of the deviations near the ends."""
-        ...
-
-    @property
-    def sign(self) -> Sign:
-        """Whether steep ground repels or attracts."""
-        ...
-
-    @property
-    def as_printed(self) -> bool:
-        """Minus sign, and p ∝ exp(−E) in the units of the inputs."""
-        ...
-
-    @property
-    def spread(self) -> float:
-        """How far sampled paths stray from the line where nothing pushes them, as a share of its length."""
-        ...
-
-    @property
-    def fd_step(self) -> float:
-        """Step of the finite difference, in units of the root-mean-square difference between the ends."""
-        ...
-
-
-def check_energy_settings(settings: EnergySettings) -> None:
-    """Raise on hyper-parameters that make no energy."""
+def check_energy_settings(settings: Variational | Hamiltonian) -> None:
+    """Raise on hyper-parameters that do not define an energy."""
     if settings.n_points < 1:
         raise ValueError(f"n_points={settings.n_points}: a path needs at least one knot between its ends")
     if settings.sign not in get_args(Sign):
         raise ValueError(f"sign={settings.sign!r} is unknown: use one of {list(get_args(Sign))}")
-    given = {
-        "beta_scale": settings.beta_scale,
-        "beta": settings.beta or 0.0,
-        "endpoint_weight": settings.endpoint_weight,
-    }
-    for name, value in given.items():
+    for name in ("beta_scale", "beta", "endpoint_weight"):
+        value = getattr(settings, name) or 0.0
         if not 0 <= value < float("inf"):
             raise ValueError(f'{name}={value} must be zero or positive: the direction is chosen by sign="away"')
-    for name, value in {"spread": settings.spread, "fd_step": settings.fd_step}.items():
-        if not 0 < value < float("inf"):
-            raise ValueError(f"{name}={value} must be positive")
+    for name in ("spread", "fd_step"):
+        if not 0 < getattr(settings, name) < float("inf"):
+            raise ValueError(f"{name}={getattr(settings, name)} must be positive")
 
 
 class ScoreUndefined(Exception):
@@ -95,7 +49,7 @@ class ScoreUndefined(Exception):
 
 
 def undefined_note(error: ScoreUndefined) -> Note:
-    """What the user reads of it."""
+    """The note for an example whose score fails off the line."""
     reason = str(error).splitlines()[0]  # Pyro appends its shapes
     return Note(Outcome.FELL_BACK, f"away from the straight line {reason}; {LINE}")
 
@@ -103,22 +57,22 @@ def undefined_note(error: ScoreUndefined) -> Note:
 def _gradient(score: BoundScore, points: Tensor, examples: Tensor) -> Tensor:
     try:
         return score.gradients(points, examples)[1]
-    except ValueError as error:  # the line itself has been evaluated before: the call as such is sound
+    except ValueError as error:  # the line itself has been evaluated before, so the call is valid
         raise ScoreUndefined(str(error)) from error
 
 
 class GradientNorm(torch.autograd.Function):
     """c(x) = ‖∇f(x)‖, differentiable although the score only gives first derivatives.
 
-    ∇c = H u with u = ∇f/‖∇f‖, taken as the finite difference (∇f(x + h u) − ∇f(x))/h. It costs one gradient more, no
-    second-order graph, and sees the kinks of ReLU networks, between which the exact ∇c is zero.
+    ∇c = H u with u = ∇f/‖∇f‖, as the finite difference (∇f(x + h u) − ∇f(x))/h. It costs one more gradient and no
+    second-order graph. It sees the kinks of ReLU networks, between which the exact ∇c is zero.
     """
 
     @staticmethod
     def forward(ctx: Any, points: Tensor, score: BoundScore, examples: Tensor, step: Tensor) -> Tensor:
         """points (rows, *features), examples (rows,), step h (rows,) -> (rows,)."""
         gradient = _gradient(score, points, examples)
-        norm = torch.linalg.vector_norm(flat_rows(gradient), dim=1)
+        norm = norms(gradient, 1)
         if ctx.needs_input_grad[0]:
             step = per_row(step, points)
             direction = gradient / per_row(norm.clamp_min(torch.finfo(norm.dtype).tiny), gradient)
@@ -130,7 +84,7 @@ class GradientNorm(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
         """(rows,) -> (rows, *features)."""
         (slope,) = ctx.saved_tensors
-        # A slope that is not finite pushes nowhere; the norm that comes with it tells whether the example has failed.
+        # A slope that is not finite counts as zero; the norm that comes with it tells whether the example has failed.
         return per_row(grad_output, slope) * slope.nan_to_num(0, 0, 0), None, None, None
 
 
@@ -155,13 +109,13 @@ class PathEnergy:
     unit: Tensor  # (batch,) root-mean-square difference between the ends; zero where they coincide
     beta: Tensor  # (batch,)
     temperature: Tensor  # (batch,)
-    direction: int  # of the gradient term: +1 away from steep ground, −1 toward it
+    direction: int  # sign of the gradient term: +1 away from a steep score, −1 toward it
     weights: Tensor  # (n_points,) of the distances: 1, and 1 + w near the ends
     fd_step: float
 
     @classmethod
     def of(
-        cls, score: BoundScore, examples: Tensor, start: Tensor, end: Tensor, settings: EnergySettings
+        cls, score: BoundScore, examples: Tensor, start: Tensor, end: Tensor, settings: Variational | Hamiltonian
     ) -> PathEnergy:
         """For `examples` (batch,) from start to end (batch, *features). Costs n_points gradients an example, for β."""
         start, end = start.to(score.work_dtype), end.to(score.work_dtype)
@@ -169,10 +123,10 @@ class PathEnergy:
         t = (torch.arange(1, n + 1, device=start.device) / (n + 1)).to(start.dtype)
         line = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), per_row(t[None], start.unsqueeze(1)))
         gradient = score.gradients(line.flatten(0, 1), examples.repeat_interleave(n))[1]
-        steepness = torch.linalg.vector_norm(flat_rows(gradient), dim=1).view(batch, n).mean(1)
+        steepness = norms(gradient, 1).view(batch, n).mean(1)
         beta = settings.beta_scale * steepness if settings.beta is None else torch.full_like(steepness, settings.beta)
-        length = torch.linalg.vector_norm(flat_rows(end - start), dim=1)
-        # Where nothing pushes, exp(−d/T) in D dimensions has mean distance D·T: this T makes it spread · length.
+        length = norms(end - start, 1)
+        # For a constant gradient norm, exp(−d/T) in D dimensions has mean distance D·T: T makes it spread · length.
         temperature = settings.spread * length / score.n_features
         if settings.as_printed:
             temperature = torch.ones_like(length)
@@ -206,8 +160,7 @@ class PathEnergy:
         points = (self.line + offset).flatten(0, 1)
         owners = self.examples.repeat_interleave(n)
         steepness: Tensor = GradientNorm.apply(points, self.score, owners, step)  # type: ignore[no-untyped-call]
-        distance = torch.linalg.vector_norm(offset.reshape(batch, n, -1), dim=2)
-        return distance @ self.weights + self.direction * self.beta * steepness.view(batch, n).sum(1)
+        return norms(offset, 2) @ self.weights + self.direction * self.beta * steepness.view(batch, n).sum(1)
 
     def reduced(self, deviation: Tensor, backward: bool = False) -> Tensor:
         """E/T of relative deviations (batch, n_points, *features): (batch,)."""
@@ -230,7 +183,7 @@ def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
 def solver_budget(budget: Budget, n_points: int, n_samples: int) -> tuple[Budget, int]:
     """The solver's part of the budget of a call, and how many sampled paths the rest can integrate.
 
-    The integrals keep half of the budget, or less where a few gradients a segment cost less.
+    The integrals get half of the budget, or less if a few gradients a segment cost less.
     """
     left = budget.with_reserved.least_left()
     path = 3 * (n_points + 1)  # a first look at every segment, and a check of what it saw
@@ -238,16 +191,3 @@ def solver_budget(budget: Budget, n_points: int, n_samples: int) -> tuple[Budget
         n_samples = 0
     kept = min(left / 2, 2 * (1 + n_samples) * path)
     return budget.at_most(left - kept), n_samples
-
-
-def imported_pyro(solver: str) -> ModuleType:
-    """Pyro, or the sentence that says how to get it."""
-    try:
-        import pyro
-        import pyro.infer.mcmc
-        import pyro.ops.stats
-    except ImportError as error:
-        raise ImportError(
-            f"{solver} needs Pyro: pip install 'leastpath[svi]', or choose another solver, e.g. lp.NeighborGraph(…)"
-        ) from error
-    return pyro

@@ -1,4 +1,4 @@
-"""The same energy as `Variational`, sampled without an approximating family: Hamiltonian Monte Carlo."""
+"""The same energy as `Variational`, sampled by Hamiltonian Monte Carlo instead of fitted."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
+from leastpath._support.optional import optional
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.metric import Metric
+from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.solution import Solution
+from leastpath.solution import Solution, joined_blocks
 from leastpath.solvers.energy.energy import (
     LINE,
     PathEnergy,
     ScoreUndefined,
     Sign,
     check_energy_settings,
-    imported_pyro,
     polylines,
     solver_budget,
     undefined_note,
@@ -31,24 +33,23 @@ from leastpath.status import Note, Outcome
 Kernel = Literal["nuts", "hmc"]
 R_HAT_LIMIT = 1.1
 FIRST_NOISE = 0.1  # where chains start around the line, in units of the spread
-TRAJECTORY = 1.5  # of "hmc", in units of the spread: a quarter turn decorrelates most, a whole one comes back
+TRAJECTORY = 1.5  # length for "hmc", in units of the spread: about a quarter of a period decorrelates most
 
 
 @dataclass(frozen=True)
 class Hamiltonian:
     """Samples paths with density exp(−E/T), E the paper's energy, by NUTS or HMC. Needs `leastpath[svi]`.
 
-    The path is the mean of all draws. The single draw of least energy would look better in the energy and worse as a
-    path: in many dimensions every draw carries its share of noise in every coordinate, which makes its polyline long.
-    The leapfrog's force is a finite difference, and the accept step uses the energy itself, so draws are exact.
+    The path is the mean of all draws. The single draw of least energy has a lower energy but makes a worse path: in
+    many dimensions every draw has noise in every coordinate, which makes its polyline long. The leapfrog's force is a
+    finite difference, and the accept step uses the energy itself, so draws are exact.
 
-    Expect NOT_CONVERGED on ReLU networks at the default β: their energy has more basins than a chain can leave, R-hat
-    says so, and `Variational`, which smooths the energy with its scales, is the better choice there. On smooth scores
-    chains settle.
+    Expect NOT_CONVERGED on ReLU networks at the default β: their energy has more minima than a chain can leave, and
+    R-hat shows it. `Variational` smooths the energy and is the better choice there. On smooth scores chains converge.
 
     Args:
-        n_samples: draws kept, a chain.
-        warmup: draws thrown away before, a chain, while step size and mass adapt.
+        n_samples: draws kept of each chain.
+        warmup: draws of each chain that are dropped first, while step size and mass adapt.
         n_chains: one after the other, from different places; R-hat compares them.
         n_points: knots between the ends. A leapfrog step costs two gradients a knot.
         beta_scale, beta, sign, as_printed, endpoint_weight, spread, fd_step: as in `Variational`.
@@ -88,11 +89,8 @@ class Hamiltonian:
         check_energy_settings(self)
         if self.kernel not in get_args(Kernel):
             raise ValueError(f"kernel={self.kernel!r} is unknown: use one of {list(get_args(Kernel))}")
-        if self.n_samples < 4 or self.n_chains < 2 or self.warmup < 0 or self.max_tree_depth < 1:
-            raise ValueError(
-                f"n_samples={self.n_samples}, n_chains={self.n_chains}, warmup={self.warmup}, "
-                f"max_tree_depth={self.max_tree_depth}: expected at least 4, 2, 0 and 1, which R-hat needs"
-            )
+        for name, least in (("n_samples", 4), ("n_chains", 2), ("warmup", 0), ("max_tree_depth", 1)):
+            check_integer(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept={self.target_accept} must be between 0 and 1")
         if self.n_paths < 0 or self.n_paths == 1 or self.n_paths > self.n_samples * self.n_chains:
@@ -101,30 +99,21 @@ class Hamiltonian:
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline of n_points + 2 knots for each example, one example at a time.
 
-        The energy fixes what is sampled: `metric` is what the result's length is measured in, nothing more.
+        The energy fixes what is sampled; `metric` only measures the result.
         """
-        pyro = imported_pyro("Hamiltonian")
+        pyro = optional("pyro", "Hamiltonian needs Pyro", "svi")
         budget, n_paths = solver_budget(run.budget(score), self.n_points, self.n_paths)
-        found: list[_Draws] = []
-        total = len(start) * self.n_chains * (self.warmup + self.n_samples)
+        total, interrupted, parts = len(start) * self.n_chains * (self.warmup + self.n_samples), False, []
         with torch.enable_grad(), run.bar("hamiltonian", total) as bar:  # the sampler's positions need gradients
             for b in range(len(start)):
                 draws = _Draws(self, score, b, start[b : b + 1], end[b : b + 1], run, budget)
-                if found and found[-1].ended == "interrupted":
+                if interrupted:
                     draws.ended = "interrupted"
                 else:
                     draws.draw(pyro, bar)
-                found.append(draws)
-        bent = torch.tensor([draws.count > 0 for draws in found])
-        samples = tuple(
-            polylines(start, torch.cat([draws.sample(k) for draws in found]), end, bent) for k in range(n_paths)
-        )
-        diagnoses = [draws.diagnosis() for draws in found]
-        stats = {name: torch.stack([d[name] for d in diagnoses]) for name in diagnoses[0]}
-        notes = tuple(draws.notes(d) for draws, d in zip(found, diagnoses, strict=True))
-        return Solution(
-            polylines(start, torch.cat([d.mean() for d in found]), end, bent), notes, stats, samples=samples
-        )
+                interrupted = draws.ended == "interrupted"
+                parts.append((torch.tensor([b]), draws.solution(n_paths)))
+        return joined_blocks(parts)
 
 
 class _OverBudget(Exception):
@@ -133,7 +122,7 @@ class _OverBudget(Exception):
 
 @dataclass
 class _Half:
-    """Running mean and sum of squared deviations of half a chain: draws themselves would fill the memory."""
+    """Running mean and sum of squared deviations of half a chain; keeping all draws would need too much memory."""
 
     count: int = 0
     mean: Tensor = field(default_factory=lambda: torch.zeros(()))
@@ -147,7 +136,7 @@ class _Half:
 
 
 def split_r_hat(halves: list[_Half]) -> float:
-    """The largest R-hat over all coordinates; NaN where a half is missing or too short to have a variance.
+    """The largest R-hat over all coordinates; NaN if a half is missing or too short for a variance.
 
     Example:
         >>> halves = [_Half(3, torch.tensor(m), torch.tensor(2.0)) for m in (0.0, 0.0, 3.0, 3.0)]
@@ -160,7 +149,7 @@ def split_r_hat(halves: list[_Half]) -> float:
     within = torch.stack([half.squares / (half.count - 1) for half in halves]).mean(0)
     between = torch.stack([half.mean for half in halves]).var(0)
     ratio = ((n - 1) / n * within + between) / within
-    # A coordinate that never moved tells nothing against convergence unless the chains sit in different places.
+    # A coordinate that never moved has converged, unless the chains are at different values.
     return float(torch.where((within == 0) & (between == 0), torch.ones_like(ratio), ratio).max().sqrt())
 
 
@@ -211,15 +200,19 @@ class _Draws:
             bar.advance(0, f"example {self.example}, chain {chain + 1}, E/T {float(value.detach()):.3g}")
             return value
 
-        kernel = self._kernel(pyro, potential)
-        # Positions are in units of the spread, so that a step size of one is a fair start.
+        common = {"potential_fn": potential, "target_accept_prob": solver.target_accept}
+        if solver.kernel == "nuts":
+            kernel = pyro.infer.mcmc.NUTS(max_tree_depth=solver.max_tree_depth, **common)
+        else:
+            kernel = pyro.infer.mcmc.HMC(trajectory_length=TRAJECTORY, **common)
+        # Positions are in units of the spread, so that a step size of one is a good start.
         position = {"deviation": FIRST_NOISE * self.run.noise(energy.line.shape[1:], energy.line, chain)[None]}
         halves = [_Half(), _Half()]
         try:
             kernel.initial_params = position
             kernel.setup(solver.warmup)
             for step in range(-solver.warmup, solver.n_samples):
-                if solver.kernel == "hmc":  # rough energies ask for tiny steps: the trajectory shrinks with them
+                if solver.kernel == "hmc":  # rough energies need tiny steps: the trajectory shrinks with them
                     kernel.trajectory_length = min(TRAJECTORY, 2**solver.max_tree_depth * float(kernel.step_size))
                 position = kernel.sample(position)
                 if step >= 0:
@@ -234,13 +227,6 @@ class _Draws:
                 self.divergences += len(said["divergences"])
                 self.acceptance.append(float(said["acceptance rate"]))
 
-    def _kernel(self, pyro: Any, potential: Any) -> Any:
-        mcmc, solver = pyro.infer.mcmc, self.solver
-        common = {"potential_fn": potential, "target_accept_prob": solver.target_accept}
-        if solver.kernel == "nuts":
-            return mcmc.NUTS(max_tree_depth=solver.max_tree_depth, **common)
-        return mcmc.HMC(trajectory_length=TRAJECTORY, **common)
-
     def _add(self, deviation: Tensor, step: int, halves: list[_Half]) -> None:
         n, wanted = self.solver.n_samples, max(1, self.solver.n_paths)
         if step < n // 2:
@@ -252,57 +238,50 @@ class _Draws:
         self.total = self.total + deviation
         self.count += 1
 
-    # ---- what came out -------------------------------------------------------------------------------------------
-
-    def mean(self) -> Tensor:
-        """The mean path's knots: (1, n_points, *features)."""
-        return self._knots(self.total / max(1, self.count))
-
-    def sample(self, k: int) -> Tensor:
-        """The knots of one draw: (1, n_points, *features). Those of a chain cut short come up again."""
-        return self._knots(self.kept[k % len(self.kept)]) if self.kept else self.mean()
-
-    def _knots(self, deviation: Tensor) -> Tensor:
-        if self.energy is None:  # nothing was begun: the straight line is used, these are not visited
-            return self.start.unsqueeze(1).expand_as(deviation).to(deviation.dtype)
-        return self.energy.knots(deviation)
-
-    def diagnosis(self) -> dict[str, Tensor]:
-        """Numbers for `stats`."""
-        rates = self.acceptance
-        return {
-            "r_hat": torch.tensor(split_r_hat(self.halves)),
-            "divergences": torch.tensor(self.divergences),
-            "acceptance": torch.tensor(sum(rates) / len(rates) if rates else float("nan")),
-            "draws": torch.tensor(self.count),
-            "beta": torch.tensor(float("nan") if self.energy is None else float(self.energy.beta)),
+    def solution(self, n_paths: int) -> Solution:
+        """The mean path, `n_paths` draws, notes and diagnostics; the straight line where there are no draws."""
+        rates, energy = self.acceptance, self.energy
+        stats = {
+            "r_hat": split_r_hat(self.halves),
+            "divergences": self.divergences,
+            "acceptance": sum(rates) / len(rates) if rates else float("nan"),
+            "draws": self.count,
+            "beta": float("nan") if energy is None else float(energy.beta),
         }
+        notes = (self._note(stats["r_hat"], stats["acceptance"]),)
+        rows = {name: torch.tensor([value]) for name, value in stats.items()}
+        if energy is None or not self.count:
+            line = Path.straight(self.start, self.end)
+            return Solution(line, (notes,), rows, samples=(line,) * n_paths)
+        mean = self.total / self.count
+        drawn = self.kept or [mean]  # draws of a chain that ended early are used again
+        mean_path, *samples = (
+            polylines(self.start, energy.knots(deviation), self.end, torch.ones(1, dtype=torch.bool))
+            for deviation in (mean, *(drawn[k % len(drawn)] for k in range(n_paths)))
+        )
+        return Solution(mean_path, (notes,), rows, samples=tuple(samples))
 
-    def notes(self, diagnosis: dict[str, Tensor]) -> tuple[Note, ...]:
-        """What the user reads about this example."""
-        solver, r_hat = self.solver, float(diagnosis["r_hat"])
+    def _note(self, r_hat: float, rate: float) -> Note:
+        solver = self.solver
         told = f"R-hat {r_hat:.3f} and {self.divergences} divergences in {self.count} draws"
         wanted = solver.n_samples * solver.n_chains
         short = f"after {self.count} of {wanted} draws" + ("" if self.count else f": {LINE}")
         if isinstance(self.ended, ScoreUndefined):
-            return (undefined_note(self.ended),)
+            return undefined_note(self.ended)
         if self.ended == "interrupted":
-            return (Note(Outcome.INTERRUPTED, f"interrupted {short}"),)
+            return Note(Outcome.INTERRUPTED, f"interrupted {short}")
         if self.ended == "budget":
-            sentence = (
-                f"sampling was ended by max_gradients={self.run.max_gradients} {short}; raise it, or lower n_points"
-            )
-            return (Note(Outcome.BUDGET_SPENT, sentence),)
+            sentence = f"sampling was ended by max_gradients={self.run.max_gradients} {short}"
+            return Note(Outcome.BUDGET_SPENT, f"{sentence}; raise it, or lower n_points")
         if r_hat <= R_HAT_LIMIT and not self.divergences:
-            rate = float(diagnosis["acceptance"])
-            return (Note(Outcome.SOLVER_NOTE, f"the chains agree: {told}, acceptance {rate:.0%}"),)
-        remedy = f"the chains have not settled ({R_HAT_LIMIT} and 0 are expected); raise warmup and n_samples"
-        return (Note(Outcome.NOT_CONVERGED, f"{told}: {remedy}"),)
+            return Note(Outcome.SOLVER_NOTE, f"the chains agree: {told}, acceptance {rate:.0%}")
+        remedy = f"the chains have not converged ({R_HAT_LIMIT} and 0 are expected); raise warmup and n_samples"
+        return Note(Outcome.NOT_CONVERGED, f"{told}: {remedy}")
 
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Pyro draws from the global generator: lend it one, and put the user's back."""
+    """Pyro draws from the global generator: seed it, and restore the user's state afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

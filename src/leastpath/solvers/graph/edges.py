@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,10 +19,10 @@ from leastpath.run import Bar
 from leastpath.solvers.graph import neighbors
 
 RULE = "gauss_legendre"
-RESIDUAL_LIMIT = 0.05  # of its length: an edge whose residual is larger gets more gradients before routes are chosen
+RESIDUAL_LIMIT = 0.05  # of its length: an edge with a larger residual gets more gradients before routes are chosen
 MORE_STEPS = 4  # times as many
-KEPT_ELEMENTS = 2**27  # numbers of edge attributions held; beyond, only lengths are, and routes are integrated anew
-EDGES_A_TICK = 2**15  # edges between two movements of the progress bar
+KEPT_ELEMENTS = 2**27  # edge attributions kept; with more, only lengths are kept and routes are integrated again
+EDGES_A_TICK = 2**15  # edges between two updates of the progress bar
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Topology:
     is_bridge: np.ndarray  # (m,) bool
     edge_keys: np.ndarray  # (m,) sorted keys of the edges, for finding them
     edge_order: np.ndarray  # (m,) their rows in that order
-    places: np.ndarray  # (p,) the first point of each distinct place: what leaves look for neighbours among
+    places: np.ndarray  # (p,) the first point of each distinct place: leaves are joined to these
 
     @classmethod
     def of(cls, points: Tensor, n_neighbors: int, search: neighbors.Method, steiner: float | None = None) -> Topology:
@@ -59,6 +59,10 @@ class Topology:
         wanted = np.minimum(a, b) * len(self.points) + np.maximum(a, b)
         return self.edge_order[np.searchsorted(self.edge_keys, wanted)]
 
+    def adjacency(self, length: np.ndarray) -> csr_array:
+        """Edge lengths (m,) as the (n, n) matrix that Dijkstra reads."""
+        return neighbors.adjacency(len(self.points), self.edges, length)
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -74,45 +78,36 @@ class EdgeTable:
     """What one score says of every edge: lengths for Dijkstra, and gradients summed for attributions."""
 
     length: np.ndarray  # (m,) float64; inf where the score or its gradient is not finite on an edge
-    estimate: Estimate | None  # None where the metric asks for no gradient, or where it would not fit in memory
-    node_score: Tensor | None  # (n,) the score at the points; None where the metric asks for no gradient
+    estimate: Estimate | None  # None if the metric needs no gradient, or if it would not fit in memory
+    node_score: Tensor | None  # (n,) the score at the points; None if the metric needs no gradient
     adjacency: csr_array  # (n, n) the same lengths, as Dijkstra reads them
-
-    @classmethod
-    def made(
-        cls, length: np.ndarray, estimate: Estimate | None, node_score: Tensor | None, topology: Topology
-    ) -> EdgeTable:
-        """From lengths (m,) and what else is known."""
-        return cls(length, estimate, node_score, neighbors.adjacency(len(topology.points), topology.edges, length))
 
     @classmethod
     def of(
         cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, budget: Budget, bar: Bar
     ) -> EdgeTable:
-        """Measure every edge as `example` would; `budget` is that of `measured`."""
+        """Measure every edge with the score of `example`; `budget` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
+        pieces = whole_pieces(topology.points, tail, head, torch.full_like(tail, example))
         if not metric.needs_gradient:
             bar.advance(len(tail))
-            points = topology.points.to(score.work_dtype)
-            ends = points[_on(tail, points)], points[_on(head, points)]
-            return cls.made(plain_lengths(metric, *ends, n_steps), None, None, topology)
+            length = plain_lengths(metric, pieces, score.work_dtype, n_steps)
+            return cls(length, None, None, topology.adjacency(length))
         as_example = torch.full((len(topology.points),), example)
         node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
         keep = len(tail) * score.n_features <= KEPT_ELEMENTS
         lengths, estimates = [], []
         for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
-            a, b = tail[rows], head[rows]
-            pieces = whole_pieces(topology.points, a, b, torch.full_like(a, example))
-            ends = node_score[_on(a, node_score)], node_score[_on(b, node_score)]
-            estimate = measured(score, pieces, metric, n_steps, *ends, budget)
+            estimate = measured(score, pieces.take(rows), metric, n_steps, node_score, budget)
             lengths.append(estimate.length.double().cpu().numpy())
             estimates += [estimate] if keep else []
             bar.advance(len(rows))
-        return cls.made(np.concatenate(lengths), Estimate.join(estimates) if keep else None, node_score, topology)
+        length = np.concatenate(lengths)
+        return cls(length, Estimate.join(estimates) if keep else None, node_score, topology.adjacency(length))
 
     @property
     def left_out(self) -> int:
-        """How many points take no part, because the score is NaN or infinite there."""
+        """How many points are not used, because the score is NaN or infinite there."""
         return 0 if self.node_score is None else int((~torch.isfinite(self.node_score)).sum())
 
     def tree(self, neighbor: np.ndarray, length: np.ndarray, root: int) -> Tree:
@@ -126,13 +121,14 @@ class EdgeTable:
 
 
 def measured(
-    score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, f0: Tensor, f1: Tensor, budget: Budget
+    score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, at_points: Tensor, budget: Budget
 ) -> Estimate:
-    """Segments with `n_steps` gradients each, and more where the residual says that these were too few.
+    """Whole segments with `n_steps` gradients each, and more where the residual says that these were too few.
 
-    f0 and f1 (pieces,) are the scores at their ends. `budget` limits only the additional gradients; the worst segments
-    come first. A segment on which the score or its gradient is not finite cannot be walked: its length is infinite.
+    `at_points` are the scores at `pieces.points`. `budget` limits only the additional gradients; the worst segments
+    come first. Where the score or its gradient is not finite on a segment, its length is infinite.
     """
+    f0, f1 = (at_points[_on(end, at_points)] for end in (pieces.tail, pieces.head))
     estimate = quadrature(score, pieces, metric, RULE, n_steps, strict=False)
     change = (f1 - f0).abs()
     residual = (estimate.attributions.reshape(len(pieces), -1).sum(1) - (f1 - f0)).abs()
@@ -143,12 +139,12 @@ def measured(
     rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
     if len(rows):
         better = quadrature(score, pieces.take(rows), metric, RULE, MORE_STEPS * n_steps, strict=False)
-        for old, new in zip(estimate.parts, better.parts, strict=True):
+        for old, new in zip(estimate, better, strict=True):
             old[_on(rows, old)] = new
     length = torch.maximum(estimate.length, change) if metric.bounds_score else estimate.length
-    # A sum is finite only where everything in it is: gradients, the score between the ends and at them.
+    # A sum is finite only if all its terms are: gradients, and the score at the ends and between them.
     everything = estimate.attributions.reshape(len(pieces), -1).sum(1) + length + change + estimate.low + estimate.high
-    return replace(estimate, length=torch.where(torch.isfinite(everything), length, torch.inf))
+    return estimate._replace(length=torch.where(torch.isfinite(everything), length, torch.inf))
 
 
 def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
@@ -159,17 +155,18 @@ def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
     return torch.as_tensor(np.sort(order[np.arange(len(order)) - first < room[owner[order]]]))
 
 
-def plain_lengths(metric: Metric, start: Tensor, end: Tensor, n_steps: int) -> np.ndarray:
-    """Lengths (n,) of segments from start to end (n, *features) under a metric that asks for no gradient."""
+def plain_lengths(metric: Metric, pieces: Pieces, dtype: torch.dtype, n_steps: int) -> np.ndarray:
+    """Lengths (pieces,) of whole segments under a metric that needs no gradient."""
+    start, end = pieces.ends(dtype)
     step = end - start
     nodes, weights = rule_nodes(RULE, n_steps, start)
-    # One node after the other: all together would take as many numbers again.
+    # One node after the other, to save memory.
     speeds = [metric.speed(torch.lerp(start, end, float(t)), step, step) for t in nodes]
     return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
 
 
 def whole_pieces(points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:
-    """Whole segments between rows of points, judged as `example` (segments,)."""
+    """Whole segments between rows of points, each with the score of its `example` (segments,)."""
     zeros = torch.zeros(len(tail), dtype=torch.float64)
     return Pieces(points, tail, head, example, zeros, torch.ones_like(zeros))
 

@@ -1,4 +1,4 @@
-"""Points made for one example, where none are given: between its baseline and its input."""
+"""Points made for one example between its baseline and its input, if none are given."""
 
 from __future__ import annotations
 
@@ -21,45 +21,36 @@ def generated_points(
     The random numbers depend on the seed alone, so an example gets the same points in any batch.
     """
     a, b = (x.reshape(-1).to(score.work_dtype) for x in (start, end))
-    if kind == "sobol":
-        points = _in_box(n, spread, a, b, run)
+    if kind == "sobol":  # in the box around both ends, widened by `spread` of the distance on each side
+        margin = spread * torch.linalg.vector_norm(b - a)
+        low, high = torch.minimum(a, b) - margin, torch.maximum(a, b) + margin
+        unit = torch.quasirandom.SobolEngine(a.numel(), scramble=True, seed=run.seed).draw(n)
+        points = low + unit.to(a) * (high - low)
     elif kind == "line":
-        points = _around_line(_stratified(n, a, run), spread, a, b, run)
+        points = _around_line(n, spread, a, b, run)
     else:
         points = _where_steep(n, spread, score, example, a, b, run)
     return points.reshape(n, *start.shape).to(start.dtype)
 
 
-def _stratified(n: int, like: Tensor, run: Run) -> Tensor:
-    """One number in each n-th of [0, 1]: (n,)."""
-    return (torch.arange(n, device=like.device, dtype=like.dtype) + run.uniform((n,), like, draw=1)) / n
-
-
-def _around_line(t: Tensor, spread: float, a: Tensor, b: Tensor, run: Run, draw: int = 2) -> Tensor:
-    """Points near the line at parameters t (n,), straying by `spread` of its length: (n, features)."""
+def _around_line(n: int, spread: float, a: Tensor, b: Tensor, run: Run) -> Tensor:
+    """Points near the line, one in each n-th of it, at distances of about `spread` of its length: (n, features)."""
+    t = (torch.arange(n, device=a.device, dtype=a.dtype) + run.uniform((n,), a, draw=1)) / n
     size = torch.linalg.vector_norm(b - a) * spread / a.numel() ** 0.5
-    return a + t[:, None] * (b - a) + size * run.noise((len(t), a.numel()), a, draw)
-
-
-def _in_box(n: int, spread: float, a: Tensor, b: Tensor, run: Run) -> Tensor:
-    """Scrambled Sobol points in the box around both ends, widened by `spread` of the distance on each side."""
-    margin = spread * torch.linalg.vector_norm(b - a)
-    low, high = torch.minimum(a, b) - margin, torch.maximum(a, b) + margin
-    unit = torch.quasirandom.SobolEngine(a.numel(), scramble=True, seed=run.seed).draw(n)
-    return low + unit.to(a) * (high - low)
+    return a + t[:, None] * (b - a) + size * run.noise((n, a.numel()), a, draw=2)
 
 
 def _where_steep(n: int, spread: float, score: BoundScore, example: int, a: Tensor, b: Tensor, run: Run) -> Tensor:
     """Half of the points around the line; the other half around those of them where the score is steepest."""
-    first = _around_line(_stratified(n - n // 2, a, run), spread, a, b, run)
+    first = _around_line(n - n // 2, spread, a, b, run)
     rows = first.reshape(-1, *score.shape)
     value, gradient = score.gradients(rows, torch.full((len(rows),), example), strict=False)
     steepness = torch.linalg.vector_norm(gradient.reshape(len(rows), -1), dim=1).double().cpu()
-    finite = torch.isfinite(steepness) & torch.isfinite(value).cpu()  # where there is no score, no points are wanted
-    typical = steepness[finite].mean() if finite.any() else 0.0  # added, so that flat ground is not left empty
+    finite = torch.isfinite(steepness) & torch.isfinite(value).cpu()  # no points where the score is not finite
+    typical = steepness[finite].mean() if finite.any() else 0.0  # added, so that flat regions get points too
     share = (torch.where(finite, steepness + typical, 0) + 1e-300).cumsum(0)
     picks = torch.searchsorted(share / share[-1], (torch.arange(n // 2) + 0.5) / (n // 2)).clamp_max(len(rows) - 1)
-    # As far apart as the points along the line are: near enough to resolve what is steep there.
+    # As far apart as the points along the line: near enough to resolve what is steep there.
     step = torch.linalg.vector_norm(b - a) / len(first) ** (1 / min(a.numel(), 2)) / a.numel() ** 0.5
     near = first[picks.to(first.device)] + step * run.noise((n // 2, a.numel()), a, draw=3)
     return torch.cat([first, near])

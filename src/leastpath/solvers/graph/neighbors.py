@@ -1,7 +1,7 @@
 """Neighbour graphs and shortest paths: indices and lengths only; no model, no gradient.
 
-The walk: `nearest_neighbors` → `neighbor_edges` → `connected_edges` (bridges) → lengths, given by the caller
-→ `adjacency`, which Dijkstra reads → `routes`. Nothing here holds a dense (n, n) matrix.
+`nearest_neighbors` → `neighbor_edges` → `connected_edges` (bridges) → lengths, given by the caller → `adjacency`, which
+Dijkstra reads → `routes`. Nothing holds a dense (n, n) matrix.
 """
 
 from typing import Any, Literal
@@ -13,6 +13,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from leastpath._support.optional import optional
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Method = Literal["auto", "tree", "brute", "faiss"]
@@ -23,50 +25,33 @@ NEAR_COMPONENTS = 8  # a little more than the number of neighbours of a cell in 
 MINIMUM_RECALL = 0.99  # of an approximate index, on a sample of the rows; below, its search widens
 _LARGEST = 1e150  # squares of larger coordinates overflow, and every distance would be inf
 _CHUNK_VALUES = 2**23  # float64 values in a temporary array: 64 MB
-_SMALL_PAIRS = 2**20  # below, starting the threads of a brute-force search costs more than the distances
-_SPARE = 4  # candidates beyond those asked for, so that rounding in the search seldom decides who is in
-
-
-# ---------------------------------------------------------------------------------------------- nearest neighbours
+_SMALL_PAIRS = 2**20  # below, starting the threads of a brute-force search takes longer than the distances
+_SPARE = 4  # candidates beyond those asked for, so that rounding seldom decides which points are found
 
 
 def nearest_neighbors(
-    points: ArrayLike,
-    k: int,
-    *,
-    queries: ArrayLike | None = None,
-    method: Method = "auto",
-    workers: int = -1,
+    points: ArrayLike, k: int, *, queries: ArrayLike | None = None, method: Method = "auto", workers: int = -1
 ) -> tuple[Floats, Integers]:
     """The k nearest points of each query, or of each point among the others.
 
-    Parameters
-    ----------
-    points : (n, d) array
-        Finite coordinates.
-    k : int
-        Neighbours of each row. Without `queries` a point is never its own neighbour (its exact duplicates are).
-    queries : (m, d) array, optional
-        Where to look from; default: the points themselves.
-    method : {"auto", "tree", "brute", "faiss"}
-        "tree" and "brute" are exact, and "auto" takes the faster of the two for the dimension, whatever else is
-        installed. "faiss" is approximate (an HNSW graph, at least 99 % of the neighbours on a sample of rows, or
-        exact search if that cannot be reached): worth it above about 20 dimensions or 200,000 points.
-    workers : int
-        Threads of "tree" and "faiss"; -1 takes all. An HNSW graph built by several threads can differ between
-        runs: `workers=1` repeats exactly.
+    Args:
+        points: (n, d) finite coordinates.
+        k: neighbours of each row. Without `queries` a point is never its own neighbour (its exact duplicates are).
+        queries: (m, d) where to search from; by default the points themselves.
+        method: "tree" and "brute" are exact, and "auto" takes the faster of the two for the dimension. "faiss" is
+            approximate: an HNSW graph that finds at least 99 % of the neighbours on a sample of rows, or exact search
+            if it cannot. It is faster above about 20 dimensions or 200,000 points.
+        workers: threads of "tree" and "faiss"; -1 takes all. An HNSW graph built by several threads can differ between
+            runs; with `workers=1` it is always the same.
 
-    Returns
-    -------
-    distances : (m, k) float64, ascending in each row
-    indices : (m, k) int64, into `points`; equal distances by index
+    Returns:
+        Distances (m, k), ascending in each row, and indices (m, k) into `points`; equal distances by index.
     """
     points = _as_points(points, "points")
     targets = points if queries is None else _as_points(queries, "queries")
     if targets.shape[1] != points.shape[1]:
         raise ValueError(
-            f"queries have {targets.shape[1]} features and points have {points.shape[1]}; expected the same number: "
-            "pass queries of shape (m, features of points)."
+            f"queries have {targets.shape[1]} features and points have {points.shape[1]}; expected the same."
         )
     _check_k(k, len(points), itself=queries is None)
     if len(targets) == 0:
@@ -76,7 +61,8 @@ def nearest_neighbors(
         small = len(points) * len(targets) <= _SMALL_PAIRS
         distances, indices = (_plain_search if small else _brute_search)(points, targets, wanted)
     elif method in ("auto", "tree"):
-        distances, indices = _tree_search(points, targets, wanted, workers)
+        found = cKDTree(points).query(targets, wanted, workers=workers)
+        distances, indices = _sorted_rows(*(part.reshape(len(targets), wanted) for part in found))  # (m,) if wanted = 1
     elif method == "brute":
         distances, indices = _brute_search(points, targets, wanted)
     elif method == "faiss":
@@ -87,7 +73,6 @@ def nearest_neighbors(
 
 
 def _as_points(values: ArrayLike, name: str) -> Floats:
-    """Values as a contiguous (n, d) float64 array, or a ValueError that names the first bad row."""
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(
@@ -112,20 +97,13 @@ def _check_k(k: int, n: int, *, itself: bool) -> None:
         raise ValueError(f"n_neighbors={k} for {n} points; expected 1 to {largest} ({largest} {others}): {remedy}.")
 
 
-def _tree_search(points: Floats, queries: Floats, wanted: int, workers: int) -> tuple[Floats, Integers]:
-    distances, indices = cKDTree(points).query(queries, wanted, workers=workers)
-    shape = (len(queries), wanted)  # scipy drops the last axis for wanted = 1
-    return _sorted_rows(distances.reshape(shape), indices.reshape(shape).astype(np.int64, copy=False))
-
-
 def _brute_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats, Integers]:
-    """Exact: a fast search through matrix products, verified; rows that rounding may have spoilt are done again.
+    """Exact search: matrix products find candidates, and rows where rounding may matter are searched again.
 
-    ‖x‖² - 2x·y + ‖y‖² cancels where points are close: the products only nominate candidates. A point left out is no
-    closer than the last candidate minus the rounding error, and where that does not settle it the row is recomputed
-    from plain differences.
+    ‖x‖² - 2x·y + ‖y‖² loses digits where points are close. A point that is not a candidate is no closer than the last
+    candidate minus the rounding error. Where that is not enough, the row is computed from plain differences.
     """
-    from sklearn.neighbors import NearestNeighbors  # as slow to import as torch, and only brute force needs it
+    from sklearn.neighbors import NearestNeighbors  # slow to import, and only brute force needs it
 
     count = min(wanted + _SPARE, len(points))
     center = points.mean(axis=0)  # the rounding error grows with the distance from the origin
@@ -161,10 +139,17 @@ def _plain_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats,
 
 def _faiss_search(points: Floats, queries: Floats, wanted: int, workers: int) -> tuple[Floats, Integers]:
     """Approximate search; widens until a sample of rows finds `MINIMUM_RECALL` of its true neighbours."""
-    faiss = _import_faiss()
+    faiss = optional("faiss", 'method="faiss" needs faiss-cpu (method="auto" is exact and does not)', "ann")
     center = points.mean(axis=0)
-    scale = np.abs(points - center).max() or 1.0  # single precision has no room for large or off-centre coordinates
+    scale = np.abs(points - center).max() or 1.0  # single precision cannot hold large or off-centre coordinates
     single, single_queries = (((a - center) / scale).astype(np.float32) for a in (points, queries))
+    count = min(wanted + _SPARE, len(points))
+
+    def found(rows: Any) -> tuple[Floats, Integers] | None:
+        """Neighbours in double precision, or None where the index returned fewer than asked."""
+        candidates = index.search(single_queries[rows], count)[1].astype(np.int64, copy=False)
+        return None if (candidates < 0).any() else _nearest_candidates(points, queries[rows], candidates, wanted)
+
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(workers if workers > 0 else threads)
     try:
@@ -173,40 +158,17 @@ def _faiss_search(points: Floats, queries: Floats, wanted: int, workers: int) ->
         index.add(single)
         sample = np.linspace(0, len(queries) - 1, min(len(queries), 200)).astype(np.int64)
         truth = _plain_search(points, queries[sample], wanted)[0]
-        count = min(wanted + _SPARE, len(points))
-        width = max(64, 2 * count)
-        while width <= 1024:
-            index.hnsw.efSearch = width
-            found = _search_index(index, points, queries[sample], single_queries[sample], wanted, count)
-            if found is not None and (found[0] <= truth[:, -1:]).mean() >= MINIMUM_RECALL:
-                result = _search_index(index, points, queries, single_queries, wanted, count)
+        index.hnsw.efSearch = max(64, 2 * count)
+        while index.hnsw.efSearch <= 1024:
+            some = found(sample)
+            if some is not None and (some[0] <= truth[:, -1:]).mean() >= MINIMUM_RECALL:
+                result = found(slice(None))
                 if result is not None:
                     return result
-            width *= 2
+            index.hnsw.efSearch *= 2
     finally:
         faiss.omp_set_num_threads(threads)
     return _brute_search(points, queries, wanted)
-
-
-def _search_index(
-    index: Any, points: Floats, queries: Floats, single: NDArray[np.float32], wanted: int, count: int
-) -> tuple[Floats, Integers] | None:
-    """Neighbours re-ranked in double precision, or None where the index came back with fewer than asked."""
-    candidates = index.search(single, count)[1].astype(np.int64, copy=False)
-    if (candidates < 0).any():
-        return None
-    return _nearest_candidates(points, queries, candidates, wanted)
-
-
-def _import_faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError(
-            'method="faiss" needs the package faiss-cpu, which is not installed: pip install "leastpath[ann]", or '
-            'use method="auto" for exact search.'
-        ) from error
-    return faiss
 
 
 def _nearest_candidates(points: Floats, queries: Floats, candidates: Integers, wanted: int) -> tuple[Floats, Integers]:
@@ -222,45 +184,32 @@ def _nearest_candidates(points: Floats, queries: Floats, candidates: Integers, w
 
 
 def _sorted_rows(distances: Floats, indices: Integers) -> tuple[Floats, Integers]:
-    """Each row by distance, ties by index, so that the search method does not show in the order."""
+    """Each row by distance, ties by index, so that the order does not depend on the search method."""
     order = np.lexsort((indices, distances), axis=-1)
     return np.take_along_axis(distances, order, axis=1), np.take_along_axis(indices, order, axis=1)
 
 
 def _without_self(distances: Floats, indices: Integers) -> tuple[Floats, Integers]:
-    """Drop each row's own index, which among duplicates may stand anywhere or be missing: then the last goes."""
+    """Drop each row's own index. Among duplicates it may be missing: then the last is dropped."""
     itself = indices == np.arange(len(indices))[:, None]  # (n, k + 1)
     itself[~itself.any(axis=1), -1] = True
     shape = (len(indices), indices.shape[1] - 1)
     return distances[~itself].reshape(shape), indices[~itself].reshape(shape)
 
 
-# --------------------------------------------------------------------------------------------------------- edges
-
-
 def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", workers: int = -1) -> Integers:
-    """The undirected edges between points of which one is among the k nearest neighbours of the other.
+    """The undirected edges (m, 2) between points (n, d) of which one is among the k nearest neighbours of the other.
 
-    Exact duplicates are one place: each is tied to the first of its kind by one edge (of zero length under every
-    metric), and the first looks for its k neighbours among the other places. Otherwise a point with more than k
-    duplicates would know nobody else, and repeated rows would cut the graph to pieces.
+    Exact duplicates are one place. Each is joined to the first of them by an edge, which has length zero under every
+    metric, and the first one searches its k neighbours among the other places. Otherwise a point with more than k
+    duplicates would have no other neighbours, and repeated rows would disconnect the graph.
 
-    Parameters
-    ----------
-    points : (n, d) array
-    k : int
-        Neighbours of each point, from 1 to n - 1.
-    method, workers
-        As in `nearest_neighbors`.
-
-    Returns
-    -------
-    edges : (m, 2) int64, i < j, sorted, unique
+    Edges have i < j, are sorted and unique. `method` and `workers` are those of `nearest_neighbors`.
     """
     points = _as_points(points, "points")
     _check_k(k, len(points), itself=True)
     first, place = distinct_places(points)
-    ties = np.column_stack([first[place], np.arange(len(points))])  # (n, 2); a first one's tie to itself goes below
+    ties = np.column_stack([first[place], np.arange(len(points))])  # (n, 2); unique_edges drops (i, i)
     near = min(k, len(first) - 1)
     if near == 0:
         return unique_edges(ties, len(points))
@@ -271,15 +220,10 @@ def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", worker
 
 def distinct_places(points: Floats) -> tuple[Integers, Integers]:
     """The first point of each distinct place (p,), ascending, and the place of each point (n,)."""
-    n = len(points)
-    order = np.lexsort(points.T)  # stable: equal rows keep ascending indices
-    opens = np.ones(n, dtype=bool)
-    opens[1:] = (points[order[1:]] != points[order[:-1]]).any(axis=1)
-    first = order[opens][np.cumsum(opens) - 1]  # of each sorted row
-    representative = np.empty(n, dtype=np.int64)
-    representative[order] = first
-    firsts, place = np.unique(representative, return_inverse=True)
-    return firsts, place.astype(np.int64, copy=False)
+    rows = np.ascontiguousarray(points + 0.0).view(f"V{8 * points.shape[1]}")  # + 0.0: minus zero is zero
+    _, first, place = np.unique(rows.ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[place]
 
 
 def unique_edges(pairs: ArrayLike, n_nodes: int) -> Integers:
@@ -294,40 +238,21 @@ def _edge_keys(pairs: Integers, n_nodes: int) -> Integers:
     return keys
 
 
-# -------------------------------------------------------------------------------------------------------- bridges
-
-
 def connected_edges(
     points: ArrayLike, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """The edges followed by the bridges that connect them.
-
-    Returns
-    -------
-    edges : (m + b, 2) int64
-    is_bridge : (m + b,) bool
-    """
+    """The edges followed by the bridges that connect them (m + b, 2), and which are bridges (m + b,)."""
     bridges = bridge_edges(points, edges, max_components=max_components)
     is_bridge = np.arange(len(edges) + len(bridges)) >= len(edges)
     return np.concatenate([np.asarray(edges, dtype=np.int64).reshape(-1, 2), bridges]), is_bridge
 
 
 def bridge_edges(points: ArrayLike, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS) -> Integers:
-    """Bridges between the components of a graph, each between the closest points of the two.
+    """Bridges (b, 2) between the components of a graph, each between the closest points of two components.
 
-    Up to `max_components` components every pair gets its bridge, as in the paper. Above, pairs grow with the square
-    of the components and most would leap over others: each component is bridged to the one that is truly nearest and
-    to the `NEAR_COMPONENTS` whose centroids are nearest. This at least halves the number of components, and is
-    repeated until all pairs are few.
-
-    Parameters
-    ----------
-    points : (n, d) array
-    edges : (m, 2) int64
-
-    Returns
-    -------
-    bridges : (b, 2) int64, i < j, sorted; empty for a connected graph
+    Up to `max_components` components every pair gets its bridge, as in the paper. With more, the number of pairs would
+    grow with its square: each component is bridged to the nearest one and to the `NEAR_COMPONENTS` whose centroids are
+    nearest. This at least halves the number of components, and is repeated until all pairs are few.
     """
     points = _as_points(points, "points")
     bridges = np.empty((0, 2), dtype=np.int64)
@@ -364,37 +289,35 @@ def _closest_links(points: Floats, labels: Integers, pairs: Integers) -> Integer
     """The link (p, 2) between the closest points of each pair (p, 2) of components, in no particular order."""
     sizes = np.bincount(labels)
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(sizes)[:-1])
-    rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
-    larger_second = rank[pairs[:, 0]] > rank[pairs[:, 1]]
-    searched = np.where(larger_second, pairs[:, 1], pairs[:, 0])  # the smaller component looks into the larger
-    searching = np.where(larger_second, pairs[:, 0], pairs[:, 1])
-    order = np.argsort(searched, kind="stable")
-    groups, starts = np.unique(searched[order], return_index=True)
+    searching: dict[int, list[int]] = {}
+    for pair in pairs.tolist():  # the smaller component searches the larger
+        larger, smaller = sorted(pair, key=lambda component: (-sizes[component], component))
+        searching.setdefault(larger, []).append(smaller)
     links = []
-    for component, others in zip(groups, np.split(searching[order], starts[1:]), strict=True):
-        here, there = np.concatenate([members[other] for other in others]), members[component]
-        nearest = nearest_neighbors(points[there], 1, queries=points[here])[1][:, 0]
-        # reduced at once: kept to the end, the links of all components would be many times the points
-        links.append(_shortest_links(points, labels, np.column_stack([here, there[nearest]])))
+    for larger, others in searching.items():
+        own, other = np.concatenate([members[k] for k in others]), members[larger]
+        nearest = nearest_neighbors(points[other], 1, queries=points[own])[1][:, 0]
+        # Reduced at once: all links together would be many times the points.
+        links.append(_shortest_links(points, labels, np.column_stack([own, other[nearest]])))
     return np.concatenate(links)
 
 
 def _foreign_links(points: Floats, labels: Integers, count: int) -> Integers:
-    """Each point linked (n, 2) to its nearest point of another component, exactly.
+    """Each point linked (n, 2) to its nearest point of another component, exactly, with 2 log₂(count) searches.
 
-    Two different labels differ in at least one bit: for each bit the points that have it search among those that
-    have not, and the other way round; the best over the bits is the nearest of all. 2 log₂(count) searches.
+    Two different labels differ in at least one bit. For each bit, the points with a one search among the points with a
+    zero, and the reverse. The best over all bits is the nearest point.
     """
     n = len(points)
     best, nearest = np.full(n, np.inf), np.full(n, -1, dtype=np.int64)
     for bit in range(int(count - 1).bit_length()):
         high = (labels >> bit) & 1 == 1
         ones, zeros = np.flatnonzero(high), np.flatnonzero(~high)
-        for here, there in ((ones, zeros), (zeros, ones)):
-            distances, found = nearest_neighbors(points[there], 1, queries=points[here])
-            closer = distances[:, 0] < best[here]
-            best[here[closer]] = distances[closer, 0]
-            nearest[here[closer]] = there[found[closer, 0]]
+        for own, other in ((ones, zeros), (zeros, ones)):
+            distances, found = nearest_neighbors(points[other], 1, queries=points[own])
+            closer = distances[:, 0] < best[own]
+            best[own[closer]] = distances[closer, 0]
+            nearest[own[closer]] = other[found[closer, 0]]
     return np.column_stack([np.arange(n), nearest])
 
 
@@ -408,22 +331,16 @@ def _shortest_links(points: Floats, labels: Integers, links: Integers) -> Intege
     return links[order[first]]
 
 
-# ------------------------------------------------------------------------------------------------- shortest paths
-
-
 def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
-    """The symmetric (n, n) sparse matrix of undirected edges, zero lengths kept; infinite ones are no edges.
+    """The symmetric (n, n) sparse matrix of undirected edges. Zero lengths are stored; infinite lengths are left out.
 
-    Its three arrays are laid out here: sums and maxima of sparse matrices drop stored zeros, and coincident points
-    would become unreachable. `scipy.sparse.csgraph.dijkstra` honours zeros that are stored, and of parallel edges
-    takes the shortest.
+    By hand: sums and maxima of sparse matrices drop stored zeros, and points at one place would become unreachable.
+    `dijkstra` accepts stored zeros, and takes the shortest of parallel edges.
     """
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     values = np.asarray(lengths, dtype=np.float64).ravel()
     if len(values) != len(pairs):
-        raise ValueError(
-            f"{len(values)} lengths for {len(pairs)} edges; expected one each: pass lengths of shape (m,)."
-        )
+        raise ValueError(f"{len(values)} lengths for {len(pairs)} edges; expected one each: lengths of shape (m,).")
     if not (values >= 0).all():  # written so that NaN is bad
         bad = int(np.flatnonzero(~(values >= 0))[0])
         raise ValueError(
@@ -440,20 +357,10 @@ def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
 
 
 def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Integers, Integers]:
-    """The nodes from the source to each target, one route after the other.
+    """The nodes from the source to each target, one route after the other: route (total,) and offsets (t + 1,).
 
-    Parameters
-    ----------
-    predecessors : (n,) int64
-        Of one source, from Dijkstra.
-    source : int
-    targets : (t,) nodes; the source itself gives the route of that single node
-
-    Returns
-    -------
-    route : (total,) int64
-        Route b is `route[offsets[b]:offsets[b + 1]]`, source first, target last.
-    offsets : (t + 1,) int64
+    `predecessors` (n,) are those of one source, from Dijkstra. Route b is `route[offsets[b]:offsets[b + 1]]`, source
+    first, target last; for the source itself it is that single node.
     """
     ends = np.asarray(targets, dtype=np.int64).ravel()
     lost = np.flatnonzero((predecessors[ends] < 0) & (ends != source))
@@ -462,19 +369,11 @@ def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Int
             f"{len(lost)} of {len(ends)} targets (first: node {ends[lost[0]]}) cannot be reached from node {source}; "
             "expected a connected graph: add the bridges of connected_edges(points, edges)."
         )
-    sizes = np.ones(len(ends), dtype=np.int64)
-    nodes, rows = ends, np.arange(len(ends))
-    while True:  # climb once to know the sizes …
-        going = nodes != source
-        if not going.any():
-            break
+    rows, nodes = np.arange(len(ends)), ends
+    steps = [(rows, nodes)]  # from every target back to the source
+    while (going := nodes != source).any():
         rows, nodes = rows[going], predecessors[nodes[going]]
-        sizes[rows] += 1
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    route = np.empty(offsets[-1], dtype=np.int64)
-    nodes, places = ends, offsets[1:] - 1
-    while len(nodes):  # … and once to write, from the end of each route to its beginning
-        route[places] = nodes
-        going = nodes != source
-        nodes, places = predecessors[nodes[going]], places[going] - 1
-    return route, offsets
+        steps.append((rows, nodes))
+    rows, nodes = (np.concatenate(part) for part in zip(*reversed(steps), strict=True))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(ends)))])
+    return nodes[np.argsort(rows, kind="stable")], offsets

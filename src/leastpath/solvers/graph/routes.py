@@ -1,17 +1,19 @@
-"""Routes: baselines and inputs join the graph as leaves, and each input takes its shortest way."""
+"""Routes: baselines and inputs join the graph as leaves, and each input gets its shortest route."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import norms
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
-from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.solution import Solution
@@ -19,12 +21,13 @@ from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, whole_pieces
 from leastpath.status import Note, Outcome
 
-CUT_OFF = (
-    Note(
-        Outcome.FELL_BACK,
-        "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
-        "was used; pass points where it is finite",
-    ),
+if TYPE_CHECKING:
+    from leastpath.solvers.graph.solver import NeighborGraph
+
+CUT_OFF = Note(
+    Outcome.FELL_BACK,
+    "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
+    "was used; pass points where it is finite",
 )
 
 
@@ -46,16 +49,18 @@ class Router:
     Nodes are numbered in one pool: the graph's points, then the distinct baselines, then the inputs.
     """
 
-    score: BoundScore
+    solver: NeighborGraph
+    budget: Budget  # of the solver
     metric: Metric
     topology: Topology
     table: EdgeTable
     examples: Tensor  # (batch,) their numbers in the bound score
-    n_neighbors: int
-    n_steps: int
-    search: neighbors.Method
-    trees: Mapping[bytes, Tree]  # those known beforehand, by the baseline's bytes
-    budget: Budget  # for more gradients where `n_steps` an edge are too few
+    trees: Mapping[bytes, Tree] = field(default_factory=dict)  # known before, by the baseline's bytes
+
+    @property
+    def score(self) -> BoundScore:
+        """The one that the budget counts for."""
+        return self.budget.score
 
     def routed(self, start: Tensor, end: Tensor) -> Solution:
         """start, end (batch, *features) -> a route each."""
@@ -73,19 +78,24 @@ class Router:
         for key, i in number.items():
             tree = self.trees[key] if roots is None or key in self.trees else self.grown(roots, i)
             rows = np.flatnonzero(start_of == i)
-            cut_off[rows] = ~np.isfinite(self._shortest(tree, tips, rows))
-            direct = self._direct(tips, rows, starts[i], end[torch.as_tensor(rows).to(end.device)], tree)
-            direct |= cut_off[rows]
-            for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, direct), strict=True):
+            total = tree.distance[tips.neighbor[rows]] + tips.length[rows]  # (rows, k) over each neighbour of an input
+            shortest = total.min(1)
+            cut_off[rows] = ~np.isfinite(shortest)
+            ends = end[torch.as_tensor(rows).to(end.device)]
+            direct = self._direct(tips, rows, starts[i], ends, tree, shortest) | cut_off[rows]
+            last = tips.neighbor[rows, total.argmin(1)]
+            for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, last, direct), strict=True):
                 routes[b] = route
         pool = torch.cat([self.topology.points, starts, end])
         return self._solution(pool, routes, roots, tips, cut_off)
 
     def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
-        """Join ends (ends, *features), judged as `examples` (ends,), to their nearest points."""
+        """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,)."""
         points, places = self.topology.points, self.topology.places
-        k = min(self.n_neighbors, len(places))
-        distance, near = neighbors.nearest_neighbors(flat(points)[places], k, queries=flat(ends), method=self.search)
+        k = min(self.solver.n_neighbors, len(places))
+        distance, near = neighbors.nearest_neighbors(
+            flat(points)[places], k, queries=flat(ends), method=self.solver.search
+        )
         neighbor = places[near]
         node = np.where(distance[:, 0] == 0, neighbor[:, 0], -1)
         length = np.where((node >= 0)[:, None], np.inf, distance)
@@ -95,63 +105,55 @@ class Router:
         if len(apart):
             tail = torch.as_tensor(neighbor.ravel()[apart])
             of = torch.as_tensor(np.repeat(np.arange(len(ends)), k)[apart])
-            if self.metric.needs_gradient:
-                some = self._measured_leaves(ends, examples, tail, of)
-                length.ravel()[apart] = some.length.double().cpu().numpy()
-                estimate = _scattered(some, torch.as_tensor(apart), len(ends) * k)
-            else:
-                a, b = points[tail.to(points.device)], ends[of.to(ends.device)]
-                length.ravel()[apart] = self._plain_lengths(a, b)
+            pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
+            scores = None
+            if self.table.node_score is not None:
+                at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
+                scores = torch.cat([self.table.node_score.to(at_ends), at_ends])
+            length.ravel()[apart], some = self._edges(pieces, scores)
+            if some is not None:
+                rows, n = torch.as_tensor(apart).to(some.length.device), len(ends) * k
+                estimate = Estimate(*(part.new_zeros(n, *part.shape[1:]).index_copy_(0, rows, part) for part in some))
         return Leaves(node, neighbor, distance, length, estimate)
 
-    def _measured_leaves(self, ends: Tensor, examples: Tensor, tail: Tensor, of: Tensor) -> Estimate:
-        """Edges from points `tail` to ends number `of`: (edges,) each."""
-        assert self.table.node_score is not None
-        points = self.topology.points
-        pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
-        at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
-        f0, f1 = self.table.node_score.to(at_ends)[tail.to(at_ends.device)], at_ends[of.to(at_ends.device)]
-        return measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.budget)
-
-    def _plain_lengths(self, start: Tensor, end: Tensor) -> np.ndarray:
-        a, b = (x.to(self.score.work_dtype) for x in (start, end))
-        return plain_lengths(self.metric, a, b, self.n_steps)
+    def _edges(self, pieces: Pieces, scores: Tensor | None) -> tuple[np.ndarray, Estimate | None]:
+        """Lengths of edges (edges,), and what was measured; `scores` at all points, if the metric needs gradients."""
+        k, n_steps = self.solver.n_neighbors, self.solver.n_steps
+        if scores is None:
+            return plain_lengths(self.metric, pieces, self.score.work_dtype, n_steps), None
+        # Baselines join before inputs do, and must leave what the inputs need at least.
+        more = self.budget.keeping((k + 1) * n_steps)
+        estimate = measured(self.score, pieces, self.metric, n_steps, scores, more)
+        return estimate.length.double().cpu().numpy(), estimate
 
     def grown(self, roots: Leaves, i: int) -> Tree:
-        """The shortest-path tree of baseline i: one Dijkstra, whatever the number of inputs."""
+        """The shortest-path tree of baseline i: one Dijkstra for any number of inputs."""
         finite = np.isfinite(roots.length[i])
         return self.table.tree(roots.neighbor[i][finite], roots.length[i][finite], int(roots.node[i]))
 
-    def _direct(self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree) -> np.ndarray:
-        """(rows,) whether the baseline is itself among an input's neighbours, and the edge between them is shortest."""
-        apart = torch.linalg.vector_norm((end - start).reshape(len(end), -1).double(), dim=1).cpu().numpy()
+    def _direct(
+        self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree, shortest: np.ndarray
+    ) -> np.ndarray:
+        """(rows,) whether the baseline is among an input's neighbours, and their edge is shorter than `shortest`."""
+        apart = norms((end - start).double(), 1).cpu().numpy()
         near = (apart <= tips.distance[rows, -1]) & (tips.node[rows] < 0) & (tree.root < 0)
         if not near.any():
             return near
-        ends, owner = end[torch.as_tensor(near).to(end.device)], self.examples[torch.as_tensor(rows[near])]
+        owner = self.examples[torch.as_tensor(rows[near])]
+        pool = torch.cat([start[None], end[torch.as_tensor(near).to(end.device)]])
+        head = torch.arange(1, len(pool))
+        scores = None
         if self.metric.needs_gradient:
-            head = torch.arange(1, len(ends) + 1)
-            pieces = whole_pieces(torch.cat([start[None], ends]), torch.zeros_like(head), head, owner)
-            f0 = self.score.values(start[None].to(self.score.work_dtype), owner[:1]).expand(len(ends))
-            f1 = self.score.values(ends.to(self.score.work_dtype), owner)
-            edges = measured(self.score, pieces, self.metric, self.n_steps, f0, f1, self.budget)
-            length = edges.length.double().cpu().numpy()
-        else:
-            length = self._plain_lengths(start.expand_as(ends), ends)
-        near[near] = length <= self._shortest(tree, tips, rows)[near]
+            scores = self.score.values(pool.to(self.score.work_dtype), torch.cat([owner[:1], owner]))
+        length, _ = self._edges(whole_pieces(pool, torch.zeros_like(head), head, owner), scores)
+        near[near] = length <= shortest[near]
         return near
 
-    def _shortest(self, tree: Tree, tips: Leaves, rows: np.ndarray) -> np.ndarray:
-        """(rows,) length of the shortest route over the points; infinite where there is none."""
-        return (tree.distance[tips.neighbor[rows]] + tips.length[rows]).min(1)
-
     def _from(
-        self, tree: Tree, start: int, rows: np.ndarray, inputs: int, tips: Leaves, direct: np.ndarray
+        self, tree: Tree, start: int, rows: np.ndarray, inputs: int, tips: Leaves, last: np.ndarray, direct: np.ndarray
     ) -> list[np.ndarray]:
-        """Routes from one baseline (node `start`) to the inputs (nodes `inputs + rows`)."""
+        """Routes from a baseline (node `start`) over points `last` (rows,) to the inputs (nodes `inputs + rows`)."""
         n = len(self.topology.points)
-        total = tree.distance[tips.neighbor[rows]] + tips.length[rows]
-        last = tips.neighbor[rows, total.argmin(1)]
         over_points = np.flatnonzero(~direct)
         route, offsets = neighbors.routes(tree.before, n, last[over_points])
         route = np.where(route == n, start, route)
@@ -177,11 +179,25 @@ class Router:
         crossed[inner] = self.topology.is_bridge[self.topology.edge_rows(low[inner], high[inner])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
         known = self._known(used, low, high, roots, tips, len(pool))
-        left_out = _left_out_note(self.table.left_out, len(self.topology.points))
-        notes = (
-            (*_bridge_note(int(n)), *(CUT_OFF if cut else left_out)) for n, cut in zip(bridges, cut_off, strict=True)
-        )
-        return Solution(path, tuple(notes), {}, known)
+        left_out = self.table.left_out
+        notes = tuple(self._notes(int(n), cut, left_out) for n, cut in zip(bridges, cut_off, strict=True))
+        return Solution(path, notes, {}, known)
+
+    def _notes(self, n_bridges: int, cut_off: bool, left_out: int) -> tuple[Note, ...]:
+        notes, n = [], len(self.topology.points)
+        if n_bridges:
+            bridges = "a bridge" if n_bridges == 1 else f"{n_bridges} bridges"
+            sentence = (
+                f"the route crosses {bridges} between parts of the graph that n_neighbors does not connect: there "
+                "are no points to choose from; raise n_neighbors or add points between"
+            )
+            notes.append(Note(Outcome.BRIDGED, sentence))
+        if cut_off:
+            notes.append(CUT_OFF)
+        elif left_out:
+            sentence = f"{left_out} of the graph's {n} points were left out, since the score is NaN or infinite there"
+            notes.append(Note(Outcome.SOLVER_NOTE, sentence))
+        return tuple(notes)
 
     def _known(
         self, used: np.ndarray, low: np.ndarray, high: np.ndarray, roots: Leaves | None, tips: Leaves, n_pool: int
@@ -210,34 +226,11 @@ class Router:
         return KnownSegments(tail, head, group, Estimate.join(found))
 
     def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
-        """Some rows, where the score is: a table that was loaded from a file need not be there."""
+        """Some rows, on the device of the score: a table loaded from a file may be on another."""
         index = torch.as_tensor(rows).to(estimate.length.device)
-        return Estimate(*(part[index].to(self.score.device) for part in estimate.parts))
+        return Estimate(*(part[index].to(self.score.device) for part in estimate))
 
 
 def row_keys(rows: Tensor) -> list[bytes]:
-    """Each row (rows, *features) as bytes, for telling distinct ones apart."""
+    """Each row (rows, *features) as bytes, equal for equal rows."""
     return [row.tobytes() for row in (flat(rows) + 0.0)]  # + 0.0: minus zero is zero
-
-
-def _left_out_note(count: int, n: int) -> tuple[Note, ...]:
-    if not count:
-        return ()
-    sentence = f"{count} of the graph's {n} points were left out, since the score is NaN or infinite there"
-    return (Note(Outcome.SOLVER_NOTE, sentence),)
-
-
-def _bridge_note(count: int) -> tuple[Note, ...]:
-    if not count:
-        return ()
-    bridges = "a bridge" if count == 1 else f"{count} bridges"
-    sentence = (
-        f"the route crosses {bridges} between parts of the graph that n_neighbors does not connect, where there are no "
-        "points to choose a way; raise n_neighbors or add points between"
-    )
-    return (Note(Outcome.BRIDGED, sentence),)
-
-
-def _scattered(estimate: Estimate, rows: Tensor, n: int) -> Estimate:
-    """Rows of an estimate at their places among n, zeros elsewhere."""
-    return Estimate(*(p.new_zeros(n, *p.shape[1:]).index_copy_(0, rows.to(p.device), p) for p in estimate.parts))

@@ -1,8 +1,7 @@
 """Geodesics on a nearest-neighbour graph: the paper's method for low-dimensional inputs.
 
-Points are the nodes, neighbours are joined by straight edges, and an edge is as long as the metric says. A route from
-baseline to input is a shortest path. Baselines and inputs join as leaves: routes run over the points, never through
-another input of the call, so a batch gives what a loop gives.
+Points are the nodes, neighbours are joined by straight edges, and the metric gives their lengths. Baselines and inputs
+join as leaves: routes run over the points, never over another input, so a batch gives what a loop gives.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_features, check_integer
 from leastpath._support.files import write_atomically
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
@@ -60,7 +59,7 @@ class NeighborGraph:
 
     Rarely needed:
         n_points: how many to generate, per example.
-        spread: how far generated points stray from the line, or the box reaches beyond the ends, as a share of the
+        spread: how far generated points are from the line, or the box goes beyond the ends, as a share of the
             distance between the ends.
         steiner: add points along edges longer than this many times the median edge. None: add none.
         n_steps: gradients an edge.
@@ -86,14 +85,8 @@ class NeighborGraph:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
-        if self.points is not None and not isinstance(self.points, Tensor):
-            raise ValueError(
-                f"points is a {type(self.points).__name__}, expected a tensor: use torch.as_tensor(points)"
-            )
         if (self.points is None) == (self.generate is None):
-            raise ValueError(
-                'give either points or generate: NeighborGraph(train_inputs), or NeighborGraph(generate="line")'
-            )
+            raise ValueError('give either points or generate: NeighborGraph(inputs), or NeighborGraph(generate="line")')
         if self.generate is not None and self.generate not in get_args(Generate):
             raise ValueError(f"generate={self.generate!r} is unknown: use one of {list(get_args(Generate))}")
         if self.search not in get_args(neighbors.Method):
@@ -108,13 +101,11 @@ class NeighborGraph:
             _check_points(self.points)
         n = self.n_points if self.points is None else len(self.points)
         if self.n_neighbors >= n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} for {n} points, expected 1 to {n - 1}: "
-                "pass fewer neighbours or more points"
-            )
+            given = f"n_neighbors={self.n_neighbors} for {n} points"
+            raise ValueError(f"{given}, expected 1 to {n - 1}: pass fewer neighbours or more points")
 
     def __repr__(self) -> str:
-        """The settings that play a part: points, or how they are made."""
+        """The settings in use: points, or how they are made."""
         unused = {"points"} | (set() if self.points is None else {"generate", "n_points", "spread"})
         parts = [] if self.points is None else [f"{len(self.points)} points"]
         parts += [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in unused]
@@ -124,7 +115,7 @@ class NeighborGraph:
         """Compute all edges once, for every target of the score. The graph is a solver that knows its edges.
 
         Args:
-            score: with the targets that will be asked for: an int, or a tensor with all of them.
+            score: with the targets that will be needed: an int, or a tensor with all of them.
             metric: what edges are measured in.
             baselines: (n, *features) whose shortest-path trees are kept too, so that one more input is instant.
             progress: show a progress bar.
@@ -132,18 +123,13 @@ class NeighborGraph:
         if self.points is None:
             raise ValueError("points are generated for each example, so there is no graph to build: pass points")
         if score.layer is not None or score.additional_forward_args:
-            raise ValueError(
-                "a graph is built for one score: layer and additional_forward_args would change it by example"
-            )
+            raise ValueError("a graph is built for one score: layer and additional_forward_args differ by example")
         topology, tables = self._topology(self.points), {}
-        with (
-            at_work(score.model, self.points.device),
-            Run(progress=progress).bar("edges", len(topology.edges)) as bar,
-        ):
+        with at_work(score.model, self.points.device), Run(progress=progress).bar("edges", len(topology.edges)) as bar:
             for label, single in _single_targets(score).items():
                 bound = single.bind(self.points[:1])
-                endless = Run().budget(bound)
-                tables[label] = EdgeTable.of(bound, 0, topology, metric, self.n_steps, endless, bar)
+                unlimited = Run().budget(bound)
+                tables[label] = EdgeTable.of(bound, 0, topology, metric, self.n_steps, unlimited, bar)
         graph = Graph(self, topology, tables, repr(metric))
         return graph if baselines is None else graph.with_trees(score, metric, baselines)
 
@@ -160,15 +146,14 @@ class NeighborGraph:
         with run.bar("edges", len(units) * len(common.edges) if common else len(units)) as bar:
             for examples in units:
                 ends = start[examples.to(start.device)], end[examples.to(end.device)]
-                if interrupted:
-                    parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
-                    continue
-                try:
-                    parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
-                    bar.advance(0 if common else 1)
-                except KeyboardInterrupt:
-                    interrupted = True
-                    parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
+                if not interrupted:
+                    try:
+                        parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
+                        bar.advance(0 if common else 1)
+                        continue
+                    except KeyboardInterrupt:
+                        interrupted = True
+                parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
         routes = joined(parts)
         return refined(routes, budget, metric, run) if self.refine and not interrupted else routes
 
@@ -176,60 +161,43 @@ class NeighborGraph:
         self, budget: Budget, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
         run: Run, bar: Bar,
     ) -> Solution:  # fmt: skip
-        """Points, unless they are given, and routes over them; the straight line where the budget is too small."""
-        fewest = self.n_points * self.n_neighbors // 2  # edges, estimated before there are points
-        looking = self.n_points - self.n_points // 2 if self.generate == "adaptive" else 0
+        """Points, unless they are given, edges for one score, and routes for all examples that share it.
+
+        The straight line, where the budget is too small.
+        """
+        score, topology = budget.score, common
         remedy = "pass fewer points, or build the graph once with NeighborGraph(points).build(score, metric)"
-        note = None
-        if common is None:
-            cost = looking + self._cost(metric, fewest)
-            note = _too_expensive(f"a graph of at least {fewest} edges", cost, budget, examples, run, remedy)
-        if note is None:
-            topology = common or self._generated(budget.score, examples, *ends, run)
-            n = len(topology.edges)
-            cost = self._cost(metric, n / len(examples))
-            note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
-            if note is None:
-                return self._routed(budget, metric, topology, examples, ends, bar)
-        return straight_with_note(*ends, note)
+        if topology is None:
+            n = self.n_points * self.n_neighbors // 2  # at least, estimated before there are points
+            cost = self._cost(metric, n) + (self.n_points - self.n_points // 2) * (self.generate == "adaptive")
+            note = _too_expensive(f"a graph of at least {n} edges", cost, budget, examples, run, remedy)
+            if note is not None:
+                return straight_with_note(*ends, note)
+            assert self.generate is not None
+            between = int(examples), ends[0][0], ends[1][0]
+            topology = self._topology(generated_points(self.generate, self.n_points, self.spread, score, *between, run))
+        n = len(topology.edges)
+        cost = self._cost(metric, n / len(examples))
+        note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
+        if note is not None:
+            return straight_with_note(*ends, note)
+        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pooled(examples)  # the rest is for the leaves
+        quiet = Bar() if common is None else bar
+        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
+        score.split_cost(examples)
+        return Router(self, budget, metric, topology, table, examples).routed(*ends)
 
     def _cost(self, metric: Metric, edges: float) -> float:
         """Gradients an example that pays for some edges, and for joining both of its ends to the graph."""
         return self.n_steps * (edges + 2 * self.n_neighbors) if metric.needs_gradient else 0
 
-    def _generated(self, score: BoundScore, example: Tensor, start: Tensor, end: Tensor, run: Run) -> Topology:
-        assert self.generate is not None
-        points = generated_points(self.generate, self.n_points, self.spread, score, int(example), start[0], end[0], run)
-        return self._topology(points)
-
-    def _routed(
-        self, budget: Budget, metric: Metric, topology: Topology, examples: Tensor, ends: tuple[Tensor, Tensor],
-        bar: Bar,
-    ) -> Solution:  # fmt: skip
-        """Edges for one score, then routes for all examples that share it."""
-        score, quiet = budget.score, Bar() if self.points is None else bar
-        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pooled(examples)  # the rest is for the leaves
-        table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
-        score.split_cost(examples)
-        return self.router(budget, metric, topology, table, examples).routed(*ends)
-
     def _topology(self, points: Tensor) -> Topology:
         return Topology.of(points, self.n_neighbors, self.search, self.steiner)
-
-    def router(
-        self, budget: Budget, metric: Metric, topology: Topology, table: EdgeTable, examples: Tensor,
-        trees: Mapping[bytes, Tree] | None = None,
-    ) -> Router:  # fmt: skip
-        """What finds routes for `examples` (n,) once edges are known."""
-        settings = self.n_neighbors, self.n_steps, self.search
-        # Baselines join before inputs do, and must keep what the inputs need at least.
-        for_leaves = budget.keeping((self.n_neighbors + 1) * self.n_steps)
-        return Router(budget.score, metric, topology, table, examples, *settings, trees or {}, for_leaves)
 
 
 @dataclass(frozen=True, eq=False)
 class EnhancedIG:
-    """Enhanced IG (Jha et al. 2020): shortest routes by Euclidean length, blind to the model.
+    """Enhanced IG (Jha et al. 2020): shortest routes by Euclidean length, without the model.
 
     Lengths in the result are still measured in the metric that `attribute` is given.
 
@@ -259,18 +227,22 @@ class EnhancedIG:
 
 
 def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
-    """Each route, shortened; where that or the straight line is shorter than the route, it takes its place."""
+    """For each example the shortest of three: the route, the shortened route and the straight line."""
     batch, score = len(routes.path), budget.score
     try:
         blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
+        short = []
         with run.bar("shortening", REFINING.rounds * len(blocks)) as bar:
-            short = [_shortened_routes(routes.path, budget, metric, examples, run, bar) for examples in blocks]
+            for examples in blocks:
+                points = routes.path.select(examples).resample(REFINED_KNOTS).points
+                knots = points.unflatten(0, (len(examples), REFINED_KNOTS))
+                short.append(shortened(score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype))
         smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
     except KeyboardInterrupt:
-        note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: it is returned as it was")
+        note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: the route itself is returned")
         return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
-    # A note on bridges is only about the route; a note on the graph itself is kept for the other paths, too.
+    # A note on bridges is about the route only; a note on the graph is kept for the other paths too.
     remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())
     parts = []
     for choice, solution in enumerate((routes, Solution(smooth, remarks or None), Solution(line, remarks or None))):
@@ -279,15 +251,6 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
             notes = solution.notes and tuple(solution.notes[i] for i in rows.tolist())
             parts.append((rows, replace(solution, path=solution.path.select(rows), notes=notes)))
     return replace(joined(parts), never_longer=True)
-
-
-def _shortened_routes(path: Path, budget: Budget, metric: Metric, examples: Tensor, run: Run, bar: Bar) -> Tensor:
-    """The routes of some examples (n,) as polylines of equally many knots, shortened: (n, knots, *features)."""
-    knots = path.select(examples).resample(REFINED_KNOTS).points.unflatten(0, (len(examples), REFINED_KNOTS))
-    return shortened(budget.score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype)
-
-
-# ---- a graph to keep ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +268,7 @@ class Graph:
 
     solver: NeighborGraph
     topology: Topology = field(repr=False)
-    tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 where the score has no index
+    tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 if the score has no index
     metric: str = ""
     trees: Mapping[tuple[int, bytes], Tree] = field(default_factory=dict, repr=False)
 
@@ -313,7 +276,7 @@ class Graph:
         """start, end (batch, *features) -> a route for each example, over edges that are known already."""
         if repr(metric) != self.metric:
             raise ValueError(
-                f"the graph was built for {self.metric}, got {metric!r}: build it anew, or pass metric={self.metric}"
+                f"the graph was built for {self.metric}, got {metric!r}: build it again, or pass metric={self.metric}"
             )
         topology = replace(self.topology, points=_matching(self.topology.points, start))
         labels = score.group_labels
@@ -334,14 +297,14 @@ class Graph:
             examples = (score.groups == group).nonzero()[:, 0]
             self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
-            router = self.solver.router(budget, metric, topology, self.tables[label], examples, trees)
+            router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees)
             rows = examples.to(start.device)
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = joined(parts)
         return refined(routes, budget, metric, run) if self.solver.refine else routes
 
     def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
-        """Another model or output has other edges: a few points tell."""
+        """Raise if a few points have other scores than when the graph was built."""
         known = self.tables[label].node_score
         if known is None:
             return
@@ -366,8 +329,8 @@ class Graph:
         topology = replace(self.topology, points=_matching(self.topology.points, baselines))
         for label, single in _single_targets(score).items():
             with at_work(score.model, baselines.device):
-                endless = Run().budget(single.bind(baselines))
-                router = self.solver.router(endless, metric, topology, self.tables[label], examples)
+                unlimited = Run().budget(single.bind(baselines))
+                router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
                 trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(row_keys(baselines))}
         return replace(self, trees=trees)
@@ -387,7 +350,7 @@ class Graph:
             arrays[f"{target}/length"] = table.length
             if table.node_score is not None:
                 arrays[f"{target}/node_score"] = table.node_score.cpu().numpy()
-            for i, part in enumerate(table.estimate.parts if table.estimate else ()):
+            for i, part in enumerate(table.estimate or ()):
                 arrays[f"{target}/estimate/{i}"] = part.cpu().numpy()
         for i, ((target, key), tree) in enumerate(self.trees.items()):
             arrays[f"tree/{i}/of"] = np.array([target, tree.root])
@@ -424,13 +387,12 @@ def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topol
         return torch.as_tensor(arrays[f"{target}/{name}"]) if f"{target}/{name}" in arrays else None
 
     parts = [part for i in range(4) if (part := tensor(f"estimate/{i}")) is not None]
-    return EdgeTable.made(
-        arrays[f"{target}/length"], Estimate(*parts) if parts else None, tensor("node_score"), topology
-    )
+    length = arrays[f"{target}/length"]
+    return EdgeTable(length, Estimate(*parts) if parts else None, tensor("node_score"), topology.adjacency(length))
 
 
 def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run: Run, remedy: str) -> Note | None:
-    """Why `examples` (n,) cannot pay for something that costs each of them so many gradients; None where they can."""
+    """A note if `examples` (n,) cannot pay `cost` gradients each for something; None if they can."""
     left, spent = budget.least_left(examples), float(budget.spent(examples).max())
     if cost <= left:
         return None
@@ -442,6 +404,8 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
 
 
 def _check_points(points: Tensor) -> None:
+    if not isinstance(points, Tensor):
+        raise ValueError(f"points is a {type(points).__name__}, expected a tensor: use torch.as_tensor(points)")
     if points.ndim < 2 or not len(points):
         raise ValueError(
             f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
@@ -457,16 +421,12 @@ def _check_points(points: Tensor) -> None:
 
 
 def _matching(points: Tensor, like: Tensor) -> Tensor:
-    if points.shape[1:] != like.shape[1:]:
-        raise ValueError(
-            f"the points of the graph have shape {tuple(points.shape)}, the inputs {tuple(like.shape)}: "
-            "expected the same features"
-        )
+    check_features("the graph", points.shape[1:], like.shape[1:])
     return points.to(like)
 
 
 def _single_targets(score: Score) -> dict[int, Score]:
-    """The score once for each of its targets; -1 where it has no index."""
+    """The score once for each of its targets; -1 if it has no index."""
     if not isinstance(score.target, Tensor):
         return {score.target if isinstance(score.target, int) else -1: score}
     return {label: replace(score, target=label) for label in torch.unique(score.target).tolist()}

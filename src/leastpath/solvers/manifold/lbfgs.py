@@ -1,4 +1,4 @@
-"""L-BFGS for a batch of problems, each for itself, so that a batch gives what a loop gives.
+"""L-BFGS for a batch of separate problems, so that a batch gives what a loop gives.
 
 By hand: torch's and scipy's L-BFGS minimise one sum, so one problem's step would depend on the others of its batch.
 """
@@ -22,10 +22,10 @@ class Lbfgs:
 
     Args:
         function: from points (n, k, d) and their row numbers (n,) to values (n,) and gradients (n, k, d).
-        x: (batch, k, d) where to begin.
-        inverse: (k, k) what every direction begins with: the inverse Hessian along the second dimension, up to a scale.
+        x: (batch, k, d) first points.
+        inverse: (k, k) first estimate of the inverse Hessian along the second dimension, up to a scale.
         first_move: (batch,) the largest move of one of the k in a first trial step.
-        tolerance: a row has converged when its next step promises to lower its value by a smaller share.
+        tolerance: a row has converged when its next step would lower its value by a smaller share.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Lbfgs:
         return (~(self.converged | self.stuck | self.failed)).nonzero()[:, 0]
 
     def iterate(self) -> None:
-        """One step of every open row: downhill by enough, or it forgets what it has learnt, or it is stuck."""
+        """One step of every open row: enough decrease, or it forgets its past steps, or it is stuck."""
         rows = self.open
         direction, slope, step = self._direction(rows)
-        promise = -slope * step / 2  # of the decrease, were the function quadratic
+        promise = -slope * step / 2  # the decrease of a quadratic function
         done = promise <= self.tolerance * self.value[rows]
         self.converged[rows[done]] = True
         rows, direction, slope, step = (part[~done] for part in (rows, direction, slope, step))
@@ -74,10 +74,15 @@ class Lbfgs:
             step[todo[~good]] /= 2
         self.iterations[rows] += 1
         self._remember(rows[moved], (per_row(step, direction) * direction)[moved], before[moved])
-        self._forget(rows[~moved])
+        # Without a decrease, a row tries once more without its past steps; then it is stuck.
+        failed = rows[~moved]
+        self.stuck[failed] = self.scale[failed] == 0
+        self.scale[failed] = 0
+        for _, _, inverse in self.past:
+            inverse[failed] = 0
 
     def _direction(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Where to go from `rows` (n,): directions (n, k, d), slopes along them (n,) and first trial steps (n,)."""
+        """Directions of `rows` (n,): (n, k, d), slopes along them (n,) and first trial steps (n,)."""
         gradient, fresh = self.gradient[rows], self.scale[rows] == 0
         q, shares = gradient.clone(), []
         for move, change, inverse in reversed(self.past):
@@ -94,7 +99,7 @@ class Lbfgs:
     def _remember(self, rows: Tensor, move: Tensor, gradient: Tensor) -> None:
         change = self.gradient[rows] - gradient
         product = _product(move, change)
-        curved = product > 0  # otherwise the function bends the wrong way there, and would spoil the next direction
+        curved = product > 0  # negative curvature would spoil the next direction
         rows, move, change, product = (part[curved] for part in (rows, move, change, product))
         if not len(rows):
             return
@@ -102,13 +107,6 @@ class Lbfgs:
         moves, changes, inverse = torch.zeros_like(self.x), torch.zeros_like(self.x), torch.zeros_like(self.value)
         moves[rows], changes[rows], inverse[rows] = move, change, 1 / product
         self.past = [*self.past, (moves, changes, inverse)][-MEMORY:]
-
-    def _forget(self, rows: Tensor) -> None:
-        """Rows (n,) that found no way down: once more without the past, then they are stuck."""
-        self.stuck[rows] = self.scale[rows] == 0
-        self.scale[rows] = 0
-        for _, _, inverse in self.past:
-            inverse[rows] = 0
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Geodesics of the data: curves through the latent space of an autoencoder that are short once they are decoded.
 
 The decoder pulls the Euclidean metric of the inputs back to its latent space. A curve that minimises the energy of its
-decoded steps is a geodesic there; it follows the data where the decoder does. Only the decoder is differentiated, once.
+decoded steps is a geodesic there. Only first derivatives of the decoder are needed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.guards import untouched
 from leastpath.metric import Metric, decoded, encoded, energy
 from leastpath.run import Bar, Run
-from leastpath.solution import Solution, straight_with_note
+from leastpath.solution import Solution, joined_blocks, straight_with_note
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
@@ -35,9 +36,9 @@ class Manifold:
     """Manifold IG (Zaher et al. 2024): along a geodesic of the decoder's pull-back metric, decoded.
 
     Both ends are encoded, the latent line between them is bent until its decoded steps are short and even, and the
-    decoded curve is joined to the exact ends by straight pieces. The status says how long these are: a path mostly made
-    of them is hardly the decoder's. The model has no say in the path: lengths in the result are still measured in the
-    metric that `attribute` is given, and gradients of the decoder are not counted as the model's.
+    decoded curve is joined to the exact ends by straight pieces. The status says how long these are: if they are most
+    of the path, the decoder hardly shapes it. The model plays no part in the path: lengths in the result are measured
+    in the metric that `attribute` is given, and gradients of the decoder are not counted as the model's.
 
     Args:
         encoder: (n, *features) -> (n, *latent), or a tuple whose first part is that (the mean of a VAE).
@@ -45,8 +46,8 @@ class Manifold:
 
     Rarely needed:
         n_knots: of the latent curve, its ends included.
-        n_iterations: at most; each takes one gradient of the decoder a knot, and a few more evaluations.
-        tolerance: an example has converged when another iteration promises to lower its energy by a smaller share.
+        n_iterations: at most; each takes one gradient of the decoder a knot, and a few evaluations.
+        tolerance: an example has converged when the next iteration would lower its energy by a smaller share.
 
     Example:
         >>> import torch, leastpath as lp
@@ -69,11 +70,8 @@ class Manifold:
         for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(part, type) or not callable(part):
                 raise ValueError(f"{name}={part!r} is not a function: Manifold(vae.encoder, vae.decoder)")
-        if self.n_knots < FEWEST_KNOTS or self.n_iterations < 0:
-            raise ValueError(
-                f"n_knots={self.n_knots} must be at least {FEWEST_KNOTS} and n_iterations={self.n_iterations} not "
-                "negative"
-            )
+        check_integer("n_knots", self.n_knots, FEWEST_KNOTS)
+        check_integer("n_iterations", self.n_iterations, 0)
         if not self.tolerance > 0:
             raise ValueError(f"tolerance={self.tolerance} must be positive: a share of the energy, as 1e-4")
 
@@ -81,44 +79,30 @@ class Manifold:
         """start, end (batch, *features) -> polylines of n_knots + 2 knots; `metric` only measures the result."""
         for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(part, nn.Module) and part.training:
-                raise ValueError(
-                    f"the {name} is in training mode, so that rows may depend on each other: {name}.eval()"
-                )
-        # The integral pays for the path: one look at every segment, and twice as much to check what it saw.
+                raise ValueError(f"the {name} is in training mode, so rows may depend on each other: {name}.eval()")
+        # The integral measures every segment once, and takes twice as much to verify it.
         payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_SEGMENT).least_left()
         knots = int(min(self.n_knots, payable - 1))
         if knots < FEWEST_KNOTS:
-            sentence = f"max_gradients={run.max_gradients} pays for no curve of {FEWEST_KNOTS} knots: {LINE}; raise it"
+            sentence = (
+                f"max_gradients={run.max_gradients} is too small for a curve of {FEWEST_KNOTS} knots: {LINE}; raise it"
+            )
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         size = max(1, BLOCK_ELEMENTS // (knots * score.n_features))
-        curves: list[_Curves] = []
+        parts, interrupted = [], False
         with (
             untouched(self.encoder, start.device),
             untouched(self.decoder, start.device),
             run.bar("manifold", len(start)) as bar,
         ):
-            a, b = (x.to(score.work_dtype) for x in (start, end))
-            for first, last in zip(a.split(size), b.split(size), strict=True):
-                interrupted = bool(curves) and curves[-1].interrupted
-                curves.append(_Curves(self, knots, first, last, interrupted))
-                curves[-1].bend(bar)
-            return _solution(curves, start, end)
-
-
-def _solution(curves: list[_Curves], start: Tensor, end: Tensor) -> Solution:
-    """Decoded curves between the exact ends; the straight line where there is no curve."""
-    knots = torch.cat([block.knots() for block in curves])  # (batch, knots, *features)
-    bent = torch.cat([block.usable for block in curves])
-    whole = torch.cat([start[:, None].to(knots), knots, end[:, None].to(knots)], 1)
-    pieces = norms(whole.diff(dim=1), 2)
-    share = pieces[:, [0, -1]] / pieces.sum(1, keepdim=True).clamp_min(torch.finfo(pieces.dtype).tiny)
-    notes = [note for block in curves for note in block.notes()]
-    notes = [
-        (*said, *((_end_note(*ends),) if curved else ()))
-        for said, ends, curved in zip(notes, share.tolist(), bent.tolist(), strict=True)
-    ]
-    stats = {name: torch.cat([block.stats()[name] for block in curves]) for name in curves[0].stats()}
-    return Solution(polylines(start, knots, end, bent.cpu()), tuple(notes), stats | {"end_share": share})
+            for examples in torch.arange(len(start)).split(size):
+                rows = examples.to(start.device)
+                a, b = start[rows], end[rows]
+                curves = _Curves(self, knots, a.to(score.work_dtype), b.to(score.work_dtype), interrupted)
+                curves.bend(bar)
+                interrupted = curves.interrupted
+                parts.append((examples, curves.solution(a, b)))
+        return joined_blocks(parts)
 
 
 def _end_note(first: float, last: float) -> Note:
@@ -127,12 +111,12 @@ def _end_note(first: float, last: float) -> Note:
         "Euclidean length"
     )
     if first + last > POOR:
-        sentence += ", so the decoder shapes the smaller part of it: fit it better, or take a baseline from the data"
+        sentence += ", so the decoder shapes less than half of it: fit it better, or take a baseline from the data"
     return Note(Outcome.SOLVER_NOTE, sentence)
 
 
 class _Curves:
-    """Latent curves of a block of examples, and their way to the least energy."""
+    """Latent curves of a block of examples, and their search for the least energy."""
 
     def __init__(self, settings: Manifold, n_knots: int, start: Tensor, end: Tensor, interrupted: bool) -> None:
         self.settings, self.features, self.interrupted = settings, start, interrupted
@@ -142,8 +126,7 @@ class _Curves:
         a, b = self.ends
         t = torch.linspace(0, 1, n_knots, device=z.device, dtype=z.dtype)[1:-1, None]
         line = torch.lerp(a[:, None], b[:, None], t)  # (batch, inner knots, latent)
-        # Where the decoder is an isometry, the Hessian of the energy is the Laplacian along the curve. What is left to
-        # learn is how far it is from one.
+        # If the decoder is an isometry, the Hessian of the energy is the Laplacian along the curve.
         inverse = inverse_laplacian(n_knots - 2, line)
         self.search = Lbfgs(self._energy, line, inverse, FIRST_MOVE * norms(b - a, 1), settings.tolerance)
         self.line_energy = self.search.value.clone()
@@ -191,18 +174,27 @@ class _Curves:
         ratio = (self.search.value / self.line_energy)[self.usable & (self.line_energy > 0)]
         return f"energy {float(ratio.median()):.3f} of the latent line's" if len(ratio) else ""
 
-    def latent(self) -> Tensor:
-        """(batch, knots, *latent)."""
+    def solution(self, start: Tensor, end: Tensor) -> Solution:
+        """Decoded curves between the exact ends; the straight line if there is no curve."""
         curve = self._curve(self.search.x, torch.arange(len(self.features), device=self.ends.device))
-        return curve.unflatten(2, self.latent_shape)
+        knots = self._decoded(curve)
+        knots = torch.where(per_row(self.usable, knots), knots, self.features[:, None])  # (batch, knots, *features)
+        pieces = norms(torch.cat([start[:, None].to(knots), knots, end[:, None].to(knots)], 1).diff(dim=1), 2)
+        share = pieces[:, [0, -1]] / pieces.sum(1, keepdim=True).clamp_min(torch.finfo(pieces.dtype).tiny)
+        notes = tuple(
+            (*notes, *((_end_note(*ends),) if curved else ()))
+            for notes, ends, curved in zip(self._notes(), share.tolist(), self.usable.tolist(), strict=True)
+        )
+        stats = {
+            "latent": curve.unflatten(2, self.latent_shape),  # (batch, knots, *latent)
+            "energy": self.search.value,
+            "line_energy": self.line_energy,
+            "iterations": self.search.iterations,
+            "end_share": share,
+        }
+        return Solution(polylines(start, knots, end, self.usable.cpu()), notes, stats)
 
-    def knots(self) -> Tensor:
-        """(batch, knots, *features); the start, where there is no curve."""
-        knots = self._decoded(self.latent().flatten(2))
-        return torch.where(per_row(self.usable, knots), knots, self.features[:, None])
-
-    def notes(self) -> list[tuple[Note, ...]]:
-        """For each example what became of its curve."""
+    def _notes(self) -> list[tuple[Note, ...]]:
         interrupted = Note(Outcome.INTERRUPTED, "interrupted: the best curve so far is returned")
         failed = Note(Outcome.FELL_BACK, f"encoder or decoder give NaN or infinite numbers on the latent line: {LINE}")
         notes: list[tuple[Note, ...]] = []
@@ -221,16 +213,7 @@ class _Curves:
                 if stuck:
                     sentence = (
                         f"no step made the latent curve any shorter after {n} iterations, though its gradient promised "
-                        "one: the decoder jumps or rounds there; a smoother one, or float64, would go further"
+                        "one: the decoder jumps or rounds there; use a smoother decoder, or float64"
                     )
                 notes.append((Note(Outcome.NOT_CONVERGED, sentence),))
         return notes
-
-    def stats(self) -> dict[str, Tensor]:
-        """What the result tells beside the path."""
-        return {
-            "latent": self.latent(),
-            "energy": self.search.value,
-            "line_energy": self.line_energy,
-            "iterations": self.search.iterations,
-        }
