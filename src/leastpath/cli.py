@@ -88,10 +88,10 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.explain import command as explain
+    from leastpath.commands.explain import run_explain
     from leastpath.jobs.command import run
 
-    for name, command in (("explain", explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+    for name, command in (("explain", run_explain), ("run", run), ("solvers", solvers), ("methods", methods)):
         app.command(name)(command)
     return app
 

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import described
+from leastpath._support.optional import imported
 from leastpath._support.store import StoreMismatch, differences
 from leastpath.explainer import Contender, Explainer, explainer_of
-from leastpath.jobs.sources import Source, imported, source_of
+from leastpath.jobs.sources import Source, source_of
 from leastpath.methods import Method
 from leastpath.outputs import Output
 from leastpath.score import Baselines

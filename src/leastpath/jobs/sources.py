@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import described
-from leastpath._support.optional import optional
+from leastpath._support.optional import imported, optional
 from leastpath.guards import Inputs
 from leastpath.images import read_image
 
@@ -609,22 +608,6 @@ def _safe_open(file: Path) -> Any:
     from safetensors import safe_open
 
     return safe_open(file, framework="pt")
-
-
-def imported(name: Any) -> Any:
-    """What "package.module:name" names; anything but a string is itself."""
-    if not isinstance(name, str):
-        return name
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        raise ValueError(f"{name!r} is no import path: write package.module:name")
-    try:
-        found = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name!r} cannot be imported: {error}") from error
-    return found
 
 
 def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:
