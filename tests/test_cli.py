@@ -64,7 +64,7 @@ def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
 
 def test_traceback_on_demand(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["leastpath", "--traceback", "explain", str(tmp_path / "nowhere.png")])
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a file"):
         cli.main()
 
 

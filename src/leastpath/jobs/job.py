@@ -1,11 +1,11 @@
-"""Job: everything that a worker needs to know, small enough to be sent to it."""
+"""Job: everything that a worker needs to know, small enough to send to it."""
 
 from __future__ import annotations
 
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -105,8 +105,8 @@ class Job:
         if isinstance(self.method, str) and ":" in self.method:
             made = imported(self.method)(**self.method_settings)
             return explainer_of(made, None if isinstance(made, str) else self.method)
-        named = isinstance(self.method, (str, Method, Solver))  # other callables go by their own name, or their class's
-        name = None if named else getattr(self.method, "__name__", type(self.method).__name__)
+        known = isinstance(self.method, (str, Method, Solver))  # these have a name; a callable is named by its code
+        name = None if known else getattr(self.method, "__name__", type(self.method).__name__)
         return explainer_of(self.method, name, **self.method_settings)
 
     def chosen_baselines(self) -> Baselines:
@@ -160,7 +160,7 @@ class Job:
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} is no TOML: {error}") from error
+            raise ValueError(f"{path} is not TOML: {error}") from error
         unknown = sorted(set(tables) - {"data", "model", "explain", "run"})
         if unknown:
             raise ValueError(f"{path} has a table [{unknown[0]}]: expected [data], [model], [explain] and [run]")
@@ -168,26 +168,27 @@ class Job:
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
         data, model, explain, run = (dict(tables.get(name, {})) for name in ("data", "model", "explain", "run"))
-        source = _beside(folder, _taken(data, "source", path, "data"))
-        own = {f.name for f in fields(Job)} & {"shard_size", "batch_size", "keep", "dtype", "device", "threads"}
-        own |= {"fail_fast"}
+        source = _taken(data, "source", path, "data")
+        if (folder / source).exists() or ":" not in source:  # otherwise an import path
+            source = str(folder / source)
         out = folder / _taken(run, "out", path, "run")
-        settings = {name: run.pop(name) for name in own & set(run)}
-        explain["method_settings"] = explain.pop("settings", {})
         factory = _taken(model, "factory", path, "model")
         method = _taken(explain, "method", path, "explain")
-        _refuse_others(explain, {"method_settings", "target", "output", "baselines", "seed"}, path, "explain")
         _refuse_others(model, {"settings"}, path, "model")
-        job = Job(
-            source_of(source, **data),
-            factory,
-            method,
-            out,
-            model_settings=model.get("settings", {}),
-            python_path=(str(folder),),
-            **explain,
-            **settings,
-        )
+        _refuse_others(explain, {"settings", "target", "output", "baselines", "seed"}, path, "explain")
+        explain["method_settings"] = explain.pop("settings", {})
+        own = {
+            "shard_size",
+            "batch_size",
+            "keep",
+            "dtype",
+            "device",
+            "threads",
+            "fail_fast",
+        }  # the rest: the executor's
+        explain |= {name: run.pop(name) for name in own & set(run)}
+        settings = model.get("settings", {})
+        job = Job(source_of(source, **data), factory, method, out, settings, python_path=(str(folder),), **explain)
         return job, run
 
 
@@ -201,8 +202,3 @@ def _refuse_others(table: Mapping[str, Any], known: set[str], path: Path, title:
     unknown = sorted(set(table) - known)
     if unknown:
         raise ValueError(f"[{title}] of {path} has {unknown[0]!r}: expected {', '.join(sorted(known))}")
-
-
-def _beside(folder: Path, source: str) -> str:
-    """A path relative to the job's file; import paths stay as they are."""
-    return str(folder / source) if (folder / source).exists() or ":" not in source else source
