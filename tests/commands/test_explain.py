@@ -110,7 +110,7 @@ def test_resuming_computes_nothing_again(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(explain, "attribute", None)
     again = run_row(folder, tmp_path / "out", resume=True)
     assert (again.path / "report.html").read_text() == before
-    with pytest.raises(ValueError, match="solver is 'descent' there and 'straight' here"):
+    with pytest.raises(ValueError, match='solver is "descent" there and "straight" here'):
         run_row(folder, tmp_path / "out", resume=True, solver="straight")
 
 
@@ -120,7 +120,7 @@ def test_the_same_weights_in_another_class_are_another_run(folder, tmp_path):
     of = {"model": file, "model_class": "torch.nn:Linear", "model_args": '{"in_features": 3, "out_features": 2}'}
     run_row(folder, tmp_path / "out", **of)
     other = {**of, "model_class": "torch.nn.modules.linear:Linear"}
-    with pytest.raises(ValueError, match=r"model_class is 'torch\.nn:Linear' there and 'torch\.nn\.modules\.linear"):
+    with pytest.raises(ValueError, match=r'model_class is "torch\.nn:Linear" there and "torch\.nn\.modules\.linear'):
         run_row(folder, tmp_path / "out", resume=True, **other)
 
 

@@ -295,7 +295,7 @@ def test_a_broken_unit_is_computed_again(tmp_path):
     whole = call()
     victim = sorted((tmp_path / "units").iterdir())[2]
     victim.write_bytes(victim.read_bytes()[:-3])
-    with pytest.warns(UserWarning, match="not believed"):
+    with pytest.warns(UserWarning, match="is broken"):
         assert equal(call(), whole)
 
 

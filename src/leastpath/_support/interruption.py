@@ -1,6 +1,6 @@
-"""What Ctrl-C leaves: solvers catch it and return what they have, which a person may look at.
+"""Results that Ctrl-C cut short. Solvers catch Ctrl-C and return what they have.
 
-What is kept, averaged or measured must not take half a result for a finished one, so it asks here first.
+Code that stores, averages or measures results asks here first, so that it uses only finished ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result", bound=HasStatus)
 
 
 def finished(result: Result) -> Result:
-    """The result, if no interruption cut it short; else KeyboardInterrupt.
+    """The result, or KeyboardInterrupt if Ctrl-C cut it short.
 
     Example:
         >>> import leastpath as lp, torch
@@ -35,6 +35,6 @@ def finished(result: Result) -> Result:
 
 
 def check_finished(outcomes: Iterable[Outcome]) -> None:
-    """KeyboardInterrupt where one of these is an interruption: it goes on its way."""
+    """Raise KeyboardInterrupt if one of these outcomes is an interruption."""
     if Outcome.INTERRUPTED in outcomes:
         raise KeyboardInterrupt

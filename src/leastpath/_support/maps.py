@@ -1,4 +1,4 @@
-"""Maps: numbers over the features of inputs, such as masks, segments or groups, one for all examples or one each."""
+"""Maps: numbers over the features, such as masks, segments or groups, one for all examples or one for each."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def maps_over(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: 
         batch: how many examples there are.
         shape: of an input.
         what: the words that an error begins with, as in "segments have".
-        each: it is known that there is one for each example, whatever else the shape would fit.
+        each: there is one map for each example, also where the shape would fit one map for all.
 
     Example:
         >>> maps_over(torch.zeros(8, 8), 2, torch.Size([3, 8, 8]), "masks have").shape
         torch.Size([1, 1, 8, 8])
     """
     got, own = tuple(given.shape), tuple(shape)
-    likes = [own] if len(own) < 2 else [own, (1, *own[1:]), (*own[:-1], 1)]
-    own_each = [given for like in likes if got == (batch, *like)]
-    for_all = [given for like in likes if got == (1, *like)] + [given[None] for like in likes if got == like]
+    shapes = [own] if len(own) < 2 else [own, (1, *own[1:]), (*own[:-1], 1)]
+    own_each = [given for one in shapes if got == (batch, *one)]
+    for_all = [given for one in shapes if got == (1, *one)] + [given[None] for one in shapes if got == one]
     if len(own) > 1:
         own_each += [given[:, None]] if got == (batch, *own[1:]) else []
         for_all += [given[None, None]] if got == own[1:] else []

@@ -67,6 +67,7 @@ class Job:
             raise ValueError(f'target={self.target!r} is unknown: use "label", "predicted", a class index or None')
         if self.dtype is not None and not isinstance(getattr(torch, self.dtype, None), torch.dtype):
             raise ValueError(f"dtype={self.dtype!r} is unknown: use a name such as float16")
+        self.look_up_paths()
 
     # ---- shards --------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,6 @@ class Job:
 
     def model(self, device: torch.device, expected: Any = None) -> Any:
         """The model, in evaluation mode, on a device. StoreMismatch if its description is not the expected one."""
-        self.look_up_paths()
         factory = imported(self.model_factory)
         if isinstance(factory, nn.Module):
             raise ValueError(
@@ -101,7 +101,6 @@ class Job:
 
     def explainer(self) -> Explainer:
         """The method; a name with a colon is imported, and called with the settings to make one."""
-        self.look_up_paths()
         if isinstance(self.method, str) and ":" in self.method:
             made = imported(self.method)(**self.method_settings)
             return explainer_of(made, None if isinstance(made, str) else self.method)
@@ -111,7 +110,6 @@ class Job:
 
     def chosen_baselines(self) -> Baselines:
         """The baselines; a name is imported and, if it is a function, called."""
-        self.look_up_paths()
         found = imported(self.baselines)
         found = found() if isinstance(self.baselines, str) and callable(found) else found
         if isinstance(found, list):
@@ -128,7 +126,7 @@ class Job:
         return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def look_up_paths(self) -> None:
-        """Make modules beside the job's file importable."""
+        """Make modules beside the job's file importable. A worker, which gets the job as bytes, calls it again."""
         sys.path[:0] = [path for path in self.python_path if path not in sys.path]
 
     def config(self) -> dict[str, Any]:
@@ -165,8 +163,6 @@ class Job:
         if unknown:
             raise ValueError(f"{path} has a table [{unknown[0]}]: expected [data], [model], [explain] and [run]")
         folder = path.resolve().parent
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
         data, model, explain, run = (dict(tables.get(name, {})) for name in ("data", "model", "explain", "run"))
         source = _taken(data, "source", path, "data")
         if (folder / source).exists() or ":" not in source:  # otherwise an import path
