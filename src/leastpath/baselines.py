@@ -55,7 +55,7 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
         name: "black", "white", "mean", "blur", "uniform", "samples" or "max_entropy".
         inputs: (batch, *features); images are (batch, channels, height, width).
         score: needed by "max_entropy", which asks its model.
-        settings: of the baseline, each with a default except where it says so.
+        settings: of the baseline, with the default in brackets.
             black, white: `limits`, the two ends of the values' range, numbers or tensors such as (channels, 1, 1);
             0 and 1 by default, which only works for inputs within these.
             mean: `points` (n, *features), whose mean is taken; by default the mean colour of each image.
@@ -334,8 +334,8 @@ _ROWS = (
     Baseline("white", "The highest value everywhere: on a straight line, what is white gets none.", _white),
     Baseline("mean", "The mean of the data, or of the image: no contrast, the usual brightness.", _mean),
     Baseline("blur", "The input, blurred until its details are gone; colours and layout stay.", _blur),
-    Baseline("uniform", "Uniform noise, one or several draws: contrast everywhere, meaning nowhere.", _uniform),
-    Baseline("samples", "Rows of the training data: why this rather than those?", _samples),
+    Baseline("uniform", "Uniform noise, one or several draws: contrast everywhere, but no meaning.", _uniform),
+    Baseline("samples", "Rows of the training data: why this row, and not those?", _samples),
     Baseline("max_entropy", "A point near the blurred input where the model is least decided.", _max_entropy, True),
 )
 BASELINES: Mapping[str, Baseline] = MappingProxyType({row.name: row for row in _ROWS})

@@ -33,7 +33,7 @@ def maps_over(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: 
         raise ValueError(
             f"{what} shape {got}, the inputs {(batch, *own)}: expected one for all examples, {own}"
             + (f" or without channels {own[1:]}" if len(own) > 1 else "")
-            + f", or such a one for each, ({batch}, …)"
+            + f", or one for each example, ({batch}, …)"
         )
     if not all(torch.equal(r.expand(batch, *own), readings[0].expand(batch, *own)) for r in readings[1:]):
         raise ValueError(

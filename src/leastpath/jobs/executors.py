@@ -45,7 +45,7 @@ class InProcess:
     """
 
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
-        """Do the shards here."""
+        """Do the shards in this process."""
         worker = Worker(work.job, work.config)
         for shard in shards:
             if stop():
@@ -60,7 +60,7 @@ class Processes:
     Args:
         workers: how many; the number of cores by default.
         max_retries: how often a shard may lose its worker before it is given up.
-        start_method: "spawn" is safe everywhere; "fork" starts faster, but not beside CUDA or threads.
+        start_method: "spawn" is safe everywhere; "fork" starts faster, but does not work with CUDA or threads.
 
     Example:
         >>> import leastpath.jobs as jobs
@@ -78,7 +78,6 @@ class Processes:
         n = min(self.workers or os.cpu_count() or 1, max(1, len(todo)))
         # One pool for each worker: where one worker of a pool dies, the work of the whole pool is lost.
         free = [self._pool() for _ in range(n)]
-        pools = list(free)
         running: dict[Future[Done], tuple[ProcessPoolExecutor, int]] = {}
         deaths: Counter[int] = Counter()
         try:
@@ -87,39 +86,32 @@ class Processes:
                     pool, shard = free.pop(), todo.popleft()
                     try:
                         running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
-                    except BrokenProcessPool:  # it died while it had nothing to do
-                        free.append(self._replaced(pool, pools))
+                    except BrokenProcessPool:  # its worker died while it was idle
+                        free.append(self._replacement(pool))
                         todo.appendleft(shard)
                 for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
                     pool, shard = running.pop(future)
-                    try:
-                        done = future.result()
-                    except BrokenProcessPool:
-                        pool = self._replaced(pool, pools)
-                        self._again(shard, deaths, todo)
+                    if not isinstance(future.exception(), BrokenProcessPool):
+                        free.append(pool)
+                        yield future.result()
+                        continue
+                    free.append(self._replacement(pool))
+                    deaths[shard] += 1
+                    if deaths[shard] <= self.max_retries:
+                        todo.appendleft(shard)
                     else:
-                        yield done
-                    free.append(pool)
+                        reason = f"its worker died {deaths[shard]} times (out of memory? pass a smaller batch_size)"
+                        _warn_of_loss(shard, reason)
         finally:
-            for pool in pools:
+            for pool in [*free, *(pool for pool, _ in running.values())]:
                 end_pool(pool)
 
     def _pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, get_context(self.start_method), initializer=begin_worker)
 
-    def _replaced(self, dead: ProcessPoolExecutor, pools: list[ProcessPoolExecutor]) -> ProcessPoolExecutor:
+    def _replacement(self, dead: ProcessPoolExecutor) -> ProcessPoolExecutor:
         dead.shutdown(wait=False)
-        pools[pools.index(dead)] = pool = self._pool()
-        return pool
-
-    def _again(self, shard: int, deaths: Counter[int], todo: deque[int]) -> None:
-        deaths[shard] += 1
-        if deaths[shard] > self.max_retries:
-            _warn_of_loss(
-                shard, f"its worker died {deaths[shard]} times (out of memory?). A smaller batch_size needs less memory"
-            )
-        else:
-            todo.appendleft(shard)
+        return self._pool()
 
 
 def _warn_of_loss(shard: int, reason: str) -> None:

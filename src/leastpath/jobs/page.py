@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-DISTRIBUTIONS = ("completeness_gap", "cancellation", "certificate", "gradients")
+DISTRIBUTIONS = ["completeness_gap", "cancellation", "certificate", "gradients"]
 SHOWN = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate",
          "gradients", "seconds"]  # fmt: skip
 NEEDED = [*SHOWN, "forwards", "ok", "failure"]
@@ -103,30 +103,25 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
     )
 
 
-def _quantiles(table: pd.DataFrame) -> dict[str, list[Any]]:
-    rows: dict[str, list[Any]] = {"": [f"{share:.0%}" for share in SHARES]}
-    for column in DISTRIBUTIONS:
-        known = _finite(table, column)
-        rows[column] = np.quantile(known, SHARES).tolist() if len(known) else [None] * len(SHARES)
-    return rows
+def _quantiles(table: pd.DataFrame) -> pd.DataFrame:
+    return _finite(table).quantile(SHARES).rename(index="{:.0%}".format)
 
 
 def _histograms(table: pd.DataFrame) -> Figure:
-    figure = new_figure(11, 2.6)
+    figure, known = new_figure(11, 2.6), _finite(table)
+    # Clipped: a few extremes would put all other rows into one bar.
+    clipped = known.clip(known.quantile(0.005), known.quantile(0.995), axis=1)
     for ax, column in zip(figure.subplots(1, len(DISTRIBUTIONS)), DISTRIBUTIONS, strict=True):
-        known = _finite(table, column)
-        if len(known):  # clipped: a few extremes would put all other rows into one bar
-            ends = np.quantile(known, (0.005, 0.995))
-            ax.hist(np.clip(known, *ends), bins=40, color=BLUE)
+        ax.hist(clipped[column].dropna(), bins=40, color=BLUE)
         ax.set_title(column.replace("_", " "), fontsize=10)
         ax.locator_params(axis="x", nbins=4)
     return figure
 
 
-def _finite(table: pd.DataFrame, column: str) -> np.ndarray:
-    values = table[column].to_numpy(float)
-    found: np.ndarray = values[np.isfinite(values)]
-    return found
+def _finite(table: pd.DataFrame) -> pd.DataFrame:
+    """The distributions, with NaN in place of infinite numbers."""
+    values = table[DISTRIBUTIONS].astype(float)
+    return values.where(np.isfinite(values))
 
 
 def _top(table: pd.DataFrame, by: pd.Series, n: int) -> pd.DataFrame:

@@ -379,15 +379,9 @@ class Pictures(_Files):
         """Pictures start to stop − 1."""
         read = imported(self.read_picture) or (lambda file: read_image(file, self.size)[0])
         found, errors = _each_read(start, stop, lambda i: read(self._files[i]))
-        index, classes = list(found), self._classes
-        targets = [classes[self._files[i].parent.name] for i in index] if self.target else None
-        return Rows(
-            torch.stack(list(found.values())) if found else None,
-            index,
-            torch.tensor(targets) if targets else None,
-            [str(self._files[i].relative_to(self.path)) for i in index],
-            errors,
-        )
+        labels = {i: self._classes[self._files[i].parent.name] for i in found} if self.target else {}
+        names = [str(self._files[i].relative_to(self.path)) for i in found]
+        return _stacked(found, labels, errors, names)
 
 
 @dataclass(frozen=True)
@@ -434,13 +428,19 @@ class Items:
 
     def read(self, start: int, stop: int) -> Rows:
         """Items start to stop − 1."""
-        made = self._made
+        made = self._made  # first: a dataset that cannot be made is an error, not an unreadable row
         found, errors = _each_read(start, stop, lambda i: _input_and_label(made[i]))
-        targets = [label for _, label in found.values() if label is not None]
-        if targets and len(targets) < len(found):
-            raise ValueError(f"only {len(targets)} of {len(found)} rows have a label: expected one for each row")
-        stacked = torch.stack([x for x, _ in found.values()]) if found else None
-        return Rows(stacked, list(found), torch.tensor(targets) if targets else None, errors=errors)
+        labels = {i: label for i, (_, label) in found.items() if label is not None}
+        if labels and len(labels) < len(found):
+            raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
+        return _stacked({i: x for i, (x, _) in found.items()}, labels, errors, [])
+
+
+def _stacked(found: dict[int, Tensor], labels: dict[int, int], errors: dict[int, str], names: list[str]) -> Rows:
+    """Rows that were read one by one, all by their number."""
+    inputs = torch.stack(list(found.values())) if found else None
+    targets = torch.tensor(list(labels.values())) if labels else None
+    return Rows(inputs, list(found), targets, names, errors)
 
 
 def _each_read(start: int, stop: int, read: Callable[[int], Read]) -> tuple[dict[int, Read], dict[int, str]]:
