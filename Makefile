@@ -28,9 +28,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: lint types docs unit ## all that CI checks: lint, types, docs, unit
 
-lint: $(STAMP) ## style, and formatting without changing a file
+lint: $(STAMP) ## style, formatting and the layers of imports, without changing a file
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## mend what lint can mend
 	$(BIN)/ruff check --fix

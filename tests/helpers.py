@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import leastpath as lp
 from leastpath.solvers.amortized import PathPredictor
+from leastpath.solvers.descent.field import Field
 
 
 def flat_points(batch: int, features: int = 2, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -169,6 +170,22 @@ def relative_error(values: Tensor, expected: Tensor) -> Tensor:
     return (values - expected).flatten(1).abs().sum(1) / expected.flatten(1).abs().sum(1)
 
 
+def scaled(net: nn.Module, factor: float) -> nn.Module:
+    for parameter in net.parameters():
+        parameter.data.mul_(factor)
+    return net.eval()
+
+
+def steep_net(features: int = 24) -> nn.Module:
+    """A smooth classifier whose softmax saturates: short crossings exist on both sides."""
+
+    def make() -> nn.Module:
+        net = nn.Sequential(nn.Linear(features, 48), nn.Tanh(), nn.Linear(48, 3))
+        return scaled(net, 4)
+
+    return seeded(make, 0)
+
+
 class TextNet(nn.Module):
     """Token ids (batch, length) and an optional mask to logits (batch, 3)."""
 
@@ -198,6 +215,13 @@ class Dropping(nn.Module):
             self.calls += 1
             torch.rand(1)
         return self.net(x)
+
+
+def field_of(score: lp.Score, start: Tensor, end: Tensor, limit: int = 1000, metric=None) -> Field:
+    """The score as the stages of Descent see it: start, end (batch, *features)."""
+    bound, run = score.bind(end), lp.Run()
+    budget = run.budget(bound).at_most(limit)
+    return Field(bound, metric or lp.Conformal(), run, budget, torch.arange(len(end)), start, end)
 
 
 class Counted:

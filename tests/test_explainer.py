@@ -7,9 +7,9 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting, flat_points, mlp
-from leastpath._support.interruption import finished
 from leastpath.explainer import explainer_of
 from leastpath.methods import METHODS, register
+from leastpath.status import finished
 
 SCORE, INPUTS = lp.Score(mlp(), 0), flat_points(3, 4)
 

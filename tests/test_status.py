@@ -1,8 +1,11 @@
 """Status: the sentences, and what counts as fine."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import leastpath as lp
+from leastpath.status import Note, Outcome, Status, check_finished, finished
 
 
 def test_value_is_one_readable_string():
@@ -20,3 +23,23 @@ def test_ok_only_where_nothing_needs_a_look(outcome):
 
 def test_contains_only_what_was_said():
     assert lp.Outcome.FLAT not in lp.Status((lp.Note(lp.Outcome.REACHED, "reached"),))
+
+
+REACHED = Status((Note(Outcome.REACHED, "done"),))
+INTERRUPTED = Status((Note(Outcome.REACHED, "done"), Note(Outcome.INTERRUPTED, "stopped")))
+
+
+def test_a_finished_result_comes_back_itself():
+    result = SimpleNamespace(status=(REACHED, REACHED))
+    assert finished(result) is result
+
+
+def test_one_interrupted_example_is_enough():
+    with pytest.raises(KeyboardInterrupt):
+        finished(SimpleNamespace(status=(REACHED, INTERRUPTED)))
+
+
+def test_outcomes_without_a_result():
+    check_finished([Outcome.REACHED, Outcome.BUDGET_SPENT])
+    with pytest.raises(KeyboardInterrupt):
+        check_finished(iter([Outcome.REACHED, Outcome.INTERRUPTED]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
+from leastpath.baselines import Several
 from leastpath.bound import BoundScore
 from leastpath.guards import (
     Baselines,
@@ -26,7 +27,7 @@ from leastpath.integral.integrator import check_settings
 from leastpath.integral.result import Integral
 from leastpath.integral.sums import ROUNDING
 from leastpath.integral.weightings import Weighting
-from leastpath.measuring import Measuring, compared_with_line, steps_reserved
+from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
 from leastpath.run import Run
@@ -35,11 +36,12 @@ from leastpath.solution import Solution, Solver, chooses_start
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.status import Note, Outcome, Status
+from leastpath.tested import Tested, tested
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
-EXAMPLES = {"solver": "StraightLine", "metric": "Conformal"}
+EXAMPLES = {"solver": "StraightLine()", "metric": "Conformal()", "geometry": 'Score(model, target, "logit_margin")'}
 GRAPH_GRADIENTS = 20_000  # about what a graph on generated points needs; with a smaller budget it is not the default
 
 
@@ -73,6 +75,10 @@ class Attribution:
     """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
     status: tuple[Status, ...]
     """What became of each example; `status[b].value` is the sentence to read."""
+    support: Tensor
+    """Does removal confirm the explanation? The symmetric relevance gain: how much more the score loses without the
+    most important features than without the least important ones. 0 is a random order, higher is better. In
+    probability for class scores. NaN where it was not measured: along straight lines, unless asked for."""
     n_gradients: Tensor
     """Model gradients spent, solver and integral together (int64)."""
     score_change: Tensor
@@ -89,17 +95,21 @@ class Attribution:
     none."""
     solver: str
     """The solver that found the path, with its settings."""
+    geometry: str
+    """The score that the path was found for. Lengths and certificates are always of the explained score."""
     metric: str
     """The metric that lengths are measured in."""
     stats: Mapping[str, Any]
-    """What else the solver told, and `solver_gradients`: the part of `n_gradients` that it spent itself (int64)."""
+    """What else the solver told; `solver_gradients`: the part of `n_gradients` that it spent itself (int64);
+    `line_support`: the support of the straight line's explanation, NaN where it was not measured."""
 
     def __repr__(self) -> str:
         ok = sum(s.ok for s in self.status)
         shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
         return (
             f"Attribution(values={', '.join(map(str, shapes))}, solver={self.solver}, metric={self.metric}, "
-            f"ok={ok}/{len(self.status)}, median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
+            f"ok={ok}/{len(self.status)}, median support={float(self.support.nanmedian()):.2g}, "
+            f"median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
             f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
         )
 
@@ -107,10 +117,12 @@ class Attribution:
 def attribute(
     score: Score,
     inputs: Inputs,
-    baselines: Baselines = None,
+    baselines: Baselines | Several = None,
     *,
     solver: Solver | None = None,
     metric: Metric | None = None,
+    geometry: Score | None = None,
+    support: bool | Tensor | None = None,
     tolerance: float | None = 0.01,
     n_steps: int | None = None,
     rule: str = "gauss_legendre",
@@ -124,13 +136,17 @@ def attribute(
     Args:
         score: the model and the number that is explained.
         inputs: (batch, *features), or a tuple of such tensors (one joint path).
-        baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …). With a layer:
-            raw inputs, or activations shaped like the layer's output.
+        baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …), or by name,
+            `lp.baselines.several("black", "mean")`. With a layer: raw inputs, or activations shaped like its output.
         solver: what finds the path. None: up to 20 features a graph on generated points, refined, unless
             `max_gradients` is too small for one; `Descent` otherwise. `result.solver` names the choice.
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
+        geometry: another score of the same inputs, whose geometry bends the path. `lp.Score(model, target,
+            "logit_margin")` does not saturate where a softmax does. What is integrated and measured is `score`.
+        support: whether removal tests the result. None: where the path is bent. True, False: always, never. Integer
+            labels (1 or batch, *features): always, and features with one label are removed together.
         tolerance: the error that the integrator must reach (see `integrate`). None: exactly `n_steps`.
         n_steps: gradients per path for `tolerance=None`; otherwise where refinement starts.
         rule: "gauss_legendre", "midpoint" or "trapezoid".
@@ -148,38 +164,41 @@ def attribute(
         >>> result.values.shape
         torch.Size([5, 4])
     """
-    _check_parts(score, solver, metric, baselines)
+    _check_parts(score, solver, metric, geometry, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):
+        baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
         check_rows_are_independent(bound, start, end)
         solver = solver or _default_solver(bound.n_features, max_gradients)
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
-        solution = solver.solve(bound, metric, start, end, run)
+        solution = _solved(solver, bound, geometry, inputs, m, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
         work = Measuring(bound, metric, weighting, tolerance, n_steps, rule, run, bool(solution.samples))
         solving = work.budget.spent()
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
         solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
-        return _assembled(work, m, solver, solution, integral, line, solving, sampled)
+        test = tested(bound, inputs, solution.path, integral.values, integral.change, line, m, support, max_gradients)
+        found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
+        return _assembled(work, m, found)
 
 
-def _check_parts(score: Any, solver: Any, metric: Any, baselines: Any) -> None:
+def _check_parts(score: Any, solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
     """Refuse what is not a score, solver or metric, and baselines for a solver that chooses its own start."""
     if not isinstance(score, Score):
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
-    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric)):
+    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric), ("geometry", geometry, Score)):
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):
-            raise ValueError(f"{name}={given!r} is not a {name}: pass one, as in {name}=lp.{EXAMPLES[name]}()")
+            raise ValueError(f"{name}={given!r} is not a {name}: pass one, as in {name}=lp.{EXAMPLES[name]}")
     if chooses_start(solver) and baselines is not None:
         raise ValueError(
             f"{type(solver).__name__} chooses its own start, so baselines cannot be given: attribute(score, inputs, "
@@ -192,6 +211,32 @@ def _default_solver(n_features: int, max_gradients: int | None) -> Solver:
     if n_features <= FEW_FEATURES and (max_gradients is None or max_gradients >= GRAPH_GRADIENTS):
         return NeighborGraph(generate="adaptive", refine=True)
     return Descent()
+
+
+def _solved(
+    solver: Solver,
+    bound: BoundScore,
+    geometry: Score | None,
+    inputs: Inputs,
+    m: int,
+    metric: Metric,
+    start: Tensor,
+    end: Tensor,
+    run: Run,
+) -> Solution:
+    """The solver's paths, found for the score itself or for the geometry of another one."""
+    if geometry is None:
+        return solver.solve(bound, metric, start, end, run)
+    ground = geometry.bind(inputs, m)
+    if ground.shape != bound.shape:
+        raise ValueError(
+            f"geometry lives in {tuple(ground.shape)}, the score in {tuple(bound.shape)}: both must have the same layer"
+        )
+    # One account: what the solver spends on the other score is a part of the same budget.
+    ground.gradients_spent, ground.forwards_spent = bound.gradients_spent, bound.forwards_spent
+    solution = solver.solve(ground, metric, start, end, run)
+    # What it knows and promises is about the other score.
+    return replace(solution, known=None, never_longer=False)
 
 
 def bound_with_baselines(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
@@ -209,16 +254,22 @@ def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
         )
 
 
-def _assembled(
-    work: Measuring,
-    m: int,
-    solver: Solver,
-    solution: Solution,
-    integral: Integral,
-    line: Tensor,
-    solving: Tensor,
-    sampled: list[Tensor],
-) -> Attribution:
+@dataclass(frozen=True)
+class _Found:
+    """What a call has found, before it is averaged over baselines."""
+
+    solver: Solver
+    geometry: Score | None
+    solution: Solution
+    integral: Integral
+    line: Line
+    solving: Tensor  # (batch,) gradients of the solver
+    sampled: list[Tensor]
+    test: Tested
+
+
+def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
+    solution, integral, line = found.solution, found.integral, found.line.length
     bound, metric, change, values = work.bound, work.metric, integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
     rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
@@ -228,7 +279,13 @@ def _assembled(
     if not metric.bounds_score:
         certificate = torch.full_like(certificate, torch.nan)
     status = [
-        Status((*(solution.notes[b] if solution.notes else ()), *_longer(r, work.interrupted), integral.notes[b]))
+        Status(
+            (
+                *(solution.notes[b] if solution.notes else ()),
+                *_longer(r, work.interrupted, found.geometry),
+                integral.notes[b],
+            )
+        )
         for b, r in enumerate(ratio.tolist())
     ]
 
@@ -247,16 +304,20 @@ def _assembled(
         length_ratio=mean(ratio),
         certificate=_finite_mean(certificate, m),
         path=solution.path,
-        status=tuple(_merged(status[b : b + m]) for b in range(0, len(status), m)),
+        status=tuple(
+            Status((*found.test.note(b), *_merged(status[b * m : (b + 1) * m]).notes)) for b in range(len(status) // m)
+        ),
+        support=found.test.support.to(change.device, change.dtype),
         n_gradients=total(work.budget.spent()),
         score_change=mean(change),
-        n_forwards=total(torch.as_tensor(bound.forwards_spent)),
+        n_forwards=total(torch.as_tensor(bound.forwards_spent)) + found.test.n_forwards,
         attribution_error=mean(integral.attribution_error),
         baseline_spread=None if m == 1 else bound.split(values.unflatten(0, (-1, m)).std(1)),
-        path_spread=bound.split(torch.stack([mean(v) for v in sampled]).std(0)) if len(sampled) > 1 else None,
-        solver=repr(solver),
+        path_spread=None if len(found.sampled) < 2 else bound.split(torch.stack([*map(mean, found.sampled)]).std(0)),
+        solver=repr(found.solver),
+        geometry=repr(found.geometry or bound.score),
         metric=repr(metric),
-        stats={**solution.stats, "solver_gradients": total(solving)},
+        stats={**solution.stats, "solver_gradients": total(found.solving), "line_support": found.test.line},
     )
 
 
@@ -285,6 +346,7 @@ def without_path(
         certificate=unknown,
         path=None,
         status=status,
+        support=unknown,
         n_gradients=n_gradients,
         score_change=score_change,
         n_forwards=n_forwards,
@@ -292,12 +354,13 @@ def without_path(
         baseline_spread=baseline_spread,
         path_spread=None,
         solver=solver,
+        geometry="none",
         metric="none",
         stats=stats or {},
     )
 
 
-def _longer(ratio: float, interrupted: bool) -> tuple[Note, ...]:
+def _longer(ratio: float, interrupted: bool, geometry: Score | None) -> tuple[Note, ...]:
     if math.isnan(ratio):
         why, kind = (
             ("it was interrupted", Outcome.INTERRUPTED)
@@ -307,6 +370,9 @@ def _longer(ratio: float, interrupted: bool) -> tuple[Note, ...]:
         return (Note(kind, f"whether the path is longer than the straight line is not known: {why}"),)
     if ratio <= 1 + LENGTH_MARGIN:
         return ()
+    if geometry is not None:
+        longer = f"for the explained score the path is {ratio:.3g} × as long as the straight line"
+        return (Note(Outcome.SOLVER_NOTE, f"{longer}; it was found for the geometry of {geometry.output!r}"),)
     return (
         Note(
             Outcome.LONGER_THAN_LINE,

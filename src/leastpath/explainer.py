@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from typing import Any
 
 from leastpath._support.fingerprint import described
-from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.methods import METHODS, Method
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver, chooses_start
+from leastpath.status import finished
 
 Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
 """What `explainer_of` takes."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.integral.first_look import FIRST_GRADIENTS
@@ -91,20 +92,31 @@ class Measuring:
         return integral
 
 
-def compared_with_line(work: Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, Tensor]:
+@dataclass(frozen=True)
+class Line:
+    """The straight lines between the ends of the paths: NaN where they could not be measured any more."""
+
+    length: Tensor  # (batch,)
+    values: Tensor  # (batch, *features) its attributions, as exact as its length needs
+
+
+def compared_with_line(work: Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, Line]:
     """Bent paths are measured against the straight lines between their ends.
 
-    A line replaces a path that is longer, if the solution promises never to be longer. Also returns the lengths of the
-    lines (batch,): NaN where they could not be measured any more.
+    A line replaces a path that is longer, if the solution promises never to be longer.
     """
     bent, known = ~solution.path.is_straight, torch.isfinite(integral.length).cpu()
     lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.for_path.affords(1)
-    line = torch.where(bent.to(integral.length.device), torch.nan, integral.length)
+    is_bent = bent.to(integral.length.device)
+    line = Line(
+        torch.where(is_bent, torch.nan, integral.length),
+        torch.where(per_row(is_bent, integral.values), torch.nan, integral.values),
+    )
     measured = work.tried(lines.only(payable), work.for_path, only_length=True) if payable.any() else None
     if measured is None:
         return solution, integral, line
-    line = torch.where(payable.to(line.device), measured.length, line)
-    longer = payable & (integral.length > line).cpu()
+    line = _replaced(line, payable, measured)
+    longer = payable & (integral.length > line.length).cpu()
     if not solution.never_longer or not longer.any():
         return solution, integral, line
     again = longer & work.for_path.affords(measured.n_gradients.clamp_min(1))
@@ -115,8 +127,17 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
         longer = again if better is not None else torch.zeros_like(again)
     if longer.any():
         solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
-        line = torch.where(longer.to(line.device), integral.length, line)
+        line = _replaced(line, longer, integral)
     return solution, integral, line
+
+
+def _replaced(line: Line, rows: Tensor, measured: Integral) -> Line:
+    """The lines, with what was measured of the examples in `rows` (batch,)."""
+    at = rows.to(line.length.device)
+    return Line(
+        torch.where(at, measured.length, line.length),
+        torch.where(per_row(at, line.values), measured.values, line.values),
+    )
 
 
 def _with_lines(solution: Solution, longer: Tensor) -> Solution:

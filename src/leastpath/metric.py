@@ -52,15 +52,24 @@ def _norm(tensor: Tensor) -> Tensor:
     return torch.linalg.vector_norm(flat_rows(tensor), dim=1)
 
 
-def _check_damping(damping: float) -> None:
-    if not 0 <= damping < float("inf"):
-        raise ValueError(
-            f"damping={damping} must be a finite number ≥ 0: 0 is the model's own metric, large values straighten paths"
-        )
+@dataclass(frozen=True)
+class _Damped:
+    """What the model's metrics share. Final classes below differ in their speed."""
+
+    damping: float = 0.0
+    needs_gradient: ClassVar[bool] = True
+    bounds_score: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.damping < float("inf"):
+            raise ValueError(
+                f"damping={self.damping} must be a finite number ≥ 0: 0 is the model's own metric, large values "
+                "straighten paths"
+            )
 
 
 @dataclass(frozen=True)
-class Euclidean:
+class Euclidean(_Damped):
     """‖δ‖ · √(1 + ε): blind to the model. Its shortest paths are straight lines; on a graph it gives Enhanced IG.
 
     Example:
@@ -68,12 +77,8 @@ class Euclidean:
         tensor([5.])
     """
 
-    damping: float = 0.0
     needs_gradient: ClassVar[bool] = False
     bounds_score: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _check_damping(self.damping)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,)."""
@@ -81,20 +86,13 @@ class Euclidean:
 
 
 @dataclass(frozen=True)
-class Conformal:
+class Conformal(_Damped):
     """√(‖∇f‖² + ε) · ‖δ‖: steep ground is slow in every direction. The metric of the paper's graph, and the default.
 
     Example:
         >>> Conformal().speed(torch.zeros(1, 2), torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 0.0]]))
         tensor([6.])
     """
-
-    damping: float = 0.0
-    needs_gradient: ClassVar[bool] = True
-    bounds_score: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_damping(self.damping)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,)."""
@@ -105,20 +103,13 @@ class Conformal:
 
 
 @dataclass(frozen=True)
-class RankOne:
+class RankOne(_Damped):
     """√((∇f·δ)² + ε‖δ‖²): only the change of score counts. The paper's inner product JᵀJ.
 
     Example:
         >>> RankOne().speed(torch.zeros(1, 2), torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 1.0]]))
         tensor([2.])
     """
-
-    damping: float = 0.0
-    needs_gradient: ClassVar[bool] = True
-    bounds_score: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_damping(self.damping)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,)."""
@@ -129,20 +120,13 @@ class RankOne:
 
 
 @dataclass(frozen=True)
-class NoCancellation:
+class NoCancellation(_Damped):
     """Σ|∂ᵢf δᵢ| + √ε‖δ‖: its length bounds Σ|attributions| from above, so a short path cancels little.
 
     Example:
         >>> NoCancellation().speed(torch.zeros(1, 2), torch.tensor([[1.0, -1.0]]), torch.tensor([[2.0, 2.0]]))
         tensor([4.])
     """
-
-    damping: float = 0.0
-    needs_gradient: ClassVar[bool] = True
-    bounds_score: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_damping(self.damping)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         """(rows, *features) three times -> (rows,)."""
@@ -330,16 +314,16 @@ def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Ten
     return latent
 
 
-def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
+def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, original: Tensor) -> Tensor:
     """Points (rows, *features) with the features and dtype of `like`."""
     point = decoder(latent.to(_dtype_of(decoder, latent)))
-    shape, wanted = _shape(point), (len(latent), *like.shape[1:])
+    shape, wanted = _shape(point), (len(latent), *original.shape[1:])
     if shape != wanted:
         raise ValueError(
             f"the decoder returned {shape or type(point).__name__}, expected {wanted}, like the inputs: "
             "wrap it, as in decoder=lambda z: vae.decode(z).view(len(z), *shape)"
         )
-    return point.to(like.dtype)
+    return point.to(original.dtype)
 
 
 def _shape(thing: object) -> tuple[int, ...] | None:
@@ -347,9 +331,9 @@ def _shape(thing: object) -> tuple[int, ...] | None:
     return tuple(thing.shape) if isinstance(thing, Tensor) else None
 
 
-def _dtype_of(function: object, like: Tensor) -> torch.dtype:
+def _dtype_of(function: object, given: Tensor) -> torch.dtype:
     parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
-    return next((p.dtype for p in parameters), like.dtype)
+    return next((p.dtype for p in parameters), given.dtype)
 
 
 def _typical_distance(points: Tensor) -> float:

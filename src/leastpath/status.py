@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 
 class Outcome(enum.Enum):
@@ -14,6 +16,8 @@ class Outcome(enum.Enum):
         (True, False)
     """
 
+    SUPPORTED = "supported"  # removal confirms the explanation
+    UNSUPPORTED = "unsupported"  # removal does not confirm it, or confirms the straight line better
     REACHED = "reached"  # the tolerance
     FIXED_STEPS = "fixed steps"  # without error control
     BUDGET_SPENT = "budget spent"  # before the tolerance was reached
@@ -29,7 +33,7 @@ class Outcome(enum.Enum):
     @property
     def ok(self) -> bool:
         """Whether the result needs no second look."""
-        return self in (Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
+        return self in (Outcome.SUPPORTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,35 @@ class Status:
 
     def __str__(self) -> str:
         return self.value
+
+
+class HasStatus(Protocol):
+    """A result with one status an example."""
+
+    @property
+    def status(self) -> Sequence[Status]: ...
+
+
+Result = TypeVar("Result", bound=HasStatus)
+
+
+def finished(result: Result) -> Result:
+    """The result, if no interruption cut it short; else KeyboardInterrupt.
+
+    Solvers catch Ctrl-C and return what they have, which a person may look at. What is kept, averaged or measured must
+    not take half a result for a finished one, so it asks here first.
+
+    Example:
+        >>> import leastpath as lp, torch
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+        >>> finished(result) is result
+        True
+    """
+    check_finished(outcome for status in result.status for outcome in status.outcomes)
+    return result
+
+
+def check_finished(outcomes: Iterable[Outcome]) -> None:
+    """KeyboardInterrupt where one of these is an interruption: it goes on its way."""
+    if Outcome.INTERRUPTED in outcomes:
+        raise KeyboardInterrupt

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
+from leastpath.report.tokens import text_html
 from leastpath.score import Score
 
 Text = str | tuple[str, str]
@@ -81,14 +82,11 @@ class TextExplanation:
         return self.to_html()
 
     def _text_html(self, text: int) -> str:
-        values = self.shown_values[text]
-        largest = max(float(values.abs().max()), 1e-12)
-        spans = [_span(piece, float(v), float(v) / largest) for piece, v in zip(self.pieces[text], values, strict=True)]
         head = (
             f"<small>{html.escape(self.target_names[text])}: {float(self.scores[text]):.4g}, "
             f"baseline {float(self.base_values[text]):.4g}</small>"
         )
-        return f"<p>{head}<br>{''.join(spans)}</p>"
+        return f"<p>{head}<br>{text_html(self.display_tokens(text), self.shown_values[text], join='')}</p>"
 
     def __repr__(self) -> str:
         lengths = [len(tokens) for tokens in self.tokens]
@@ -447,12 +445,6 @@ def _pieces(tokenizer: Any, encoded: Any, b: int, text: Text, groups: list[tuple
         touches = following is not None and sequences[following] == sequence and offsets[following][0] <= end
         pieces.append(Piece(source[begin:end].strip(), "" if touches else " ", group))
     return tuple(pieces)
-
-
-def _span(piece: Piece, value: float, share: float) -> str:
-    colour = "220, 50, 47" if share > 0 else "38, 110, 210"
-    style = f"background: rgba({colour}, {abs(share) * 0.75:.3f}); border-radius: 3px; padding: 1px 2px"
-    return f'<span style="{style}" title="{value:+.4g}">{html.escape(piece.text)}</span>{piece.space}'
 
 
 # ---- images ------------------------------------------------------------------------------------------------------

@@ -34,12 +34,18 @@ def command(
     save: Annotated[
         Path | None, Option(help="Write findings.md and _generated/findings.json to this folder too.")
     ] = None,
+    rewrite: Annotated[
+        Path | None, Option(help="Only write this folder's findings.md anew, from its _generated/findings.json.")
+    ] = None,
 ) -> None:
     """What the paper claims or leaves open, measured: sign, metric, baseline, output, domains, nets, a shortcut.
 
     Small networks on data that come with scikit-learn, and more where data are given. The page is written from the
     results alone. Complete: about 40 minutes of one CPU.
     """
+    if rewrite is not None:
+        rewrite_page(rewrite)
+        return
     folder = out or default_folder("findings-quick" if quick else "findings", resume)
     run = RunFolder.open(folder, "findings", {"quick": quick}, resume=resume)
     setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers)
@@ -82,6 +88,16 @@ def run_findings(
     run.write("findings.md", page)
     Report("Findings").raw(MarkdownIt().enable("table").render(page.partition("\n")[2])).write(run.path / "report.html")
     return page
+
+
+def rewrite_page(folder: Path) -> None:
+    """Write findings.md from the kept results: after a change of the summary, or of how studies tell what they found.
+
+    Example:
+        >>> rewrite_page(Path("docs"))  # doctest: +SKIP
+    """
+    found = json.loads((folder / "_generated" / "findings.json").read_text(encoding="utf-8"))
+    write_atomically(folder / "findings.md", findings_page(STUDIES, found).encode())
 
 
 def chosen_studies(names: Sequence[str] | None) -> Mapping[str, Study]:

@@ -197,8 +197,8 @@ def against_expected(results: Sequence[MethodResult], config: MoonsConfig) -> st
             if abs(area - mean) > 3 * error:
                 far.append(f"{result.title} {area:.3f}, expected {mean:.3f} ± {error:.3f}")
     if far:
-        return f"More than three standard errors from expected.toml: {'; '.join(far)}."
-    return "All methods are within three standard errors of expected.toml."
+        return f"Not as expected.toml has it, by more than three times its error: {'; '.join(far)}."
+    return "All methods agree with expected.toml."
 
 
 def summary(store: Store, config: MoonsConfig) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.interruption import finished
 from leastpath._support.store import Store
 from leastpath.attribution import Attribution
 from leastpath.commands.run_folder import RunFolder
@@ -21,6 +20,7 @@ from leastpath.evaluation.masking import Comprehensiveness, LogOdds, LogProbRati
 from leastpath.evaluation.measure import Measure
 from leastpath.methods import Method
 from leastpath.score import Baselines, Inputs, Score
+from leastpath.status import finished
 from studies.voc.config import COLORS, LINE, VocConfig, contenders
 from studies.voc.data import VocData
 from studies.voc.model import Classifier

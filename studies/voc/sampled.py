@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import torch
 
-from leastpath._support.interruption import check_finished
 from leastpath._support.rows import per_row
 from leastpath.attribution import Attribution
 from leastpath.integral.integrator import integrate
@@ -19,6 +18,7 @@ from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.solvers import Descent
+from leastpath.status import check_finished
 
 DRAWS = 9000  # number of the first random draw, apart from those of the solver
 

@@ -27,7 +27,6 @@ def test_every_exported_solver_is_among_them():
     made = {type(solver_of(entry.values[0])) for entry in ALL_SOLVERS}
     exported = {getattr(lp.solvers, name) for name in lp.solvers.__all__}
     assert made == {kind for kind in exported if dataclasses.is_dataclass(kind) and issubclass(kind, lp.Solver)}
-    assert len(made) == 13
 
 
 def flat(model: nn.Module) -> nn.Module:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.solvers.shorten import Shortening, shortened
+from leastpath.solvers.shorten import Shortening, coarse, shortened
 
 
 @pytest.mark.parametrize("metric", [lp.Conformal(), lp.NoCancellation()])
@@ -46,3 +46,7 @@ def test_tensors_of_the_cpu_are_never_indexed_by_those_of_a_device(monkeypatch):
     for run in (lp.Run(), lp.Run(max_gradients=10_000)):
         short = shortened(score, lp.Conformal(), knots, arange(2), run.budget(score), run, Shortening(rounds=2))
         assert short.shape == knots.shape
+
+
+def test_coarse_grid_keeps_what_is_smooth():
+    torch.testing.assert_close(coarse(torch.ones(2, 3, 8, 10), 4), torch.ones(2, 3, 8, 10))

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
 from leastpath.commands.classifier import EfficientNetLite0
@@ -32,6 +31,7 @@ from leastpath.report.canvas import SERIES, array, limit, new_figure, without_ti
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
+from leastpath.status import finished
 
 try:
     import typer

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
@@ -298,8 +299,7 @@ def _check(
     taken = [name for name in titles if name in RESERVED]
     if taken:
         raise ValueError(f"a measure is called {taken[0]!r}, a column of every comparison: give it another name")
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1")
+    check_integer("batch_size", batch_size, 1)
     score.bind(inputs)  # says what is wrong with inputs or targets, once and for all methods
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if names is not None and len(names) != batch:

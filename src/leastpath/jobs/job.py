@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described
 from leastpath._support.optional import imported
 from leastpath._support.store import StoreMismatch, differences
@@ -59,8 +60,7 @@ class Job:
 
     def __post_init__(self) -> None:
         for name in ("shard_size", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+            check_integer(name, getattr(self, name), 1)
         if self.keep not in KEEP:
             raise ValueError(f"keep={self.keep!r} is unknown: use one of {list(KEEP)}")
         if isinstance(self.target, str) and self.target not in ("label", "predicted"):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
-from leastpath.jobs.sources import Source, source_of
+from leastpath.jobs.sources import Source, Table, source_of
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import BLUE, new_figure
 
@@ -142,7 +142,7 @@ def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) ->
         if values.ndim >= 3:
             heatmap(values[0].float(), read[0] if isinstance(read, Tensor) else None, colorbar=False, ax=ax)
         else:
-            names = getattr(source, "_columns", None)
+            names = source.columns if isinstance(source, Table) else None
             fits = names is not None and len(names) == values[0].numel()
             bars(values[0].float().flatten(), names if fits else None, top=8, ax=ax)
             ax.set_xlabel("")

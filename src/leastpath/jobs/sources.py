@@ -166,7 +166,7 @@ class Table(_Files):
     @property
     def what(self) -> Any:
         """Files, columns and transform."""
-        return super().what | {"columns": self._columns}
+        return super().what | {"columns": self.columns}
 
     @cached_property
     def _is_csv(self) -> bool:
@@ -177,7 +177,8 @@ class Table(_Files):
         return True
 
     @cached_property
-    def _columns(self) -> list[str]:
+    def columns(self) -> list[str]:
+        """Names of the features, in the order of an input."""
         if self._is_csv:
             first, _ = self._parsed_csv(0, min(100, len(self)))
             names = first.column_names
@@ -211,7 +212,7 @@ class Table(_Files):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
-        wanted = [*self._columns, *([self.target] if self.target else [])]
+        wanted = [*self.columns, *([self.target] if self.target else [])]
         table = self._csv_rows(start, stop, wanted) if self._is_csv else self._parquet_rows(start, stop, wanted)
         inputs, index = self._numbers(table), np.arange(start, stop)
         if self.target is None:
@@ -234,7 +235,7 @@ class Table(_Files):
         )
 
     def _numbers(self, table: Any) -> Tensor:
-        columns = self._columns
+        columns = self.columns
         if len(columns) == 1 and "list" in str(table[columns[0]].type):
             return torch.as_tensor(np.stack(table[columns[0]].to_numpy()).astype(np.float32))
         return torch.as_tensor(np.stack([_floats(table[name]) for name in columns], 1).astype(np.float32))

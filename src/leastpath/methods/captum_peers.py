@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_integer
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
@@ -55,7 +56,7 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
         noise: standard deviation of normal noise added to the input, in its units.
     """
     peer = imported_captum("gradient_shap").GradientShap(problem.bound.differentiable)
-    _check_at_least_one("gradient_shap", n_samples)
+    check_integer("gradient_shap: n_samples", n_samples, 1)
 
     def one(row: int) -> Tensor:
         drawn = []
@@ -171,8 +172,7 @@ def _surrogate(
     name: str,
 ) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
-    if n_samples is not None:
-        _check_at_least_one(name, n_samples)
+    check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 a group")
     groups = feature_groups(problem, segments)
     counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
     budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
@@ -289,8 +289,3 @@ def _quiet() -> Iterator[None]:
 def _parts(n: int, most: int) -> list[int]:
     """n as a sum of numbers of at most `most`."""
     return [min(most, n - done) for done in range(0, n, most)]
-
-
-def _check_at_least_one(name: str, n_samples: int) -> None:
-    if n_samples < 1:
-        raise ValueError(f"{name}: n_samples={n_samples} must be at least 1")

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
 from leastpath.score import Baselines, Inputs, Score
+from leastpath.status import finished
 
 
 def smooth(method: Method, *, name: str | None = None, title: str | None = None) -> Method:

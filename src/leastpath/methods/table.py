@@ -152,8 +152,8 @@ def _of_solver(solver: Solver) -> Method:
     if isinstance(solver, type):
         raise ValueError(f"{solver.__name__} is a class: register an instance, {solver.__name__}()")
     name, explain = type(solver).__name__, SolverExplainer(solver)
-    takes_baselines = not getattr(solver, "chooses_start", False)
     summary = "The line integral of the gradient along a path of your own."
+    takes_baselines = not chooses_start(solver)
     return Method(name, name, "path", summary, True, explain, explain.defaults, takes_baselines=takes_baselines)
 
 

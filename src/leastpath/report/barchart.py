@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leastpath._support.checks import check_integer
 from leastpath.report.canvas import BLUE, VERMILION, Values, array, drawing_on
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ def bars(
     labels = [f"feature {i}" for i in range(len(numbers))] if names is None else [str(name) for name in names]
     if len(labels) != len(numbers):
         raise ValueError(f"got {len(labels)} names for {len(numbers)} values: pass one a feature")
-    if top < 1:
-        raise ValueError(f"top={top} must be at least 1: the number of bars")
+    check_integer("top", top, 1, advice="the number of bars")
     around = None if spread is None else _one_row(spread, "spread")
     if around is not None and around.shape != numbers.shape:
         raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one a feature")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from leastpath._support.checks import check_integer
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.guards import untouched
@@ -122,8 +123,7 @@ def path_profile(
     """
     if axis not in ("share", "knots"):
         raise ValueError(f'axis={axis!r} is unknown: use "share" or "knots"')
-    if samples < 2:
-        raise ValueError(f"samples={samples} must be at least 2")
+    check_integer("samples", samples, 2)
     named = dict(paths) if isinstance(paths, Mapping) else {"path": paths}
     if not named:
         raise ValueError("there is nothing to draw: pass path_profile(score, {'a name': result})")

@@ -125,11 +125,14 @@ def jittered(run: Run, segments: int, samples: int, like: Tensor, draw: int) -> 
 
 
 def sampled_length(score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
-    """Lengths (rows,) of polylines (rows, knots, *features) by speeds at evenly spread positions t (n,)."""
+    """Lengths (rows,) of polylines (rows, knots, *features) by speeds at evenly spread positions t (n,).
+
+    Endless where the score or its gradient is not finite: a bad place, not an error.
+    """
     points, steps, _, _ = _at(knots, t)
-    flat, examples = points.flatten(0, 1), examples.repeat_interleave(len(t))
-    _, gradient = score.gradients(flat, examples, strict=False)
-    speed = metric.speed(flat, gradient, steps.flatten(0, 1))
+    flat = points.flatten(0, 1)
+    gradient, finite = _gradients(score, metric, flat, examples.repeat_interleave(len(t)))
+    speed = torch.where(finite, metric.speed(flat, gradient, steps.flatten(0, 1)), torch.inf)
     return speed.view(len(knots), -1).sum(1) * (knots.shape[1] - 1) / len(t)
 
 
@@ -138,26 +141,32 @@ def length_force(
 ) -> tuple[Tensor, Tensor]:
     """`sampled_length` (rows,) and its derivative by the knots, ends included: (rows, knots, *features).
 
-    Costs two gradients a position, three with double back-propagation. What is not finite pulls nowhere.
+    Costs two gradients a position, three with double back-propagation. Bad places pull nowhere.
     """
     points, steps, k, fraction = _at(knots, t)
     flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
     examples = examples.repeat_interleave(len(t))
-    _, gradient = score.gradients(flat, examples, strict=False)
+    gradient, finite = _gradients(score, metric, flat, examples)
     speed, by_point, by_gradient, by_step = _speed_derivatives(metric, flat, gradient, flat_steps)
-    if how.hessian == "double_backward":
+    if metric.needs_gradient and how.hessian == "double_backward":
         by_point = by_point + score.hessian_vector(flat, by_gradient, examples)
-    else:
+    elif metric.needs_gradient:
         reach = norms(knots[:, -1] - knots[:, 0], 1).repeat_interleave(len(t))
         # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.
         h = torch.minimum(how.difference * reach, 0.1 * norms(flat_steps, 1)).clamp_min(1e-6 * reach)
-        by_point = by_point + _difference(score, flat, gradient, by_gradient, h, examples)
-    by_point, by_step = (_finite(d).view_as(points) for d in (by_point, by_step))
+        size = norms(by_gradient, 1).clamp_min(torch.finfo(h.dtype).tiny)
+        ahead = flat + per_row(h / size, flat) * by_gradient
+        there, finite_there = _gradients(score, metric, ahead, examples)
+        # A Hessian times a vector, as a difference of gradients.
+        by_point = by_point + per_row(torch.where(finite_there, size / h, 0), flat) * (there - gradient)
+    by_point, by_step = (
+        torch.where(per_row(finite, d), d, 0).nan_to_num(0, 0, 0).view_as(points) for d in (by_point, by_step)
+    )
     share = per_row(fraction, by_point[0]).unsqueeze(0)
     pull = torch.zeros_like(knots)
     pull.index_add_(1, k, (1 - share) * by_point - by_step)
     pull.index_add_(1, k + 1, share * by_point + by_step)
-    segments = knots.shape[1] - 1
+    speed, segments = torch.where(finite, speed, torch.inf), knots.shape[1] - 1
     return speed.view(len(knots), -1).sum(1) * segments / len(t), pull * segments / len(t)
 
 
@@ -170,20 +179,16 @@ def _at(knots: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return a + fraction.view(shape) * (b - a), b - a, k, fraction
 
 
-def _finite(force: Tensor) -> Tensor:
-    """Forces (rows, *features), zero in rows that are not finite: a bad place, which gives no direction."""
-    return torch.where(per_row(torch.isfinite(flat_rows(force)).all(1), force), force, 0)
+def _gradients(score: BoundScore, metric: Metric, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient (n, *features) where it is finite, as the score is, and whether it is (n,); zero elsewhere.
 
-
-def _difference(
-    score: BoundScore, points: Tensor, gradient: Tensor, vectors: Tensor, h: Tensor, examples: Tensor
-) -> Tensor:
-    """The Hessian times `vectors`, by a difference of gradients over h (rows,): the others are (rows, *features)."""
-    size = norms(vectors, 1)
-    tiny = torch.finfo(points.dtype).tiny
-    unit = vectors / per_row(size.clamp_min(tiny), points)
-    _, ahead = score.gradients(points + per_row(h, points) * unit, examples, strict=False)
-    return per_row(size / h.clamp_min(tiny), points) * (ahead - gradient)
+    A metric that does not look at it is given zeros, which cost nothing.
+    """
+    if not metric.needs_gradient:
+        return torch.zeros_like(points), torch.ones_like(points.flatten(1)[:, 0], dtype=torch.bool)
+    value, gradient = score.gradients(points, examples, strict=False)
+    finite = torch.isfinite(value) & torch.isfinite(flat_rows(gradient)).all(1)
+    return torch.where(per_row(finite, gradient), gradient, 0), finite
 
 
 def _speed_derivatives(

@@ -34,6 +34,7 @@ def from_baselines(task: ImageTask, methods: Sequence[str]) -> Record:
     For the geodesic also between its solver and one of half its gradients, both from black: what no baseline changed.
 
     Example:
+        >>> from torch import nn
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)).eval()
         >>> task = ImageTask("images", net, torch.rand(2, 1, 4, 4))
         >>> list(from_baselines(task, [IG])["methods"][IG]["pairs"])[:2]

@@ -26,6 +26,8 @@ def of_outputs(task: ImageTask, methods: Sequence[str]) -> Record:
     """Explanations of different outputs from black: their evidence, masking curves, and likeness to each other.
 
     Example:
+        >>> import torch
+        >>> from torch import nn
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)).eval()
         >>> task = ImageTask("images", net, torch.rand(2, 1, 4, 4))
         >>> found = of_outputs(task, [IG])["methods"][IG]

@@ -35,6 +35,7 @@ def removal(masking: Masking, score: Score, inputs: Tensor, start: Tensor, resul
         result: of these inputs.
 
     Example:
+        >>> from leastpath.evaluation.measure import given_attribution
         >>> score, inputs = Score(lambda x: x @ torch.tensor([-3.0, 1.0])), torch.ones(1, 2)
         >>> result = given_attribution(torch.tensor([[-3.0, 1.0]]))
         >>> removal(Masking((0.5, 1.0), normalize=True), score, inputs, torch.zeros(1, 2), result)  # 3, then 2

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.interruption import finished
 from leastpath.attribution import Attribution, attribute
 from leastpath.integral.integrator import integrate
 from leastpath.metric import Conformal, Metric
@@ -17,6 +16,7 @@ from leastpath.path import Path
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers import NeighborGraph, Variational
+from leastpath.status import finished
 from studies.findings.config import Setting
 from studies.moons.config import BASELINE, N_NEIGHBORS
 from studies.moons.training import Moons, loaded_net, train_together
@@ -39,6 +39,7 @@ class MoonsTask:
         seed: of solvers.
 
     Example:
+        >>> from leastpath.solvers import StraightLine
         >>> task = MoonsTask(Score(lambda x: x.prod(1)), torch.ones(1, 2).double(), torch.tensor([True]))
         >>> task.explained(StraightLine()).score_change
         tensor([0.7500], dtype=torch.float64)

@@ -1,36 +1,16 @@
 """Descent: against closed forms, its promises on saturating nets, and each of its options."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import Counted, Interrupting, mlp, seeded
+from helpers import Counted, Interrupting, flat_points, mlp, scaled, seeded, steep_net
 from leastpath import Outcome
 from leastpath.run import Run
-from leastpath.solvers.descent.carried import carried_over
-from leastpath.solvers.descent.coarse_to_fine import cut_where_long
-from leastpath.solvers.descent.field import Field
-from leastpath.solvers.descent.flow import flows
-from leastpath.solvers.shorten import coarse
 from oracles import bump, grid_length, half_plane, half_plane_length
-
-
-def scaled(net: nn.Module, factor: float) -> nn.Module:
-    for parameter in net.parameters():
-        parameter.data.mul_(factor)
-    return net.eval()
-
-
-def steep_net(features: int = 24) -> nn.Module:
-    """A smooth classifier whose softmax saturates: short crossings exist on both sides."""
-
-    def make() -> nn.Module:
-        net = nn.Sequential(nn.Linear(features, 48), nn.Tanh(), nn.Linear(48, 3))
-        return scaled(net, 4)
-
-    return seeded(make, 0)
-
 
 NET = steep_net()
 X = seeded(lambda: torch.randn(5, 24), 1)
@@ -38,12 +18,6 @@ CLASSES = NET(X).argmax(1)
 SCORE = lp.Score(NET, CLASSES, output="softmax")
 A = torch.tensor([[-0.8, 0.4], [-1.5, 0.5]], dtype=torch.float64)
 B = torch.tensor([[0.8, 0.6], [1.5, 1.5]], dtype=torch.float64)
-
-
-def field_of(score: lp.Score, start, end, limit: int = 1000, metric=None) -> Field:
-    bound, run = score.bind(end), Run()
-    budget = run.budget(bound).at_most(limit)
-    return Field(bound, metric or lp.Conformal(), run, budget, torch.arange(len(end)), start, end)
 
 
 # ---- against closed forms ----------------------------------------------------------------------------------------
@@ -220,13 +194,30 @@ def test_warm_start_that_does_not_help_costs_little():
     torch.testing.assert_close(warm.length_ratio, cold.length_ratio, rtol=0.5, atol=0.1)
 
 
-def test_a_carried_path_keeps_its_deviation():
-    path = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 0.0]]]))
-    start, end = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 1.0]])
-    (carried,) = carried_over(path, torch.tensor([0]), start, end)
-    torch.testing.assert_close(carried, torch.tensor([[1.0, 1.0], [1.5, 2.0], [2.0, 1.0]]))
-    (same,) = carried_over(path, torch.tensor([0]), path.start, path.end)
-    assert torch.equal(same, path[0])
+@dataclass(frozen=True)
+class Recorder:
+    """In the place of Descent: gives back the paths that it was to begin with."""
+
+    start_from: lp.Path | None = None
+
+    def solve(self, score, metric, start, end, run):
+        return lp.Solution(self.start_from)
+
+
+def test_the_nearest_input_against_brute_force():
+    known, asked = flat_points(9, 3, 1), flat_points(6, 3, 2)
+    paths = lp.Path.straight(torch.zeros_like(known), known)
+    bound = lp.Score(lambda x: x.sum(1)).bind(asked)
+    warm = lp.WarmDescent(Recorder(), known, paths)
+    chosen = warm.solve(bound, lp.Conformal(), torch.zeros_like(asked), asked, lp.Run()).path.end
+    for x, end in zip(asked, chosen, strict=True):
+        assert torch.equal(end, min(known, key=lambda other: float((other - x).norm())))
+
+
+def test_a_warm_start_of_other_features_is_refused():
+    warm = lp.WarmDescent(lp.Descent(), torch.ones(1, 3), lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3)))
+    with pytest.raises(ValueError, match=r"the solved inputs have shape \(1, 3\), these \(5, 24\)"):
+        lp.attribute(SCORE, X, solver=warm)
 
 
 def small_cnn() -> nn.Module:
@@ -252,10 +243,6 @@ def test_resolution_makes_the_deviation_smooth():
                 deviation = (knots - t.view(-1, 1, 1, 1) * x[b])[1:-1]
                 roughness.append(deviation.diff(dim=-1).norm() / deviation.norm())
         assert roughness and (max(roughness) < 0.5) == (resolution == 4)
-
-
-def test_coarse_grid_keeps_what_is_smooth():
-    torch.testing.assert_close(coarse(torch.ones(2, 3, 8, 10), 4), torch.ones(2, 3, 8, 10))
 
 
 def test_double_backward_against_finite_difference():
@@ -287,28 +274,7 @@ def test_default_solver_names_itself(n_features, max_gradients, expected):
     assert result.solver.startswith(expected)
 
 
-# ---- the parts ---------------------------------------------------------------------------------------------------
-
-
-def test_flow_costs_the_change_of_score():
-    start, end = torch.zeros(2, 5), torch.ones(2, 5)
-    score = lp.Score(lambda x: torch.tanh(2 * x.mean(1)))
-    field = field_of(score, start, end)
-    flow = flows(field, end, torch.arange(2), torch.tensor([1.0, -1.0]), torch.ones(2))
-    rise = flow.value - score(end)
-    assert rise[0] > 0 > rise[1]
-    torch.testing.assert_close(flow.cost, rise.abs(), rtol=0.2, atol=0)
-    assert torch.equal(flow.trail[:, 0], end) and (field.spent <= 16).all()
-
-
-def test_cutting_keeps_the_curve_and_doubles_its_segments():
-    start, end = torch.zeros(1, 2).double(), torch.tensor([[1.0, 0.0]]).double()
-    field = field_of(lp.Score(lambda x: torch.sigmoid(40 * (x[:, 0] - 0.9))), start, end)
-    path = torch.tensor([[[0.0, 0.0], [0.5, 0.3], [0.8, 0.0], [1.0, 0.0]]]).double()
-    cut = cut_where_long(field, path, torch.tensor([0]), 0)
-    assert cut.shape == (1, 7, 2)
-    assert all((cut[0] - knot).norm(dim=1).min() < 1e-12 for knot in path[0])
-    assert (cut[0, :, 0] > 0.8).sum() >= 3  # most new knots where the score changes
+# ---- settings ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Variational: nothing leaks, the sign does what the paper's prose says, and each way to end early."""
+"""Variational: batch equals loop, nothing leaks, the sign does what the paper says, and every way to end early."""
 
 import copy
 

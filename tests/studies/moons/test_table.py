@@ -63,7 +63,7 @@ def planted(method: str, area: float, config: MoonsConfig) -> MethodResult:
 def test_a_run_is_held_against_what_is_expected(which, config):
     mean, error = expected_numbers("moons")[which]["auc_purity"]["geodesic_graph"]
     near, far = (planted("geodesic_graph", mean + times * error, config) for times in (2, -4))
-    assert against_expected([near], config) == "All methods are within three standard errors of expected.toml."
+    assert against_expected([near], config) == "All methods agree with expected.toml."
     words = against_expected([far], config)
     assert "Geodesic IG (graph)" in words and f"expected {mean:.3f}" in words
     assert "no numbers of a run with these settings" in against_expected([near], replace(config, points=7))

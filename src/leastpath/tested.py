@@ -1,0 +1,176 @@
+"""The test that a result carries: its support, by removal, beside that of the straight line.
+
+Features are removed in the order of the explanation, by putting the baseline's values in their place. Support is the
+symmetric relevance gain of `leastpath.support`: how much more the score loses with the most important features than
+with the least important ones. Where the input scores lower than its baseline, the important features are those that
+lowered it, and support is how much more the score gains without them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from leastpath.bound import BoundScore
+from leastpath.kinds import kind_of
+from leastpath.measuring import Line
+from leastpath.path import Path
+from leastpath.score import Inputs
+from leastpath.status import Note, Outcome
+from leastpath.support import SHARES, Rank, judged_score, patches, symmetric_gain
+from leastpath.support import Kind as JudgedKind
+
+MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
+FORWARD_COST = 1 / 3  # of a gradient, roughly
+PART = 0.1  # of a call's budget that its test may cost, at most
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Support of the explanation and of the straight line (examples,), NaN where not measured, and what was spent."""
+
+    support: Tensor
+    line: Tensor
+    n_forwards: Tensor
+    unit: str
+    failure: str = ""
+
+    def note(self, example: int) -> tuple[Note, ...]:
+        """What the status says first; nothing where nothing was measured."""
+        mine, line = float(self.support[example]), float(self.line[example])
+        if math.isnan(mine):
+            return (Note(Outcome.UNSUPPORTED, self.failure),) if self.failure else ()
+        beside = "" if math.isnan(line) else f" (straight line {line:.2g})"
+        if mine <= 0:
+            return (
+                Note(
+                    Outcome.UNSUPPORTED,
+                    f"removal does not confirm this explanation: support {mine:.2g}{beside}, which should be above 0; "
+                    "try StraightLine(), several baselines or another output",
+                ),
+            )
+        if mine < line - MARGIN * abs(line):
+            return (
+                Note(
+                    Outcome.UNSUPPORTED,
+                    f"removal confirms the straight line better: support {mine:.2g}, straight line {line:.2g}; "
+                    "try solver=StraightLine()",
+                ),
+            )
+        return (Note(Outcome.SUPPORTED, f"support {mine:.2g} {self.unit}{beside}"),)
+
+
+def not_tested(examples: int) -> Tested:
+    """Of results whose support was not asked for."""
+    unknown = torch.full((examples,), torch.nan, dtype=torch.float64)
+    return Tested(unknown, unknown, torch.zeros(examples, dtype=torch.long), "")
+
+
+def tested(
+    bound: BoundScore,
+    inputs: Inputs,
+    path: Path,
+    values: Tensor,
+    change: Tensor,
+    line: Line,
+    baselines: int,
+    wanted: bool | Tensor | None,
+    max_gradients: int | None,
+) -> Tested:
+    """Measure the support of explanations, and that of the straight line where the path is bent.
+
+    Args:
+        bound: the explained score.
+        inputs: as the user gave them.
+        path: one for each example and baseline.
+        values: (examples · baselines, *features) attributions along it.
+        change: (examples · baselines,) of the score.
+        line: the same of the straight line.
+        baselines: of each example.
+        wanted: None: only where a path is bent. True: everywhere. False: nowhere. Integers (1 or examples, *features):
+            everywhere, with the features that are removed together.
+        max_gradients: the budget of the call; a small one gets a coarser test.
+    """
+    examples, bent = len(path) // baselines, ~path.is_straight.unflatten(0, (-1, baselines)).all(1)
+    if wanted is False or (wanted is None and not bent.any()):
+        return not_tested(examples)
+    mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
+    score, kind = judged_score(bound.score, "sigmoid" if bound.score.output == "sigmoid" else "auto")
+    try:
+        judged = score.bind(inputs)
+        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), _together(bound, wanted), max_gradients)
+        mine = test.of(mean_values)
+        of_line = torch.where(bent, test.of(mean_line), mine) if bent.any() else mine
+        if kind == "log_odds":
+            lowered = change.unflatten(0, (-1, baselines)).mean(1).cpu() < 0
+            mine, of_line = (torch.where(lowered, -x, x) for x in (mine, of_line))
+    except KeyboardInterrupt:
+        return _failed(examples, "support is not known: the test was interrupted")
+    except ValueError as error:  # the explanation itself stands; a removed feature may be an input the model refuses
+        return _failed(examples, f"support is not known: {str(error).splitlines()[0]}")
+    if wanted is None:
+        mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
+    unit = "in probability" if kind == "log_odds" else "in units of the score"
+    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit)
+
+
+def _failed(examples: int, why: str) -> Tested:
+    unknown = not_tested(examples)
+    return Tested(unknown.support, unknown.line, unknown.n_forwards, "", why)
+
+
+@dataclass(frozen=True)
+class _Test:
+    judged: BoundScore
+    kind: JudgedKind
+    starts: Tensor  # (examples, baselines, *features)
+    together: tuple[Tensor | None, Rank]
+    max_gradients: int | None
+
+    def of(self, values: Tensor) -> Tensor:
+        """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite."""
+        labels, rank = self.together
+        known = torch.isfinite(values).flatten(1).all(1).cpu()
+        gains = [
+            symmetric_gain(
+                self.judged, self.kind, values.nan_to_num(), partial(_started, start),
+                labels=labels, shares=self._shares(), rank=rank,
+            )
+            for start in self.starts.unbind(1)
+        ]  # fmt: skip
+        return torch.where(known, torch.stack(gains).mean(0), torch.nan)
+
+    def _shares(self) -> tuple[float, ...]:
+        """All of them, or as many as a small budget pays for: two forwards each, for the path and for the line."""
+        if self.max_gradients is None:
+            return SHARES
+        paid = PART * self.max_gradients / FORWARD_COST / (4 * self.starts.shape[1])
+        n = int(min(len(SHARES), max(1, paid)))
+        return tuple(SHARES[(2 * k + 1) * len(SHARES) // (2 * n)] for k in range(n))
+
+
+def _started(start: Tensor, rows: Tensor, masked: Tensor) -> Tensor:
+    """What stands in for removed features: the baselines of some rows."""
+    return start[rows.to(start.device)]
+
+
+def _together(bound: BoundScore, wanted: bool | Tensor | None) -> tuple[Tensor | None, Rank]:
+    """What is removed together, as labels (1 or examples, *features), and how it is ranked."""
+    shape = bound.shape
+    if isinstance(wanted, Tensor):
+        if wanted.is_floating_point() or wanted.dtype == torch.bool or wanted.shape[1:] != shape:
+            raise ValueError(
+                f"support has dtype {wanted.dtype} and shape {tuple(wanted.shape)}, expected True, False, or integer "
+                f"labels of shape {(1, *shape)}"
+            )
+        return wanted, "net" if kind_of(bound) == "tokens" else "magnitude"
+    kind = kind_of(bound)
+    if kind == "tokens":
+        return torch.arange(shape[0])[None, :, None].expand(1, *shape), "net"
+    if kind == "image":
+        return patches(*shape[-2:])[None].expand(1, *shape), "magnitude"
+    return None, "magnitude"

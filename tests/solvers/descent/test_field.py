@@ -1,0 +1,64 @@
+"""Field: samples against plain autograd, sampled lengths against dense quadrature."""
+
+import pytest
+import torch
+
+import leastpath as lp
+from helpers import field_of, mlp
+from oracles import SPEEDS, dense
+
+NET = mlp(3).double()
+PATHS = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0)).double()  # two polylines of five knots
+METRICS = [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Conformal(0.3)]
+
+
+def field(metric=None, score=None):
+    return field_of(score or lp.Score(NET, 1), PATHS[:, 0], PATHS[:, -1], metric=metric)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=repr)
+def test_samples_against_autograd(metric):
+    """Position 2.25 is a quarter of the way from the third knot to the fourth."""
+    positions = torch.tensor([[0.0, 2.25, 3.5], [1.5, 1.75, 3.999]]).double()
+    some = field(metric).sample(PATHS, positions, torch.arange(2))
+    for b in range(2):
+        for i, at in enumerate(positions[b].tolist()):
+            k = int(at)
+            x = (PATHS[b, k] + (at - k) * (PATHS[b, k + 1] - PATHS[b, k])).requires_grad_()
+            value = NET(x)[1]
+            (gradient,) = torch.autograd.grad(value, x)
+            step = PATHS[b, k + 1] - PATHS[b, k]
+            speed = SPEEDS[type(metric).__name__](gradient[None], step[None], metric.damping)[0]
+            found = (some.points, some.steps, some.value, some.gradient, some.speed)
+            for part, expected in zip(found, (x, step, value, gradient, speed), strict=True):
+                torch.testing.assert_close(part[b, i], expected.detach())
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=repr)
+def test_sampled_lengths_against_dense_quadrature(metric):
+    """One draw is rough; the mean over draws is the length."""
+    found, everyone = field(metric), torch.arange(2)
+    mean = torch.stack([found.length(PATHS, 12, everyone, draw) for draw in range(200)]).mean(0)
+    for b in range(2):
+        expected = dense(lambda x: NET(x)[:, 1], PATHS[b], metric, 4000).length
+        assert float(mean[b]) == pytest.approx(expected, rel=0.02)
+
+
+def test_an_example_meets_the_same_numbers_in_any_batch():
+    both, alone = field().spread_out(PATHS, 7, draw=3), field().spread_out(PATHS[1:], 7, draw=3)
+    for one, other in zip(both, alone, strict=True):
+        assert torch.equal(one[1:], other)
+    assert not torch.equal(both[0], field().spread_out(PATHS, 7, draw=4)[0])
+
+
+def test_gradients_are_charged_to_their_rows():
+    found = field()
+    found.sample(PATHS[1:], torch.tensor([[0.5, 1.5, 2.5]]).double(), torch.tensor([1]))
+    assert found.spent.tolist() == [0, 3]
+
+
+def test_where_the_model_has_no_value_the_ground_is_endless():
+    found = field(score=lp.Score(lambda x: x[:, 0].log()))
+    points = torch.tensor([[2.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]).double()
+    assert found.speed(points, torch.ones_like(points), torch.arange(2)).tolist() == [0.5 * 3**0.5, torch.inf]
+    assert not found.gradient(points, torch.arange(2))[1][1].any()

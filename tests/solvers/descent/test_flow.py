@@ -1,0 +1,56 @@
+"""Gradient flows: against closed forms, and their price."""
+
+import torch
+
+import leastpath as lp
+from helpers import field_of
+from leastpath.solvers.descent.flow import KNOTS, STEPS, _thinned, flows
+
+
+def test_flow_costs_the_change_of_score():
+    start, end = torch.zeros(2, 5), torch.ones(2, 5)
+    score = lp.Score(lambda x: torch.tanh(2 * x.mean(1)))
+    field = field_of(score, start, end)
+    flow = flows(field, end, torch.arange(2), torch.tensor([1.0, -1.0]), torch.ones(2))
+    rise = flow.value - score(end)
+    assert rise[0] > 0 > rise[1]
+    torch.testing.assert_close(flow.cost, rise.abs(), rtol=0.2, atol=0)
+    assert torch.equal(flow.trail[:, 0], end) and (field.spent <= 16).all()
+
+
+def test_flow_lines_of_a_round_hill_are_rays():
+    """f = −‖x‖²/2: up is straight to the top, which is as far as it goes; down is straight away from it."""
+    start = torch.tensor([[3.0, 4.0], [-1.0, 2.0]]).double()
+    field = field_of(lp.Score(lambda x: -(x**2).sum(1) / 2), start, -start)
+    up, down = (flows(field, start, torch.arange(2), s * torch.ones(2).double(), torch.ones(2)) for s in (1.0, -1.0))
+    unit = start / start.norm(dim=1, keepdim=True)
+    for flow in (up, down):
+        off = flow.trail - (flow.trail * unit[:, None]).sum(2, keepdim=True) * unit[:, None]
+        torch.testing.assert_close(off, torch.zeros_like(off))
+        assert (
+            (-(flow.trail**2).sum(2) / 2)
+            .diff(dim=1)
+            .mul(flow.value[:, None] + start.square().sum(1, True) / 2)
+            .ge(0)
+            .all()
+        )
+    assert (up.trail.norm(dim=2).diff(dim=1) <= 0).all() and (down.trail.norm(dim=2).diff(dim=1) >= 0).all()
+    assert (up.trail[:, -1].norm(dim=1) < 0.1 * start.norm(dim=1)).all()
+    assert (down.trail[:, -1].norm(dim=1) > 1.5 * start.norm(dim=1)).all()
+
+
+def test_flat_ground_is_not_left():
+    start = torch.ones(1, 3)
+    field = field_of(lp.Score(lambda x: 0 * x.sum(1)), start, -start)
+    flow = flows(field, start, torch.arange(1), torch.ones(1), torch.ones(1))
+    assert torch.equal(flow.trail, start[:, None].expand(1, KNOTS + 1, 3)) and not flow.cost.any()
+
+
+def test_thinning_keeps_first_and_last_for_every_number_of_steps():
+    """Points are their own numbers, so that what is kept can be read off."""
+    count = torch.arange(STEPS)
+    trail = torch.arange(STEPS).expand(STEPS, -1)[:, :, None].double()
+    kept = _thinned(trail, count)[:, :, 0]
+    assert torch.equal(kept[:, 0], torch.zeros(STEPS).double()) and torch.equal(kept[:, -1], count.double())
+    for n, row in enumerate(kept.tolist()):
+        assert row == sorted(row) and len(set(row)) == min(n, KNOTS) + 1
