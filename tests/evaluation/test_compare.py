@@ -190,7 +190,7 @@ def test_a_method_that_always_fails_has_no_mean_and_never_wins():
         ({"methods": []}, "methods is empty"),
         ({"methods": ["no such"]}, "no method is called 'no such'"),
         ({"methods": [line]}, "needs a name"),
-        ({"methods": [3]}, "is no method"),
+        ({"methods": [3]}, "is not a method"),
         ({"methods": [lp.StraightLine]}, "is a class"),
         ({"methods": [lp.StraightLine(), lp.StraightLine()]}, "two methods are called 'StraightLine'"),
         ({"score": mlp()}, "expected a Score"),
