@@ -59,12 +59,12 @@ def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
         cli.main()
     assert left.value.code == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: ") and "is no file" in said and "Traceback" not in said
+    assert said.startswith("error: ") and "is not a file" in said and "Traceback" not in said
 
 
 def test_traceback_on_demand(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["leastpath", "--traceback", "explain", str(tmp_path / "nowhere.png")])
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a file"):
         cli.main()
 
 

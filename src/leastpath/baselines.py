@@ -1,8 +1,8 @@
-"""Baselines: where paths start, as a choice that can be seen. One function, `baseline`, over one table, `BASELINES`.
+"""Baselines: where paths start. One function, `baseline`, over one table, `BASELINES`.
 
-A baseline is part of the question: attributions answer "why this score rather than the score there?". One baseline
-hides what equals it: black features on black get nothing. `several` names a few, and attributions are averaged over
-them.
+A baseline is part of the question: attributions answer "why this score, and not the score at the baseline?". Features
+that equal the baseline get no attribution, such as black pixels on a black baseline. `several` names more than one
+baseline, and attributions are the mean over them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.guards import Inputs, device_of, flat_baseline, untouched, warn_of_training_mode
 from leastpath.run import Run
@@ -48,22 +49,22 @@ class Baseline:
 def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: Any) -> Tensor:
     """Make the baselines of a batch: (batch, *features), or (batch, m, *features) where an example gets several.
 
-    Nothing depends on the other inputs of the batch: each gets what it would get alone, random ones included.
+    Each input gets the same baselines as it would get alone, also random ones.
 
     Args:
         name: "black", "white", "mean", "blur", "uniform", "samples" or "max_entropy".
         inputs: (batch, *features); images are (batch, channels, height, width).
         score: needed by "max_entropy", which asks its model.
-        settings: of the baseline, each with a default except where it says so.
+        settings: of the baseline, with the default in brackets.
             black, white: `limits`, the two ends of the values' range, numbers or tensors such as (channels, 1, 1);
-            0 and 1 for inputs within these, which other inputs have to give.
-            mean: `points` (n, *features), whose mean is taken; without, each image's mean colour.
+            0 and 1 by default, which only works for inputs within these.
+            mean: `points` (n, *features), whose mean is taken; by default the mean colour of each image.
             blur: `sigma`, in pixels; an eighth of the shorter side.
             uniform: `limits` as above, `n` an example (1), `seed` (0).
             samples: `points` (rows, *features), needed; `n` an example (5), `seed` (0).
             max_entropy: `start` (None is a blurred image, or the input itself), `closeness` (0.1) the weight of the
             mean square distance to it in units of the range, `n_steps` (100), `step_size` (0.02 of the range),
-            `limits` as above, or None where values may be anything.
+            `limits` as above, or None for values without a range.
 
     Example:
         >>> baseline("white", torch.rand(2, 3, 8, 8)).mean()
@@ -109,7 +110,8 @@ class Several:
         return torch.cat([_as_rows(choice, inputs, score) for choice in self.choices], 1)
 
     def __repr__(self) -> str:
-        return f"several({', '.join(map(_said, self.choices))})"
+        words = (f"tensor {tuple(c.shape)}" if isinstance(c, Tensor) else repr(c) for c in self.choices)
+        return f"several({', '.join(words)})"
 
 
 def several(*choices: Choice) -> Several:
@@ -146,13 +148,8 @@ def _as_rows(choice: Choice, inputs: Tensor, score: Score | None) -> Tensor:
         name, settings = (choice, {}) if isinstance(choice, str) else choice
         made = baseline(name, inputs, score, **settings)
         return made.unsqueeze(1) if made.ndim == inputs.ndim else made
-    several_of_a_tensor = isinstance(choice, Tensor) and choice.ndim == inputs.ndim + 1
-    m = choice.shape[1] if several_of_a_tensor and isinstance(choice, Tensor) else 1
+    m = choice.shape[1] if isinstance(choice, Tensor) and choice.ndim == inputs.ndim + 1 else 1
     return flat_baseline(choice, inputs, m).unflatten(0, (len(inputs), m))
-
-
-def _said(choice: Choice) -> str:
-    return f"tensor {tuple(choice.shape)}" if isinstance(choice, Tensor) else repr(choice)
 
 
 # ---- constants ---------------------------------------------------------------------------------------------------
@@ -194,7 +191,7 @@ def _blur(inputs: Tensor, score: Score | None, *, sigma: float | None = None) ->
 
 
 def blurred(images: Tensor, sigma: float) -> Tensor:
-    """Images (…, height, width) convolved with a Gaussian of `sigma` pixels, whose borders repeat outwards.
+    """Images (…, height, width) convolved with a Gaussian of `sigma` pixels. Beyond the border, its pixels repeat.
 
     Example:
         >>> blurred(torch.ones(1, 1, 5, 5), 2.0).allclose(torch.ones(5, 5))
@@ -205,20 +202,17 @@ def blurred(images: Tensor, sigma: float) -> Tensor:
     if sigma == 0:
         return images.clone()
     reach = max(1, round(4 * sigma))  # beyond, weights are below 1/1000 of the centre's
-    offsets = torch.arange(-reach, reach + 1, dtype=torch.float64)
-    weights = torch.exp(-((offsets / sigma) ** 2) / 2)
-    for axis in (-2, -1):
-        images = _smoothed(images, (weights / weights.sum()).to(images), reach, axis)
-    return images
+    offsets = torch.arange(-reach, reach + 1)
+    weights = torch.exp(-((offsets.double() / sigma) ** 2) / 2)
+    weights = (weights / weights.sum()).to(images)
+    rows, columns = (_smoothing(size, offsets.to(images.device), weights) for size in images.shape[-2:])
+    return rows @ images @ columns.T
 
 
-def _smoothed(images: Tensor, weights: Tensor, reach: int, axis: int) -> Tensor:
-    """A weighted mean along one axis, as a product with a matrix that repeats the border's pixels."""
-    size = images.shape[axis]
-    seen = (torch.arange(size)[:, None] + torch.arange(-reach, reach + 1)).clamp(0, size - 1).to(images.device)
-    matrix = torch.zeros(size, size, dtype=images.dtype, device=images.device)
-    matrix.scatter_add_(1, seen, weights.expand(size, -1))
-    return matrix @ images if axis == -2 else images @ matrix.T
+def _smoothing(size: int, offsets: Tensor, weights: Tensor) -> Tensor:
+    """(size, size): a weighted mean along an axis, as a matrix that repeats the pixels at the border."""
+    seen = (torch.arange(size, device=offsets.device)[:, None] + offsets).clamp(0, size - 1)
+    return weights.new_zeros(size, size).scatter_add_(1, seen, weights.expand(size, -1))
 
 
 # ---- random ------------------------------------------------------------------------------------------------------
@@ -226,8 +220,8 @@ def _smoothed(images: Tensor, weights: Tensor, reach: int, axis: int) -> Tensor:
 
 def _uniform(inputs: Tensor, score: Score | None, *, limits: Limits | None = None, n: int = 1, seed: int = 0) -> Tensor:
     low, high = (_filled(inputs[:1], end)[0] for end in _checked_limits(inputs, limits))
-    _check_count(n)
-    share = Run(seed).uniform((n, *inputs.shape[1:]), inputs)  # the same for every example: a batch is a loop
+    check_integer("n", n, 1, advice="the number of baselines of each example")
+    share = Run(seed).uniform((n, *inputs.shape[1:]), inputs)  # the same for every example, as if it were alone
     drawn = torch.lerp(low.expand_as(share), high.expand_as(share), share)
     repeated = drawn.expand(len(inputs), *drawn.shape).clone()
     return repeated[:, 0] if n == 1 else repeated
@@ -237,11 +231,11 @@ def _samples(inputs: Tensor, score: Score | None, *, points: Tensor | None = Non
     if points is None:
         raise ValueError('baseline "samples" takes rows of data: pass baseline("samples", inputs, points=train_inputs)')
     points = _checked_points(inputs, points)
-    _check_count(n)
+    check_integer("n", n, 1, advice="the number of baselines of each example")
     if n > len(points):
         raise ValueError(f"n={n} samples of {len(points)} points: pass more points or a smaller n")
     rows = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:n]
-    drawn = points[rows.to(points.device)].to(inputs)  # the same for every example: a batch is a loop
+    drawn = points[rows.to(points.device)].to(inputs)  # the same for every example, as if it were alone
     return drawn.expand(len(inputs), *drawn.shape).clone()
 
 
@@ -258,9 +252,9 @@ def _max_entropy(
     step_size: float = 0.02,
     limits: Limits | str | None = "auto",
 ) -> Tensor:
-    """Climb the entropy of the model's output from `start`, held to it by a penalty, and keep the best point seen.
+    """Maximise the entropy of the model's output, with a penalty on the distance to `start`, and keep the best point.
 
-    Adam by hand: its state is elementwise, so that an example climbs in a batch as it would alone.
+    Adam by hand, as the score gives its own gradients. It works elementwise: a batch gives what single examples give.
     """
     if score.layer is not None:
         raise ValueError("maximum entropy is searched among inputs: pass a Score without layer=")
@@ -268,17 +262,22 @@ def _max_entropy(
         if not 0 <= given < float("inf"):
             raise ValueError(f"{name}={given} must be a finite number ≥ 0")
     warn_of_training_mode(score.model)
-    ends = None if limits is None else _range_of(inputs, limits)
+    if isinstance(limits, str):
+        if limits != "auto":
+            raise ValueError(f"limits={limits!r} is unknown: pass (low, high), or None for values without a range")
+        limits = _checked_limits(inputs, None)
+    ends = None if limits is None else [_filled(inputs[:1], end) for end in limits]
     width = 1.0 if ends is None else (ends[1] - ends[0]).clamp_min(1e-12)
-    origin = (blurred(inputs, min(inputs.shape[-2:]) / 8) if inputs.ndim == 4 else inputs) if start is None else start
-    origin = origin.to(inputs).expand_as(inputs)
+    if start is None:
+        start = _blur(inputs, None) if inputs.ndim == 4 else inputs
+    origin = start.to(inputs).expand_as(inputs)
     point, best = origin.clone(), origin.clone()
     highest = torch.full((len(inputs),), -torch.inf, device=inputs.device)
     drift, square = torch.zeros_like(point), torch.zeros_like(point)
     with untouched(score.model, device_of(inputs)):
         bound = _entropy_score(score).bind(inputs)
         examples = torch.arange(len(inputs))
-        for step in range(1, int(n_steps) + 2):  # the last one only looks
+        for step in range(1, int(n_steps) + 2):  # the last step only measures
             entropy, gradient = bound.gradients(point, examples)
             apart = (point - origin) / width
             value = entropy - closeness * flat_rows(apart**2).mean(1)
@@ -295,7 +294,7 @@ def _max_entropy(
 
 
 def _entropy_score(score: Score) -> Score:
-    """The same model, whose score is the entropy of what it predicts, in nats."""
+    """The same model with the entropy of its prediction, in nats, as the score."""
 
     def entropy(output: Tensor) -> Tensor:
         if score.output == "sigmoid" or output.ndim == 1 or output.shape[1] == 1:
@@ -323,15 +322,6 @@ def _checked_limits(inputs: Tensor, limits: Limits | None) -> Limits:
     return 0.0, 1.0
 
 
-def _range_of(inputs: Tensor, limits: Limits | str) -> tuple[Tensor, Tensor]:
-    if isinstance(limits, str):
-        if limits != "auto":
-            raise ValueError(f"limits={limits!r} is unknown: pass (low, high), or None for values without a range")
-        limits = _checked_limits(inputs, None)
-    low, high = (_filled(inputs[:1], end) for end in limits)
-    return low, high
-
-
 def _checked_points(inputs: Tensor, points: Tensor) -> Tensor:
     if points.shape[1:] != inputs.shape[1:] or not len(points):
         features = ", ".join(map(str, ("n", *inputs.shape[1:])))
@@ -339,30 +329,14 @@ def _checked_points(inputs: Tensor, points: Tensor) -> Tensor:
     return points.detach()
 
 
-def _check_count(n: int) -> None:
-    if n < 1:
-        raise ValueError(f"n={n} must be at least 1: the number of baselines an example")
-
-
-BASELINES: Mapping[str, Baseline] = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            Baseline(
-                "black", "The lowest value everywhere: on a straight line, what is black gets no attribution.", _black
-            ),
-            Baseline("white", "The highest value everywhere: on a straight line, what is white gets none.", _white),
-            Baseline("mean", "The mean of the data, or of the image: no contrast, the usual brightness.", _mean),
-            Baseline("blur", "The input, blurred until its details are gone; colours and layout stay.", _blur),
-            Baseline("uniform", "Uniform noise, one or several draws: contrast everywhere, meaning nowhere.", _uniform),
-            Baseline("samples", "Rows of the training data: why this rather than those?", _samples),
-            Baseline(
-                "max_entropy",
-                "The place near the blurred input where the model is least decided, found by optimisation.",
-                _max_entropy,
-                needs_score=True,
-            ),
-        )
-    }
+_ROWS = (
+    Baseline("black", "The lowest value everywhere: on a straight line, what is black gets no attribution.", _black),
+    Baseline("white", "The highest value everywhere: on a straight line, what is white gets none.", _white),
+    Baseline("mean", "The mean of the data, or of the image: no contrast, the usual brightness.", _mean),
+    Baseline("blur", "The input, blurred until its details are gone; colours and layout stay.", _blur),
+    Baseline("uniform", "Uniform noise, one or several draws: contrast everywhere, but no meaning.", _uniform),
+    Baseline("samples", "Rows of the training data: why this row, and not those?", _samples),
+    Baseline("max_entropy", "A point near the blurred input where the model is least decided.", _max_entropy, True),
 )
+BASELINES: Mapping[str, Baseline] = MappingProxyType({row.name: row for row in _ROWS})
 """Name -> `Baseline`, in the order in which documentation and pictures show them."""

@@ -1,7 +1,7 @@
-"""The `leastpath` command: one picture or table explained, jobs, and what there is to choose from.
+"""The `leastpath` command: explain one picture or one row, run jobs, list solvers and methods.
 
-Commands live beside what they run (`leastpath.commands`, `leastpath.jobs.command`); this file is their frame. It
-imports late, so that `leastpath --help` answers quickly.
+The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. It imports late, so
+that `leastpath --help` answers quickly.
 """
 
 import importlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELP = (
     "Explain predictions along the path of least resistance.\n\n"
     "`explain` writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
-    "needs nothing beside it. An interrupted run loses nothing that was finished: run it again with --resume.\n\n"
+    "needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
     "Try first: `leastpath explain picture.jpg`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
@@ -26,7 +26,7 @@ EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for som
 
 
 def main() -> None:
-    """What the shell's `leastpath` runs. A user's mistake is one sentence on stderr, without traceback."""
+    """The entry point of the shell command. A user's mistake is one sentence on stderr, without traceback."""
     try:
         import typer  # noqa: F401
     except ImportError:
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def reporting_mistakes(command: Callable[[], Any]) -> None:
-    """Run a command; where it raises what a user can mend, print that sentence and exit with 1."""
+    """Run a command. For an error that a user can correct, print its sentence and exit with 1."""
     from rich.console import Console
     from rich.text import Text
 
@@ -84,14 +84,14 @@ def application() -> "Typer":
         modules: Annotated[list[str], modules] = [],  # noqa: B006
     ) -> None:
         """Options of every command; `main` reads --traceback."""
-        sys.path[:0] = [os.getcwd()] if modules else []  # where somebody's own modules usually are
+        sys.path[:0] = [os.getcwd()] if modules else []  # where a user's own modules usually are
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.explain import command as explain
+    from leastpath.commands.explain import run_explain
     from leastpath.jobs.command import run
 
-    for name, command in (("explain", explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+    for name, command in (("explain", run_explain), ("run", run), ("solvers", solvers), ("methods", methods)):
         app.command(name)(command)
     return app
 
@@ -103,10 +103,12 @@ def solvers() -> None:
     rows = []
     for name in module.__all__:
         solver = getattr(module, name)
-        if issubclass(solver, module.Solver) and is_dataclass(solver):  # results, types and decoders stand here too
+        if issubclass(solver, module.Solver) and is_dataclass(solver):  # the module also exports results and types
             settings = ", ".join(field.name for field in fields(solver))
-            rows.append((name, _first_sentence(solver), settings, EXTRAS.get(name, "")))
-    _print_table("Solvers: leastpath.attribute(score, inputs, baselines, solver=…)", _HEADS["solvers"], rows)
+            summary = " ".join((inspect.getdoc(solver) or "").split("\n\n")[0].split())
+            rows.append((name, summary, settings, EXTRAS.get(name, "")))
+    title = "Solvers: leastpath.attribute(score, inputs, baselines, solver=…)"
+    _print_table(title, ("solver", "what it does", "settings", "extra"), rows)
 
 
 def methods() -> None:
@@ -117,17 +119,8 @@ def methods() -> None:
         (name, method.title, method.kind, "yes" if method.complete else "no", method.summary, method.extra or "")
         for name, method in METHODS.items()
     ]
-    _print_table("Methods: leastpath.methods.METHODS[name](score, inputs, baselines)", _HEADS["methods"], rows)
-
-
-_HEADS = {
-    "solvers": ("solver", "what it does", "settings", "extra"),
-    "methods": ("name", "title", "kind", "complete", "what it does", "extra"),
-}
-
-
-def _first_sentence(documented: Any) -> str:
-    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+    title = "Methods: leastpath.methods.METHODS[name](score, inputs, baselines)"
+    _print_table(title, ("name", "title", "kind", "complete", "what it does", "extra"), rows)
 
 
 def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -135,13 +128,13 @@ def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, .
     from rich.table import Table
     from rich.text import Text  # unlike strings, leaves [brackets] as they are
 
-    table = Table(title=Text(title), title_justify="left", show_lines=False, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", pad_edge=False)
     for head in heads:
         table.add_column(head, overflow="fold", no_wrap=head in ("name", "solver", "kind", "extra"))
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console()
-    if not console.is_terminal:  # piped into a file or a pager: room for whole sentences
+    if not console.is_terminal:  # a file or a pager has room for whole sentences
         console = Console(width=160)
     console.print(table)
 

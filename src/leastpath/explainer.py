@@ -1,10 +1,10 @@
-"""Explainer: whatever names a way to explain (a name, a method, a solver, a function) as one kind of object."""
+"""Explainer: a method's name, a `Method`, a solver or a function as one kind of object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from leastpath._support.fingerprint import described
@@ -36,11 +36,11 @@ class Explainer:
 
     @cached_property
     def what(self) -> Any:
-        """Its description (`fingerprint.described`)."""
+        """A description as JSON, from `fingerprint.described`."""
         return described(self.depends_on)
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        """Explain inputs (batch, *features). KeyboardInterrupt where Ctrl-C ended the work early."""
+        """Explain inputs (batch, *features). Raises KeyboardInterrupt if Ctrl-C ended the work early."""
         result = self.explain(score, inputs, baselines, seed)
         if not isinstance(result, Attribution):
             raise ValueError(f"{self.name} returned a {type(result).__name__}, expected an Attribution")
@@ -60,18 +60,18 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
         given = METHODS[given]
     if isinstance(given, Method):
         method = given.with_settings(**settings)
-        # Of a user's own method the code counts too: its name may come to mean something else.
+        # A user's own method is also described by its code, as another method may get the same name.
         code = [] if method.name in METHODS.built_in else [method.explain]
-        return Explainer(name or method.name, _Calling(method), [method.name, method.defaults, *code])
+        return Explainer(name or method.name, partial(_call, method), [method.name, method.defaults, *code])
     if settings:
         raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
     if isinstance(given, type):
         raise ValueError(f"{given.__name__} is a class: pass an instance, {given.__name__}()")
     if isinstance(given, Solver):
-        return Explainer(name or type(given).__name__, _Solving(given), given)
+        return Explainer(name or type(given).__name__, partial(_solve, given), given)
     if not callable(given):
         raise ValueError(
-            f"{given!r} is no method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
+            f"{given!r} is not a method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
             "(score, inputs, baselines, seed) -> Attribution"
         )
     if name is None:
@@ -79,21 +79,13 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
     return Explainer(name, given, given)
 
 
-# Classes and not closures: they travel to other processes.
+# Functions of the module and not closures, so that they can be pickled for other processes.
 
 
-@dataclass(frozen=True)
-class _Calling:
-    method: Method
-
-    def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        return self.method(score, inputs, baselines if self.method.takes_baselines else None, seed=seed)
+def _call(method: Method, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+    return method(score, inputs, baselines if method.takes_baselines else None, seed=seed)
 
 
-@dataclass(frozen=True)
-class _Solving:
-    solver: Solver
-
-    def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        given = None if chooses_start(self.solver) else baselines  # which would be refused
-        return attribute(score, inputs, given, solver=self.solver, seed=seed)
+def _solve(solver: Solver, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
+    given = None if chooses_start(solver) else baselines  # such a solver refuses baselines
+    return attribute(score, inputs, given, solver=solver, seed=seed)

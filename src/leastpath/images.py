@@ -12,7 +12,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from PIL import Image
 
-CROP = 0.875  # the side of the centre crop over the picture's short side, as usual for ImageNet
+CROP = 0.875  # side of the centre crop / short side of the picture, as usual for ImageNet
 
 
 def read_image(file: str | Path, size: int) -> Tensor:
@@ -33,7 +33,7 @@ def read_image(file: str | Path, size: int) -> Tensor:
 
 
 def square_crop(image: Image.Image, size: int, resample: Image.Resampling) -> Image.Image:
-    """Short side to size / 0.875, centre crop of size × size: also for masks that belong to pictures."""
+    """Short side to size / 0.875, centre crop of size × size; also for masks of pictures."""
     scale = size / CROP / min(image.size)
     width, height = (max(size, round(side * scale)) for side in image.size)
     image = image.resize((width, height), resample)

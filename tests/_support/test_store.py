@@ -85,7 +85,7 @@ def test_missing_keys(store):
 
 @pytest.mark.parametrize("record", [{"x": torch.ones(1)}, {"x": {1, 2}}, {(1, 2): 3}])
 def test_records_that_are_no_json_are_refused(store, record):
-    with pytest.raises(ValueError, match="is no JSON"):
+    with pytest.raises(ValueError, match="is not JSON"):
         store.write("k", record)
 
 
@@ -136,7 +136,7 @@ def test_a_broken_manifest_loses_nothing_and_admits_no_other_configuration(store
         assert Store(store.folder, CONFIG).read("k").record == {"n": 1}
 
 
-# ---- what is not believed ----------------------------------------------------------------------------------------
+# ---- broken files ------------------------------------------------------------------------------------------------
 
 
 def test_truncation_at_every_length_is_noticed(store):
@@ -144,7 +144,7 @@ def test_truncation_at_every_length_is_noticed(store):
     whole = store.path("k").read_bytes()
     for length in range(len(whole)):
         store.path("k").write_bytes(whole[:length])
-        with pytest.warns(BrokenUnit, match="not believed"):
+        with pytest.warns(BrokenUnit, match="is broken"):
             assert "k" not in store
         assert not store.path("k").exists()
     store.write("k", {"n": 1}, {"v": torch.arange(4)})
@@ -180,7 +180,7 @@ def test_foreign_files_are_moved_aside_and_the_rest_stays(store, tmp_path):
     with pytest.warns(BrokenUnit) as caught:
         assert list(store.keys()) == ["good"]
     said = " ".join(str(w.message) for w in caught)
-    for why in ("no checksum", "another configuration", "is the unit 'good'", "truncated, or no safetensors"):
+    for why in ("no checksum", "another configuration", "is the unit 'good'", "truncated, or not a safetensors"):
         assert why in said
     assert len(list((store.folder / "aside").iterdir())) == 4
 

@@ -1,11 +1,8 @@
-"""Models from files: what is saved is what is loaded, and no file runs code when it is opened."""
+"""Models from files: what is saved is what is loaded, and a program is opened only if it is trusted."""
 
-import io
-import json
 import pickle
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import leastpath as lp
-from leastpath.commands.model_files import check_program, load_model
+from leastpath.commands.model_files import load_model
 
 
 class Small(nn.Module):
@@ -45,12 +42,12 @@ def program(model, tmp_path_factory):
 
 def saved(model, program, kind, folder):
     if kind == "export":
-        return program, {}
+        return program, {"trust": True}
     if kind == "script":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # TorchScript is deprecated; files of it are around
             torch.jit.script(model).save(str(folder / "model.pt"))
-        return folder / "model.pt", {}
+        return folder / "model.pt", {"trust": True}
     save_file(model.state_dict(), folder / "model.safetensors")
     return folder / "model.safetensors", {"model_class": "small_net_of_a_test:Small", "arguments": '{"width": 8}'}
 
@@ -78,103 +75,29 @@ class Evil:
 def test_a_pickled_model_is_refused_unopened(tmp_path, name, content):
     file = tmp_path / name
     torch.save(Evil(), file) if content == "torch" else file.write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(ValueError, match=r"pickle|no exported program"):
+    with pytest.raises(ValueError, match="can run any code when it is opened"):
         load_model(file)
 
 
-def tampered(program, change):
-    """The program with its parts changed: change(name, content) -> content, or None to leave it."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(program) as source, zipfile.ZipFile(buffer, "w") as target:
-        for name in source.namelist():
-            content = source.read(name)
-            target.writestr(name, change(name, content) or content)
-    return buffer
-
-
-def pickled(thing):
-    buffer = io.BytesIO()
-    torch.save(thing, buffer)
-    return buffer.getvalue()
-
-
-def with_json(ending, change):
-    def of(name, content):
-        if not name.endswith(ending):
-            return None
-        part = json.loads(content)
-        change(part)
-        return json.dumps(part).encode()
-
-    return of
-
-
-def set_expression(part):
-    sizes = part["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
-    sizes[0]["as_expr"]["expr_str"] = "__import__('os').getcwd()"
-
-
-def set_hidden_expression(part):
-    sizes = part["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
-    sizes[0]["as_expr"]["expr_str"] = "Mul('exec(chr(49))', 2)"
-
-
-def set_target(part):
-    part["graph_module"]["graph"]["nodes"][0]["target"] = "torch.hub.load"
-
-
-def set_use_pickle(part):
-    next(iter(part["config"].values()))["use_pickle"] = True
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda name, _: pickled(Evil()) if "sample_inputs" in name else None, "a pickle of more than tensors"),
-        (with_json("weights_config.json", set_use_pickle), "points to a pickle"),
-        (with_json("models/model.json", set_expression), "more than arithmetic"),
-        (with_json("models/model.json", set_hidden_expression), "more than arithmetic"),
-        (with_json("models/model.json", set_target), "calls torch.hub.load"),
-        (lambda name, _: b"{" if name.endswith("models/model.json") else None, "is no JSON"),
-    ],
-)
-def test_a_program_that_could_run_code_is_refused(program, tmp_path, change, sentence):
-    file = tmp_path / "evil.pt2"
-    file.write_bytes(tampered(program, change).getvalue())
-    with pytest.raises(ValueError, match=sentence):
+@pytest.mark.parametrize("kind", ["export", "script"])
+def test_a_program_is_opened_only_where_its_source_is_trusted(model, program, tmp_path, kind):
+    file, _ = saved(model, program, kind, tmp_path)
+    with pytest.raises(ValueError, match="can run any code when it is opened: add --trust-model"):
         load_model(file)
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [("model/data/aotinductor/model/a.so", "compiled code"), ("MODEL/models/model.json", "two files of one name")],
-)
-def test_a_program_with_parts_too_many_is_refused(program, name, sentence):
-    buffer = tampered(program, lambda *_: None)
-    with zipfile.ZipFile(buffer) as archive:
-        prefix = archive.namelist()[0].split("/")[0]
-    with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(name.replace("MODEL", prefix.upper()), b"{}")
-    with pytest.raises(ValueError, match=sentence):
-        check_program(buffer.getvalue(), "evil.pt2")
-
-
-def test_the_untouched_program_is_accepted(program):
-    check_program(program.read_bytes(), "model.pt2")
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         ({}, "holds weights only: add --model-class"),
-        ({"model_class": "json"}, "names no class: write package.module:Class"),
+        ({"model_class": "json"}, "--model-class 'json' is not an import path"),
         ({"model_class": "json:Nothing"}, "cannot be imported"),
         ({"model_class": "json:JSONDecoder"}, "expected a torch.nn.Module"),
-        ({"model_class": "torch.nn:Linear", "arguments": "{"}, "is no JSON"),
-        ({"model_class": "torch.nn:Linear", "arguments": "[1]"}, "is no JSON object"),
+        ({"model_class": "torch.nn:Linear", "arguments": "{"}, "is not JSON"),
+        ({"model_class": "torch.nn:Linear", "arguments": "[1]"}, "is not a JSON object"),
         (
             {"model_class": "torch.nn:Linear", "arguments": '{"in_features": 2, "out_features": 2}'},
-            "holds no weights of",
+            "do not fit torch.nn:Linear",
         ),
     ],
 )
@@ -185,8 +108,8 @@ def test_weights_need_the_class_they_belong_to(model, tmp_path, given, sentence)
 
 
 def test_broken_files_are_refused(tmp_path, program):
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a file"):
         load_model(tmp_path / "nowhere.pt2")
     (tmp_path / "cut.pt2").write_bytes(program.read_bytes()[:500])
-    with pytest.raises(ValueError, match="no exported program"):
-        load_model(tmp_path / "cut.pt2")
+    with pytest.raises(ValueError, match="cannot be read as an exported program"):
+        load_model(tmp_path / "cut.pt2", trust=True)

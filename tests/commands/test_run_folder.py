@@ -43,14 +43,14 @@ def test_another_run_is_refused_by_its_differences(tmp_path, resume):
     RunFolder.open(tmp_path / "run", "moons", {"n": 1, "m": 1})
     with pytest.raises(ValueError, match=r"another run: n is 1 there and 2 here\."):
         RunFolder.open(tmp_path / "run", "moons", {"n": 2, "m": 1}, resume=resume)
-    with pytest.raises(ValueError, match="command is 'moons' there and 'voc' here"):
+    with pytest.raises(ValueError, match='command is "moons" there and "voc" here'):
         RunFolder.open(tmp_path / "run", "voc", {"n": 1, "m": 1}, resume=resume)
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
-    with pytest.raises(ValueError, match="no folder of an earlier run"):
+    with pytest.raises(ValueError, match="is not the folder of an earlier run"):
         RunFolder.open(tmp_path / "photos", "moons", {}, resume=True)
     assert [p.name for p in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 

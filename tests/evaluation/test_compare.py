@@ -190,7 +190,7 @@ def test_a_method_that_always_fails_has_no_mean_and_never_wins():
         ({"methods": []}, "methods is empty"),
         ({"methods": ["no such"]}, "no method is called 'no such'"),
         ({"methods": [line]}, "needs a name"),
-        ({"methods": [3]}, "is no method"),
+        ({"methods": [3]}, "is not a method"),
         ({"methods": [lp.StraightLine]}, "is a class"),
         ({"methods": [lp.StraightLine(), lp.StraightLine()]}, "two methods are called 'StraightLine'"),
         ({"score": mlp()}, "expected a Score"),
@@ -295,7 +295,7 @@ def test_a_broken_unit_is_computed_again(tmp_path):
     whole = call()
     victim = sorted((tmp_path / "units").iterdir())[2]
     victim.write_bytes(victim.read_bytes()[:-3])
-    with pytest.warns(UserWarning, match="not believed"):
+    with pytest.warns(UserWarning, match="is broken"):
         assert equal(call(), whole)
 
 

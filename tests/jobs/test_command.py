@@ -95,7 +95,7 @@ def test_which_executor(given, chosen):
         (r"target =", "targets =", "has 'targets'"),
         (r"shard_size = 8", "shard_size = 0", "must be at least 1"),
         (r"shard_size = 8", "workers = 2", "does not take"),
-        (r"\[data\]", "[data", "is no TOML"),
+        (r"\[data\]", "[data", "is not TOML"),
         ("beside:make", "beside:nothing", "cannot be imported"),
         ("integrated_gradients", "no_such", "no method is called 'no_such'"),
         ("tolerance", "tolerances", "has no setting 'tolerances'"),

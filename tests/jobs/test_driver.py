@@ -215,7 +215,7 @@ def test_a_broken_shard_and_no_other_is_done_again(tmp_path, harm):
         shard.values.write_bytes(found.shards[1].values.read_bytes())
     else:
         shard.parquet.unlink()
-    with pytest.warns(BrokenUnit, match="not believed"):
+    with pytest.warns(BrokenUnit, match="is broken"):
         again = run()
     assert Counter(toy_jobs.line_of(log)) == Counter(range(40)) + Counter(range(16, 24))
     assert_whole(again)

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from leastpath.jobs import progress as module
-from leastpath.jobs.progress import Interruption, Progress
+from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Done
 
 
@@ -65,7 +65,7 @@ def test_one_live_display_on_a_terminal():
 def test_the_first_ctrl_c_is_a_wish_and_the_second_an_order():
     stream = io.StringIO()
     before = signal.getsignal(signal.SIGINT)
-    with Interruption(stream) as stop:
+    with interruption(stream) as stop:
         assert not stop()
         os.kill(os.getpid(), signal.SIGINT)
         assert stop() and "finishing the shards" in stream.getvalue()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import toy_jobs
 from leastpath.jobs import sources
-from leastpath.jobs.sources import Arrays, Items, Pictures, Rows, Source, Table, imported, source_of
+from leastpath.jobs.sources import Arrays, Items, Pictures, Rows, Source, Table, source_of
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -123,7 +123,7 @@ def test_what_tells_changed_files_apart(folder, tmp_path):
         (lambda f: source_of("toy_jobs:nothing").read(0, 1), "cannot be imported"),
         (lambda f: len(source_of(3)), "expected a dataset"),
         (lambda f: source_of(Items([1]), settings={}), "belong to the source"),
-        (lambda f: imported("toy_jobs"), "is no import path"),
+        (lambda f: source_of(f / "rows.csv", transform="toy_jobs").read(0, 1), "is not an import path"),
     ],
 )
 def test_mistakes_are_said(folder, make, match):

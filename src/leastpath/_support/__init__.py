@@ -1,1 +1,1 @@
-"""What no user names: files, stores, digests and checks that the rest of the package shares."""
+"""Helpers that the rest of the package shares: files, stores, digests and checks. Users do not import them."""

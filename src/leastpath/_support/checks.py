@@ -1,4 +1,4 @@
-"""Checks of settings that many callers share: what was got, what was expected, the call that fixes it."""
+"""Checks of settings that many callers share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 
 def check_integer(name: str, given: object, least: int | None = None, *, or_none: str = "", advice: str = "") -> None:
-    """Refuse what is no whole number of at least `least`.
+    """Raise ValueError unless `given` is a whole number of at least `least`.
 
     Args:
         name: of the setting.
         given: its value.
-        least: None: any whole number will do.
-        or_none: where None is allowed too, the words that say so; empty: it is not.
+        least: the smallest value allowed; None allows all whole numbers.
+        or_none: words that say that None is allowed too; empty if it is not.
         advice: the call that fixes it.
 
     Example:

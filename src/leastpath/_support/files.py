@@ -1,4 +1,4 @@
-"""Files that are complete or not there: what every result, figure and saved network is written with."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file that holds either what it held or all of `content`, whatever happens meanwhile. Returns its path.
+    """Write a file. After a failure or a kill it holds its old content or all of the new one. Returns its path.
 
     Example:
         >>> import tempfile
@@ -24,7 +24,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with contextlib.suppress(OSError):  # the rename itself survives a power cut; not every system can flush a folder
+    with contextlib.suppress(OSError):  # so that the rename survives a power cut; not every system can flush a folder
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -34,12 +34,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the same folder that nobody else has: a rename from it cannot cross file systems."""
+    """A unique name in the same folder, so that a rename stays within one file system."""
     return path.with_name(f".{uuid.uuid4().hex}.tmp")
 
 
 def flush_to_disk(path: Path, content: bytes) -> None:
-    """Write a new file and flush it to the disk; on failure, a full disk for one, nothing is left behind."""
+    """Write a new file and flush it to the disk. A failure, such as a full disk, leaves no file behind."""
     try:
         with path.open("xb") as file:
             file.write(content)

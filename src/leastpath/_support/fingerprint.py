@@ -1,7 +1,7 @@
-"""What a result depends on, as JSON: settings in words, tensors and weights by the checksum of their bytes.
+"""What a result depends on, as JSON: settings as they are, tensors and weights by the checksum of their bytes.
 
-Two descriptions are equal when a stored result may be used again. It errs on the side of computing anew.
-By hand: pickles and joblib's hash differ between processes and versions, and do not see a function's code.
+Where two descriptions are equal, a stored result can be used again. In doubt they differ.
+By hand: pickles and joblib's hash differ between processes and versions, and do not depend on a function's code.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import torch
 from torch import Tensor, nn
 
 Above = ChainMap[int, str]
-"""What is being described already, and what to call it where it is met again."""
+"""Objects that are being described, by id, with the name to use where they occur inside themselves."""
 
 
 def described(value: Any) -> Any:
     """A value as JSON that is the same in every process, and differs where the value would change a result.
 
-    Numbers, strings and containers stand for themselves; dataclasses, modules, functions and other objects are
-    described by their class or name and what they hold. Of a function, its compiled code and what it closes over count,
-    but not the globals that it uses; of a module, also the code of its classes, but no names that begin with an
-    underscore. Memory addresses and random numbers never enter.
+    Numbers, strings and containers stay as they are. Dataclasses, modules, functions and other objects are described by
+    their class or name and their contents. For a function these are its compiled code and the variables of its closure,
+    but not the globals that it uses. For a module they include the code of its classes, but not names that begin with
+    an underscore. Memory addresses and random numbers are left out.
 
     Example:
         >>> described({"seed": 0, "points": torch.zeros(2)})["points"]
@@ -61,7 +61,7 @@ def _described(value: Any, above: Above) -> Any:
         return above[id(value)]  # an object that holds itself
     above = above.new_child({id(value): "itself"})
     if isinstance(value, Tensor):
-        return f"tensor{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} sha256:{_tensor_digest(value)}"
+        return f"tensor{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')} sha256:{_hash([_bytes(value)])}"
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -96,14 +96,14 @@ def _described_object(value: Any, above: Above) -> Any:
         return {"type": _name(type(value))} | {
             f.name: _described(getattr(value, f.name), above) for f in fields(value) if not f.name.startswith("_")
         }
-    held = vars(value) if hasattr(value, "__dict__") else {}
+    held = getattr(value, "__dict__", {})
     if held:
         return {"type": _name(type(value))} | {name: _described(part, above) for name, part in sorted(held.items())}
     return getattr(value, "__qualname__", _name(type(value)))
 
 
 def _described_module(value: nn.Module, above: Above) -> Any:
-    """Weights, repr (kernel sizes, dropout rates), public attributes (a temperature) and code, of all its parts."""
+    """Weights, repr (such as kernel sizes), public attributes (such as a temperature) and code of all its parts."""
     parts = dict(value.named_modules())
     state = dict(value.named_buffers()) | value.state_dict()  # buffers need not be part of the state
     above = above.new_child({id(part): f"module {path}".rstrip() for path, part in parts.items()})
@@ -121,7 +121,7 @@ def _described_module(value: nn.Module, above: Above) -> Any:
 
 
 def _module_code(module: nn.Module) -> Iterable[bytes]:
-    """Of torch's own classes the names are enough; the code of a traced module is its own."""
+    """The code of the module's classes, except for torch's own; of a traced module, its own code."""
     yield _name(type(module)).encode()
     with contextlib.suppress(AttributeError, RuntimeError):  # a scripted container has no code
         yield str(module.code).encode()
@@ -131,7 +131,7 @@ def _module_code(module: nn.Module) -> Iterable[bytes]:
 
 
 def _class_code(kind: type) -> Iterable[bytes]:
-    """Its functions and plain attributes: forward calls the one and reads the other."""
+    """Its functions and plain attributes, which forward may use."""
     for name, member in sorted(vars(kind).items()):
         held = inspect.unwrap(getattr(member, "fget", None) or getattr(member, "__func__", member))
         if isinstance(held, types.FunctionType):
@@ -141,18 +141,13 @@ def _class_code(kind: type) -> Iterable[bytes]:
 
 
 def _described_function(value: types.FunctionType, above: Above) -> Any:
-    cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    cells = []
+    for cell in value.__closure__ or ():
+        with contextlib.suppress(ValueError):  # of an empty cell
+            cells.append(cell.cell_contents)
     held = [_described(part, above) for part in (value.__defaults__, value.__kwdefaults__, cells) if part]
     name = f"{_name(value)} code:{_hash(_code(value.__code__))}"
     return {"function": name, "holds": held} if held else {"function": name}
-
-
-def _filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True
 
 
 def _code(code: types.CodeType) -> Iterable[bytes]:
@@ -169,10 +164,6 @@ def _code(code: types.CodeType) -> Iterable[bytes]:
 def _name(kind: type | types.FunctionType) -> str:
     module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as spawned processes call it
     return f"{module}.{kind.__qualname__}"
-
-
-def _tensor_digest(tensor: Tensor) -> str:
-    return _hash([_bytes(tensor)])
 
 
 def _bytes(value: Any) -> bytes:

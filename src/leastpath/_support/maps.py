@@ -1,4 +1,4 @@
-"""Maps: numbers over the features of inputs, such as masks, segments or groups, one for all examples or one each."""
+"""Maps: numbers over the features, such as masks, segments or groups, one for all examples or one for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def maps_over(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: 
         batch: how many examples there are.
         shape: of an input.
         what: the words that an error begins with, as in "segments have".
-        each: it is known that there is one for each example, whatever else the shape would fit.
+        each: there is one map for each example, also where the shape would fit one map for all.
 
     Example:
         >>> maps_over(torch.zeros(8, 8), 2, torch.Size([3, 8, 8]), "masks have").shape
@@ -33,7 +33,7 @@ def maps_over(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: 
         raise ValueError(
             f"{what} shape {got}, the inputs {(batch, *own)}: expected one for all examples, {own}"
             + (f" or without channels {own[1:]}" if len(own) > 1 else "")
-            + f", or such a one for each, ({batch}, …)"
+            + f", or one for each example, ({batch}, …)"
         )
     if not all(torch.equal(r.expand(batch, *own), readings[0].expand(batch, *own)) for r in readings[1:]):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Libraries that come with an extra: imported where they are used, with an error that says how to get them."""
+"""Imports by name: libraries that come with an extra, and what a user names as "package.module:name"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def optional(module: str, need: str, extra: str) -> Any:
-    """The module, or an ImportError: what needs it, and the command that installs it.
+    """The module, or an ImportError that says what needs it and which command installs it.
 
     Example:
         >>> optional("json", "settings are JSON", "io").dumps([1])
@@ -17,3 +17,24 @@ def optional(module: str, need: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ImportError(f"{need}: pip install 'leastpath[{extra}]'") from error
+
+
+def imported(name: Any) -> Any:
+    """The object that "package.module:name" names. Anything that is not a string is returned as it is.
+
+    Example:
+        >>> imported("json:dumps")([1])
+        '[1]'
+    """
+    if not isinstance(name, str):
+        return name
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise ValueError(f"{name!r} is not an import path: write package.module:name")
+    try:
+        found = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{name!r} cannot be imported: {error}") from error
+    return found

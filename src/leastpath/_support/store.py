@@ -1,11 +1,11 @@
-"""Store: results kept one file a unit of work, so that a run can be killed at any moment and started again.
+"""Store: results with one file for each unit of work, so that a run can be killed at any moment and started again.
 
-A unit is a JSON record with arrays, in one .safetensors file with a checksum over every byte of it. It is written to a
-temporary name, flushed to the disk and renamed: what has the right name is complete. Writers of different keys need no
-lock, and two writers of one key do no harm, since the last to finish wins.
+A unit is a JSON record with arrays, in one .safetensors file with a checksum over all its bytes. It is written under a
+temporary name, flushed to the disk and renamed, so a file with the final name is complete. Writers of different keys
+need no lock. Of two writers of one key, the last to finish wins.
 
-By hand: no file format or database at hand gives a checksum of every byte, writers without locks and a refusal of
-other configurations, all in plain files.
+By hand: no common file format or database gives a checksum of every byte, writers without locks and a refusal of other
+configurations, all in plain files.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from leastpath._support.version import __version__
 
 SCHEMA = 1
 SUFFIX = ".safetensors"
-ABANDONED = 3600.0  # seconds after which a temporary file is one that its writer did not live to rename
-_NO_DIGEST = "0" * 64  # stands in the file's place for its checksum while this is computed
-# Inside the header's other strings quotes are escaped, so this finds the checksum and nothing else.
+ABANDONED = 3600.0  # a temporary file that is older, in seconds, was left by a writer that died
+_NO_DIGEST = "0" * 64  # in place of the checksum while this is computed
+# Quotes inside the header's strings are escaped, so this finds only the checksum.
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 class StoreMismatch(ValueError):
-    """A folder holds results of another configuration, which must not be mixed with these.
+    """A folder holds results of another configuration. Results of two configurations are never mixed.
 
     Example:
         >>> import tempfile
@@ -54,11 +54,11 @@ class StoreMismatch(ValueError):
 
 
 class BrokenUnit(UserWarning):
-    """A file in a store was truncated, altered or foreign; it was moved aside and its unit counts as not done.
+    """A file in a store is truncated, altered or not of this store. It was moved aside, and its unit is not done.
 
     Example:
         >>> import warnings
-        >>> warnings.simplefilter("error", BrokenUnit)  # an audit would rather stop than compute a unit anew
+        >>> warnings.simplefilter("error", BrokenUnit)  # stop, and do not compute a unit again
         >>> warnings.simplefilter("default", BrokenUnit)
     """
 
@@ -83,8 +83,8 @@ class Store:
     Args:
         folder: where the units are; `manifest.json` in it holds the configuration and its fingerprint.
         config: all that the results depend on, as JSON. A folder of another configuration is refused with
-            `StoreMismatch`. None: as the manifest says.
-        create: make the folder where there is none.
+            `StoreMismatch`. None: that of the manifest.
+        create: make the folder if it does not exist.
 
     Example:
         >>> import tempfile, torch
@@ -101,7 +101,6 @@ class Store:
         self._units, self._aside = self.folder / "units", self.folder / "aside"
         self._manifest = self.folder / "manifest.json"
         self.fingerprint = ""
-        self._seen: dict[str, tuple[int, int, int]] = {}  # files found intact, as they then were
         if config is None or not create:
             if not self._manifest.is_file():
                 raise FileNotFoundError(f"{self.folder} holds no store: expected a manifest.json there")
@@ -129,8 +128,8 @@ class Store:
             key: any string of up to about 200 characters.
             record: JSON; NaN and infinite numbers come back as they were.
             arrays: tensors of any dtype.
-            files: contents by suffix ("parquet"), for what other programs should read directly. They are part of
-                the unit: their checksums are in its header, and they are in place before it is.
+            files: contents by suffix ("parquet"), for other programs to read. They are part of the unit: their
+                checksums are in its header, and they are written before it.
         """
         path = self.path(key)
         sums = {suffix: hashlib.sha256(content).hexdigest() for suffix, content in (files or {}).items()}
@@ -139,12 +138,11 @@ class Store:
         for suffix, attached in (files or {}).items():
             write_atomically(self._attachment(path, suffix, sums[suffix]), attached)
         write_atomically(path, content)
-        self._seen.pop(key, None)
 
     def read(self, key: str) -> Unit:
-        """The unit of a key, every byte of it checked. KeyError where it was never finished or its file is broken."""
+        """The unit of a key, with every byte checked. KeyError if it was never finished or its file is broken."""
         path = self.path(key)
-        with self._believed(key):
+        with self._intact(key):
             header, arrays = self._opened(key, path.read_bytes())
             files = {s: self._attachment(path, s, digest) for s, digest in header["files"].items()}
             for suffix, file in files.items():
@@ -153,33 +151,27 @@ class Store:
         return Unit(header["record"], arrays, files)
 
     def __contains__(self, key: object) -> bool:
-        """Whether the unit is finished and intact. Every byte is checked, once for each state of the file."""
+        """Whether the unit is finished and intact. Every byte is checked."""
         if not isinstance(key, str):
             return False
-        state = _state(self.path(key))
-        if state is not None and self._seen.get(key) == state:
-            return True
         try:
             self.read(key)
         except KeyError:
             return False
-        if state is not None:
-            self._seen[key] = state
         return True
 
     def glance(self, key: str) -> Unit:
         """Record and files of a unit without reading its arrays: only its size is checked. KeyError as in `read`."""
         path = self.path(key)
-        with self._believed(key):
+        with self._intact(key):
             header = self._checked(key, _header_of(path))
         return Unit(header["record"], {}, {s: self._attachment(path, s, d) for s, d in header["files"].items()})
 
     def keys(self) -> Iterator[str]:
         """The keys of all finished units, in alphabetical order."""
-        names = sorted(p.name for p in self._units.glob(f"*{SUFFIX}") if not p.name.startswith("."))
-        for name in names:
-            key = _key_of(name)
-            if key in self:
+        for path in sorted(self._units.glob(f"*{SUFFIX}")):
+            key = _key_of(path.name)
+            if not path.name.startswith(".") and key in self:
                 yield key
 
     def __iter__(self) -> Iterator[str]:
@@ -193,7 +185,7 @@ class Store:
         return self._units / _name_of(key)
 
     def tidy(self) -> None:
-        """Remove files beside units that no unit refers to: left by a writer that was killed, or came second."""
+        """Remove files that no unit refers to. A writer that was killed, or was second, left them."""
         wanted: set[Path] = set()
         for unit in self._units.glob(f"*{SUFFIX}"):
             with contextlib.suppress(KeyError):
@@ -208,14 +200,14 @@ class Store:
     # ---- the manifest --------------------------------------------------------------------------------------------
 
     def _settled(self, given: dict[str, Any] | None) -> dict[str, Any]:
-        """The configuration that the folder is of: written if there is none yet, else compared with the one given."""
+        """The folder's configuration. It is written if there is none, else compared with the given one."""
         manifest = self._kept_manifest()
         if manifest is None:
             if given is None:
                 raise ValueError(f"the manifest of {self.folder} is broken: give the configuration it was made with")
             self._refuse_units_of_others(given)
             self._write_manifest(given)
-            # Another process may have come first.
+            # Another process may have written its own first.
             manifest = self._kept_manifest() or {"config": given, "leastpath": __version__}
         kept: dict[str, Any] = manifest["config"]
         if given is not None and _fingerprint(given) != _fingerprint(kept):
@@ -226,7 +218,7 @@ class Store:
         if given is not None and manifest["leastpath"] != __version__:
             warnings.warn(
                 f"{self.folder} holds results of leastpath {manifest['leastpath']}, and this is {__version__}: they "
-                "are used as they are, though a method may have changed since. Another folder computes all anew",
+                "are used as they are, but a method may have changed. To compute all again, give another folder",
                 UserWarning,
                 stacklevel=3,
             )
@@ -241,7 +233,7 @@ class Store:
         except (ValueError, KeyError, TypeError):
             intact = False
         if not intact:
-            self._set_aside(self._manifest, "it is no manifest that fits its own fingerprint")
+            self._set_aside(self._manifest, "its fingerprint does not fit its configuration")
             return None
         if manifest["schema"] != SCHEMA:
             raise StoreMismatch(
@@ -255,7 +247,7 @@ class Store:
         temporary = temporary_beside(self._manifest)
         flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())
         try:
-            os.link(temporary, self._manifest)  # unlike a rename, fails where another process was faster
+            os.link(temporary, self._manifest)  # unlike a rename, fails if another process was faster
         except FileExistsError:
             pass
         except OSError:  # a file system without links
@@ -264,7 +256,7 @@ class Store:
             temporary.unlink(missing_ok=True)
 
     def _refuse_units_of_others(self, given: dict[str, Any]) -> None:
-        """Where the manifest is lost, the units still say whose they are."""
+        """Without a manifest, the units say which configuration they are of."""
         for path in self._units.glob(f"*{SUFFIX}"):
             with contextlib.suppress(_Broken, OSError):
                 if _header_of(path).get("fingerprint") != _fingerprint(given):
@@ -273,11 +265,11 @@ class Store:
                         "configuration: give another folder, or the configuration it was made with"
                     )
 
-    # ---- what is not believed ------------------------------------------------------------------------------------
+    # ---- broken files --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _believed(self, key: str) -> Iterator[None]:
-        """KeyError where the unit's file is not there, or is broken, which moves it aside."""
+    def _intact(self, key: str) -> Iterator[None]:
+        """KeyError if the unit's file is missing or broken. A broken file is moved aside."""
         try:
             yield
         except FileNotFoundError:
@@ -302,7 +294,7 @@ class Store:
             header = _parsed(content[8 : 8 + _header_size(content, len(content))], len(content))
             return self._checked(key, header), load(content)
         except SafetensorError as error:
-            raise _Broken(f"it is no safetensors file ({error})") from None
+            raise _Broken(f"it is not a safetensors file ({error})") from None
 
     def _checked(self, key: str, header: dict[str, Any]) -> dict[str, Any]:
         if header.get("fingerprint") != self.fingerprint:
@@ -319,20 +311,19 @@ class Store:
         except FileNotFoundError:
             return  # another process was faster
         except OSError:
-            target = path  # a folder that may only be read
+            target = path  # the folder is read-only
         warnings.warn(
-            f"{path} is not believed: {why}. It was moved to {target.parent.name}/{target.name} and its unit counts "
-            "as not done",
+            f"{path} is broken: {why}. It was moved to {target.parent.name}/{target.name}, and its unit is not done",
             BrokenUnit,
             stacklevel=5,
         )
 
     def _attachment(self, path: Path, suffix: str, digest: str) -> Path:
-        """Named by its contents, so that a second writer of the key cannot change what the first one's header says."""
+        """The name depends on the contents, so a second writer of the key cannot change the file of the first."""
         return path.with_name(f"{path.name.removesuffix(SUFFIX)}.{digest[:12]}.{suffix}")
 
     def _sweep(self) -> None:
-        """Remove temporary files of writers that are long gone."""
+        """Remove old temporary files, whose writers died."""
         for path in (*self.folder.glob(".*.tmp"), *self._units.glob(".*.tmp")):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > ABANDONED:
@@ -340,23 +331,18 @@ class Store:
 
 
 class _Broken(Exception):
-    """Why a file is not believed."""
+    """What is wrong with a file."""
 
 
 # ---- bytes -------------------------------------------------------------------------------------------------------
 
 
 def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
-    """A safetensors file whose metadata hold the header and a checksum of all bytes but the checksum's own."""
+    """A safetensors file. Its metadata hold the header and a checksum of all bytes except its own."""
     save = optional("safetensors.torch", "results are kept as safetensors", "io").save
-    plain: dict[str, Tensor] = {}
-    storages: set[int] = set()
-    for name, array in arrays.items():
-        tensor = array.detach().cpu().contiguous()
-        # Two names for one memory are two arrays to us; safetensors takes them for a mistake.
-        shared = tensor.untyped_storage().data_ptr() in storages
-        plain[name] = tensor.clone() if shared else tensor
-        storages.add(plain[name].untyped_storage().data_ptr())
+    plain = {name: array.detach().cpu().contiguous() for name, array in arrays.items()}
+    if len({array.untyped_storage().data_ptr() for array in plain.values()}) < len(plain):
+        plain = {name: array.clone() for name, array in plain.items()}  # safetensors refuses arrays that share memory
     content: bytes = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
     found = _DIGEST.search(content)
     if found is None:  # pragma: no cover
@@ -368,7 +354,7 @@ def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
 def _header_size(content: bytes, total: int) -> int:
     size = int.from_bytes(content[:8], "little")
     if len(content) < 8 or size > total - 8:
-        raise _Broken("it is truncated, or no safetensors file")
+        raise _Broken("it is truncated, or not a safetensors file")
     return size
 
 
@@ -379,7 +365,7 @@ def _header_of(path: Path) -> dict[str, Any]:
 
 
 def _parsed(text: bytes, total: int) -> dict[str, Any]:
-    """Our header out of safetensors' own, whose offsets must fit the size of the file."""
+    """Our part of the file's header. The offsets of the arrays must fit the size of the file."""
     try:
         entries = json.loads(text)
         header = json.loads(entries["__metadata__"]["leastpath"])
@@ -392,14 +378,6 @@ def _parsed(text: bytes, total: int) -> dict[str, Any]:
     return dict(header)
 
 
-def _state(path: Path) -> tuple[int, int, int] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
 # ---- names and JSON ----------------------------------------------------------------------------------------------
 
 
@@ -407,7 +385,7 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.,=+ ")
 
 
 def _name_of(key: str) -> str:
-    """A file name that says the key, also where the file system does not tell capitals from small letters."""
+    """The key as a file name, also for file systems that do not tell capital from small letters."""
     quoted = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in key.encode())
     quoted = f"%{ord('.'):02x}{quoted[1:]}" if quoted.startswith(".") else quoted
     if not 0 < len(quoted) <= 200:
@@ -426,7 +404,7 @@ def _canonical(value: Mapping[str, Any], what: str) -> str:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"the {what} is no JSON ({error}): use strings, numbers, booleans, None, lists and string-keyed "
+            f"the {what} is not JSON ({error}): use strings, numbers, booleans, None, lists and string-keyed "
             "mappings; tensors belong in arrays, numpy numbers become plain ones with .item()"
         ) from None
 
@@ -436,15 +414,13 @@ def _fingerprint(config: Mapping[str, Any]) -> str:
 
 
 def differences(kept: Any, given: Any, name: str = "") -> list[str]:
-    """What is not the same in two configurations, by key."""
+    """What differs between two configurations, by key."""
     if isinstance(kept, dict) and isinstance(given, dict):
-        keys = sorted(kept.keys() | given.keys())
-        return [
-            line
-            for key in keys
-            for line in differences(kept.get(key, _NOTHING), given.get(key, _NOTHING), f"{name}.{key}".lstrip("."))
-        ]
-    same = kept is not _NOTHING and given is not _NOTHING and json.dumps(kept) == json.dumps(given)
+        found = []
+        for key in sorted(kept.keys() | given.keys()):
+            found += differences(kept.get(key, _NOTHING), given.get(key, _NOTHING), f"{name}.{key}".lstrip("."))
+        return found
+    same = _NOTHING not in (kept, given) and json.dumps(kept) == json.dumps(given)
     return [] if same else [f"{name} is {_short(kept)} there and {_short(given)} here"]
 
 
@@ -452,7 +428,5 @@ _NOTHING = object()
 
 
 def _short(value: Any) -> str:
-    if value is _NOTHING:
-        return "not given"
-    text = json.dumps(value, ensure_ascii=False)
+    text = "not given" if value is _NOTHING else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,3 +1,3 @@
-"""The version, where everything can read it: stores write it beside their results."""
+"""The version of the package, which stores also write beside their results."""
 
 __version__ = "0.1.0"

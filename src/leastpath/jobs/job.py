@@ -1,11 +1,11 @@
-"""Job: everything that a worker needs to know, small enough to be sent to it."""
+"""Job: everything that a worker needs to know, small enough to send to it."""
 
 from __future__ import annotations
 
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described
+from leastpath._support.optional import imported
 from leastpath._support.store import StoreMismatch, differences
 from leastpath.explainer import Contender, Explainer, explainer_of
-from leastpath.jobs.sources import Source, imported, source_of
+from leastpath.jobs.sources import Source, source_of
 from leastpath.methods import Method
 from leastpath.outputs import Output
 from leastpath.score import Baselines
@@ -66,6 +67,7 @@ class Job:
             raise ValueError(f'target={self.target!r} is unknown: use "label", "predicted", a class index or None')
         if self.dtype is not None and not isinstance(getattr(torch, self.dtype, None), torch.dtype):
             raise ValueError(f"dtype={self.dtype!r} is unknown: use a name such as float16")
+        self.look_up_paths()
 
     # ---- shards --------------------------------------------------------------------------------------------------
 
@@ -82,7 +84,6 @@ class Job:
 
     def model(self, device: torch.device, expected: Any = None) -> Any:
         """The model, in evaluation mode, on a device. StoreMismatch if its description is not the expected one."""
-        self.look_up_paths()
         factory = imported(self.model_factory)
         if isinstance(factory, nn.Module):
             raise ValueError(
@@ -100,17 +101,15 @@ class Job:
 
     def explainer(self) -> Explainer:
         """The method; a name with a colon is imported, and called with the settings to make one."""
-        self.look_up_paths()
         if isinstance(self.method, str) and ":" in self.method:
             made = imported(self.method)(**self.method_settings)
             return explainer_of(made, None if isinstance(made, str) else self.method)
-        named = isinstance(self.method, (str, Method, Solver))  # other callables go by their own name, or their class's
-        name = None if named else getattr(self.method, "__name__", type(self.method).__name__)
+        known = isinstance(self.method, (str, Method, Solver))  # these have a name; a callable is named by its code
+        name = None if known else getattr(self.method, "__name__", type(self.method).__name__)
         return explainer_of(self.method, name, **self.method_settings)
 
     def chosen_baselines(self) -> Baselines:
         """The baselines; a name is imported and, if it is a function, called."""
-        self.look_up_paths()
         found = imported(self.baselines)
         found = found() if isinstance(self.baselines, str) and callable(found) else found
         if isinstance(found, list):
@@ -127,7 +126,7 @@ class Job:
         return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def look_up_paths(self) -> None:
-        """Make modules beside the job's file importable."""
+        """Make modules beside the job's file importable. A worker, which gets the job as bytes, calls it again."""
         sys.path[:0] = [path for path in self.python_path if path not in sys.path]
 
     def config(self) -> dict[str, Any]:
@@ -159,34 +158,33 @@ class Job:
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} is no TOML: {error}") from error
+            raise ValueError(f"{path} is not TOML: {error}") from error
         unknown = sorted(set(tables) - {"data", "model", "explain", "run"})
         if unknown:
             raise ValueError(f"{path} has a table [{unknown[0]}]: expected [data], [model], [explain] and [run]")
         folder = path.resolve().parent
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
         data, model, explain, run = (dict(tables.get(name, {})) for name in ("data", "model", "explain", "run"))
-        source = _beside(folder, _taken(data, "source", path, "data"))
-        own = {f.name for f in fields(Job)} & {"shard_size", "batch_size", "keep", "dtype", "device", "threads"}
-        own |= {"fail_fast"}
+        source = _taken(data, "source", path, "data")
+        if (folder / source).exists() or ":" not in source:  # otherwise an import path
+            source = str(folder / source)
         out = folder / _taken(run, "out", path, "run")
-        settings = {name: run.pop(name) for name in own & set(run)}
-        explain["method_settings"] = explain.pop("settings", {})
         factory = _taken(model, "factory", path, "model")
         method = _taken(explain, "method", path, "explain")
-        _refuse_others(explain, {"method_settings", "target", "output", "baselines", "seed"}, path, "explain")
         _refuse_others(model, {"settings"}, path, "model")
-        job = Job(
-            source_of(source, **data),
-            factory,
-            method,
-            out,
-            model_settings=model.get("settings", {}),
-            python_path=(str(folder),),
-            **explain,
-            **settings,
-        )
+        _refuse_others(explain, {"settings", "target", "output", "baselines", "seed"}, path, "explain")
+        explain["method_settings"] = explain.pop("settings", {})
+        own = {
+            "shard_size",
+            "batch_size",
+            "keep",
+            "dtype",
+            "device",
+            "threads",
+            "fail_fast",
+        }  # the rest: the executor's
+        explain |= {name: run.pop(name) for name in own & set(run)}
+        settings = model.get("settings", {})
+        job = Job(source_of(source, **data), factory, method, out, settings, python_path=(str(folder),), **explain)
         return job, run
 
 
@@ -200,8 +198,3 @@ def _refuse_others(table: Mapping[str, Any], known: set[str], path: Path, title:
     unknown = sorted(set(table) - known)
     if unknown:
         raise ValueError(f"[{title}] of {path} has {unknown[0]!r}: expected {', '.join(sorted(known))}")
-
-
-def _beside(folder: Path, source: str) -> str:
-    """A path relative to the job's file; import paths stay as they are."""
-    return str(folder / source) if (folder / source).exists() or ":" not in source else source

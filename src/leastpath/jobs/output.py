@@ -1,4 +1,4 @@
-"""open(): all that a job has written, as one data set that is read only where it is looked at."""
+"""open(): everything that a job has written, as one data set that is read only where it is used."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Shard:
 class Explanations:
     """The output of a job, finished or not. Also a map-style torch dataset: `len` and `[i]`.
 
-    `explanations[i]` is a dictionary of row i of the input: its values and what the table says. Rows of shards that
-    are not done yet are a KeyError.
+    `explanations[i]` is a dictionary of row i of the input: its values and its row of the table. A row of a shard that
+    is not done yet raises KeyError.
 
     Example:
         >>> import tempfile, torch
@@ -117,15 +117,15 @@ class Explanations:
     def values(self, start: int, stop: int) -> Tensor | tuple[Tensor, ...]:
         """Attributions of rows start to stop − 1, (rows, *features); NaN where a row failed."""
         if not 0 <= start < stop <= len(self):
-            raise ValueError(f"rows {start} to {stop} are not within 0 to {len(self)}, or none")
+            raise ValueError(f"rows {start} to {stop} are empty or not within 0 to {len(self)}: expected start < stop")
         parts: list[tuple[int, dict[str, Tensor]]] = []
-        at = start
-        while at < stop:
-            shard = self._shard_of(at)
+        position = start
+        while position < stop:
+            shard = self._shard_of(position)
             end = min(stop, shard.start + shard.rows)
-            parts.append((end - at, _slices(shard.values, at - shard.start, end - shard.start)))
-            at = end
-        # A shard in which every row failed has no values, and knows no shape.
+            parts.append((end - position, _slices(shard.values, position - shard.start, end - shard.start)))
+            position = end
+        # A shard in which every row failed has no values, and its shape is unknown.
         names = sorted({name for _, part in parts for name in part})
         if not names:
             raise ValueError("no values were kept, or all of these rows failed: see table()")
@@ -137,28 +137,20 @@ class Explanations:
             raise IndexError(f"row {i} of {len(self)}")
         i %= len(self)
         shard = self._shard_of(i)
-        import pyarrow.parquet
-
-        row = pyarrow.parquet.read_table(shard.parquet).slice(i - shard.start, 1).to_pylist()[0]
-        found = _slices(shard.values, i - shard.start, i - shard.start + 1)
-        return {**row, **{name: tensor[0] for name, tensor in found.items()}}
+        return next(_rows(shard, i - shard.start, i - shard.start + 1))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for shard in self.shards:
-            import pyarrow.parquet
-
-            values = _slices(shard.values, 0, shard.rows)
-            for i, row in enumerate(pyarrow.parquet.read_table(shard.parquet).to_pylist()):
-                yield {**row, **{name: tensor[i] for name, tensor in values.items()}}
+            yield from _rows(shard, 0, shard.rows)
 
     def _shard_of(self, i: int) -> Shard:
-        at = bisect.bisect_right(self._starts, i) - 1
-        if at < 0 or i >= self.shards[at].start + self.shards[at].rows:
+        number = bisect.bisect_right(self._starts, i) - 1
+        if number < 0 or i >= self.shards[number].start + self.shards[number].rows:
             raise KeyError(f"row {i} is not done yet: start the job again to finish it")
-        return self.shards[at]
+        return self.shards[number]
 
     def verify(self) -> list[int]:
-        """Read every byte again, move aside what is broken, and say which shards have to be done again."""
+        """Read every byte again and move broken files aside. Returns the shards that have to be done again."""
         return [s.record["shard"] for s in self.shards if key_of(s.record["shard"]) not in self.store]
 
 
@@ -180,14 +172,22 @@ def open(out: str | Path) -> Explanations:
     return Explanations(out)
 
 
+def _rows(shard: Shard, low: int, high: int) -> Iterator[dict[str, Any]]:
+    """Rows low to high − 1 of a shard, with their values."""
+    import pyarrow.parquet
+
+    values = _slices(shard.values, low, high)
+    for i, row in enumerate(pyarrow.parquet.read_table(shard.parquet).slice(low, high - low).to_pylist()):
+        yield {**row, **{name: tensor[i] for name, tensor in values.items()}}
+
+
 def _slices(file: Path, low: int, high: int) -> dict[str, Tensor]:
     from safetensors import safe_open
 
     with safe_open(file, framework="pt") as opened:
-        return {name: opened.get_slice(name)[low:high] for name in opened.keys()}  # noqa: SIM118 - no mapping
+        return {name: opened.get_slice(name)[low:high] for name in opened.keys()}  # noqa: SIM118 - it is not a mapping
 
 
 def _joined(parts: list[tuple[int, dict[str, Tensor]]], name: str) -> Tensor:
     known = next(part[name] for _, part in parts if name in part)
-    nothing = torch.full((1, *known.shape[1:]), torch.nan, dtype=known.dtype)
-    return torch.cat([part.get(name, nothing.expand(rows, *known.shape[1:])) for rows, part in parts])
+    return torch.cat([part.get(name, known.new_full((rows, *known.shape[1:]), torch.nan)) for rows, part in parts])

@@ -1,4 +1,4 @@
-"""report(): what a whole job came to: distributions of the evidence, the rows to look at, and the cost."""
+"""report(): a page about a whole job: distributions of the evidence, the rows to look at, and the cost."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-DISTRIBUTIONS = ("completeness_gap", "cancellation", "certificate", "gradients")
-NEEDED = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate",
-          "gradients", "forwards", "seconds", "ok", "failure"]  # fmt: skip
+DISTRIBUTIONS = ["completeness_gap", "cancellation", "certificate", "gradients"]
+SHOWN = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate",
+         "gradients", "seconds"]  # fmt: skip
+NEEDED = [*SHOWN, "forwards", "ok", "failure"]
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
@@ -55,13 +56,9 @@ def report(
     source = None if dataset is None else source_of(dataset, **settings)
     table = found.table(NEEDED)
     method = found.config["method"]
-    name = (
-        method[0]
-        if isinstance(method, list)
-        else method.get("type", "a method")
-        if isinstance(method, dict)
-        else method
-    )
+    if isinstance(method, list):
+        method = method[0]
+    name = method.get("type", "a method") if isinstance(method, dict) else method
     state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
     page = Report("Explanations of a data set", f"{found.done:,} rows by {name}.{state}")
     _add_cost(page, found, table)
@@ -69,13 +66,17 @@ def report(
     page.table(_quantiles(table), "Quantiles over the rows that were explained.")
     page.figure(_histograms(table), "Each bar counts rows. Infinite certificates, where Δf vanishes, are left out.")
     done = table[table["failure"].isna()]
-    for title, rows, why in (
-        ("Worst by completeness", _top(done, done["completeness_gap"].abs(), worst), "Largest |completeness gap|."),
-        ("Worst by cancellation", _top(done, done["cancellation"], worst), "Most attribution cancels out."),
-        ("Worst by certificate", _top(done, done["certificate"], worst), "Paths farthest from their lower bound."),
-        ("Slowest", _top(done, done["seconds"], worst), "Seconds are a batch's, shared by its rows."),
+    for title, by, why in (
+        ("Worst by completeness", done["completeness_gap"].abs(), "Largest |completeness gap|."),
+        ("Worst by cancellation", done["cancellation"], "Most attribution cancels out."),
+        ("Worst by certificate", done["certificate"], "Paths farthest from their lower bound."),
+        ("Slowest", done["seconds"], "Seconds are a batch's, shared by its rows."),
     ):
-        _add_rows(page, found, source, title, rows, why)
+        rows = _top(done, by, worst)
+        page.section(title).table(rows[SHOWN], why, index=False)
+        figure = _pictures(found, source, rows)
+        if figure is not None:
+            page.figure(figure, "Attributions of these rows, from the left.", dpi=90)
     failed = table[table["failure"].notna()]
     if len(failed):
         page.section("Failures").table(_counted(failed), "By reason, with the first rows that it happened to.")
@@ -102,50 +103,33 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
     )
 
 
-def _quantiles(table: pd.DataFrame) -> dict[str, list[Any]]:
-    rows: dict[str, list[Any]] = {"": [f"{share:.0%}" for share in SHARES]}
-    for column in DISTRIBUTIONS:
-        known = _finite(table, column)
-        rows[column] = np.quantile(known, SHARES).tolist() if len(known) else [None] * len(SHARES)
-    return rows
+def _quantiles(table: pd.DataFrame) -> pd.DataFrame:
+    return _finite(table).quantile(SHARES).rename(index="{:.0%}".format)
 
 
 def _histograms(table: pd.DataFrame) -> Figure:
-    figure = new_figure(11, 2.6)
+    figure, known = new_figure(11, 2.6), _finite(table)
+    # Clipped: a few extremes would put all other rows into one bar.
+    clipped = known.clip(known.quantile(0.005), known.quantile(0.995), axis=1)
     for ax, column in zip(figure.subplots(1, len(DISTRIBUTIONS)), DISTRIBUTIONS, strict=True):
-        known = _finite(table, column)
-        if len(known):  # a few extremes would leave the rest in one bar
-            ends = np.quantile(known, (0.005, 0.995))
-            ax.hist(np.clip(known, *ends), bins=40, color=BLUE)
+        ax.hist(clipped[column].dropna(), bins=40, color=BLUE)
         ax.set_title(column.replace("_", " "), fontsize=10)
         ax.locator_params(axis="x", nbins=4)
     return figure
 
 
-def _finite(table: pd.DataFrame, column: str) -> np.ndarray:
-    values = table[column].to_numpy(float)
-    found: np.ndarray = values[np.isfinite(values)]
-    return found
+def _finite(table: pd.DataFrame) -> pd.DataFrame:
+    """The distributions, with NaN in place of infinite numbers."""
+    values = table[DISTRIBUTIONS].astype(float)
+    return values.where(np.isfinite(values))
 
 
 def _top(table: pd.DataFrame, by: pd.Series, n: int) -> pd.DataFrame:
     return table.loc[by[np.isfinite(by)].nlargest(n).index]
 
 
-def _add_rows(
-    page: Report, found: Explanations, source: Source | None, title: str, rows: pd.DataFrame, why: str
-) -> None:
-    page.section(title)
-    shown = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate"]
-    page.table(rows[[*shown, "gradients", "seconds"]], why, index=False)
-    figure = _pictures(found, source, rows)
-    if figure is not None:
-        page.figure(figure, "Attributions of these rows, from the left.", dpi=90)
-
-
 def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) -> Figure | None:
-    """The values of some rows side by side, over their inputs where the data are at hand: heat maps of pictures, bars
-    of anything else. None where no values were kept."""
+    """The values of some rows side by side: heat maps of pictures, over them where the data are given, or bars."""
     if found.config["keep"] == "nothing" or not len(rows):
         return None
     figure = new_figure(11, 2.8)
@@ -153,7 +137,7 @@ def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) ->
     for ax, index, name in zip(axes, rows["index"], rows["name"], strict=True):
         values = found.values(int(index), int(index) + 1)
         if not isinstance(values, Tensor):
-            return None  # several inputs: no picture shows them together
+            return None  # a row of several inputs is not drawn
         read = None if source is None else source.read(int(index), int(index) + 1).inputs
         if values.ndim >= 3:
             heatmap(values[0].float(), read[0] if isinstance(read, Tensor) else None, colorbar=False, ax=ax)

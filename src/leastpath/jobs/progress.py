@@ -1,4 +1,4 @@
-"""What a running job says: one live display on a terminal, plain lines elsewhere."""
+"""What a running job prints: one live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from leastpath.jobs.shards import Done
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 EVERY = 10.0  # seconds between plain lines
 
@@ -33,24 +36,26 @@ class Progress:
         self.failures: Counter[str] = Counter()
         self.start = self._last = time.monotonic()
         self._first: tuple[float, int] | None = None  # when the first shard was done, and its rows
-        self._live: Any = None
+        self._live = False
 
     def add(self, done: Done) -> None:
-        """A shard is finished."""
+        """Count a finished shard."""
         self.done += done.rows
         self.gradients += done.gradients
         self.failures += done.failures
         self._first = self._first or (time.monotonic(), done.rows)
-        self._show()
+        if self.stream is not None and not self._live and time.monotonic() - self._last > EVERY:
+            self._last = time.monotonic()
+            self._print(self.line())
 
     @property
     def rate(self) -> float:
-        """Rows a second, of this run; from the second shard on without the time that workers took to start."""
+        """Rows a second of this run. From the second shard on, the time that workers took to start does not count."""
         begin, before = self._first if self._first and self._first[1] < self.done else (self.start, 0)
         return (self.done - before) / max(time.monotonic() - begin, 1e-9)
 
     def line(self) -> str:
-        """All there is to say, in one line."""
+        """Rows done, rate, time left, gradients and failures, in one line."""
         total = self.there + self.done
         left = (self.rows - total) / self.rate if self.done else float("nan")
         parts = [
@@ -69,41 +74,28 @@ class Progress:
         """Keep the display up for the time of a `with` block."""
         if self.stream is None:
             yield self
-        elif not self.stream.isatty():
-            if self.there:
-                self._print(f"resuming: {self.there:,} of {self.rows:,} rows are there already")
-            yield self
-            self._print(self.line())
-        else:
-            with self._terminal():
-                yield self
-
-    @contextmanager
-    def _terminal(self) -> Iterator[None]:
-        try:
-            from rich.console import Console
-            from rich.live import Live
-        except ImportError:
-            yield
-            self._print(self.line())
             return
-        with Live(console=Console(file=self.stream), refresh_per_second=4, get_renderable=self._drawn) as live:
-            self._live = live
-            yield
+        if self.stream.isatty():
+            with self._display():
+                yield self
+            return
+        if self.there:
+            self._print(f"resuming: {self.there:,} of {self.rows:,} rows are there already")
+        yield self
+        self._print(self.line())
 
-    def _drawn(self) -> Any:
-        from rich.console import Group
+    def _display(self) -> Live:
+        from rich.console import Console, Group
+        from rich.live import Live
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
-        return Group(ProgressBar(total=self.rows, completed=self.there + self.done, width=60), Text(self.line()))
+        def drawn() -> Group:
+            bar = ProgressBar(total=self.rows, completed=self.there + self.done, width=60)
+            return Group(bar, Text(self.line()))
 
-    def _show(self) -> None:
-        if self.stream is None or self._live is not None:
-            return
-        if time.monotonic() - self._last > EVERY:
-            self._last = time.monotonic()
-            self._print(self.line())
+        self._live = True
+        return Live(console=Console(file=self.stream), refresh_per_second=4, get_renderable=drawn)
 
     def _print(self, words: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {words}", file=self.stream, flush=True)
@@ -117,34 +109,30 @@ def _time(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{s:02d}s" if minutes else f"{s}s"
 
 
-class Interruption:
-    """Ctrl-C as a wish: the first finishes what has begun, the second ends at once.
+@contextmanager
+def interruption(stream: TextIO | None = None) -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed, as a function. The first finishes what has begun, the second ends at once.
 
     Example:
-        >>> with Interruption() as stop:
+        >>> with interruption() as stop:
         ...     stop()
         False
     """
+    pressed = False
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream, self.wanted = stream, False
-        self._before: Any = None
-
-    def __call__(self) -> bool:
-        return self.wanted
-
-    def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._heard)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _heard(self, _number: int, _frame: FrameType | None) -> None:
-        if self.wanted:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
             raise KeyboardInterrupt
-        self.wanted = True
-        if self.stream is not None:
-            print("\nfinishing the shards that have begun; Ctrl-C again ends at once", file=self.stream, flush=True)
+        pressed = True
+        if stream is not None:
+            print("\nfinishing the shards that have begun; Ctrl-C again ends at once", file=stream, flush=True)
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""One unit of work: read a shard's rows, explain them in batches, write values and rows. The same in every worker."""
+"""One unit of work: read a shard's rows, explain them in batches, write values and rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pickle
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -29,7 +28,7 @@ COUNTS = ("gradients", "forwards")
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a shard; this is all that travels back to the driver."""
+    """The counts of a finished shard. Nothing else is sent back to the driver."""
 
     shard: int
     rows: int
@@ -45,7 +44,7 @@ def key_of(shard: int) -> str:
 
 
 class Worker:
-    """A job, loaded: its data, model, method and store. One for each process, however many shards it does."""
+    """A loaded job: its data, model, method and store. Each process has one and uses it for all its shards."""
 
     def __init__(self, job: Job, config: dict[str, Any]) -> None:
         if job.threads is not None:
@@ -65,66 +64,52 @@ class Worker:
         self.model = job.model(self.device, config["model"])
 
     def do(self, shard: int) -> Done:
-        """Explain a shard and write it, unless it is there already."""
+        """Explain a shard and write it, unless the store already has it."""
         key, rows = key_of(shard), self.job.rows(shard)
         if key in self.store:
             return _summary(shard, self.store.glance(key).record, was_there=True)
         start = time.perf_counter()
         table = _Table(rows, self.job)
         for first in range(rows.start, rows.stop, self.job.batch_size):
-            for read in self._read(first, min(first + self.job.batch_size, rows.stop)):
-                for i, reason in read.errors.items():
-                    if self.job.fail_fast:
-                        raise ValueError(f"row {i} cannot be read: {reason}")
-                    table.fail(i, str(i), reason)
-                if read.inputs is not None:
-                    for part in self._explained(read):
-                        table.add(*part)
+            self._fill(table, first, min(first + self.job.batch_size, rows.stop))
         record = table.record() | {"shard": shard, "seconds": time.perf_counter() - start}
         self.store.write(key, record, table.values, {"parquet": table.parquet()})
         return _summary(shard, record)
 
-    def _read(self, start: int, stop: int) -> Iterator[Rows]:
-        """The rows in parts that can be read: what fails together is halved until that is one row, or all is well."""
+    def _fill(self, table: _Table, start: int, stop: int) -> None:
+        """Explain rows start to stop − 1. A batch that fails is halved until the failure is that of one row."""
+        begin, names = time.perf_counter(), [str(start)]
         try:
-            read = self.job.source.read(start, stop)
+            rows = self.job.source.read(start, stop)
+            if rows.errors and self.job.fail_fast:
+                i, reason = next(iter(rows.errors.items()))
+                raise ValueError(f"row {i} cannot be read: {reason}")
+            begin, names = time.perf_counter(), rows.names
+            explained = None if rows.inputs is None else self._explained(rows)
         except Exception as error:
             if self.job.fail_fast:
                 raise
             if stop - start == 1:
-                yield Rows(None, [], errors={start: f"{type(error).__name__}: {error}"})
+                table.fail(start, names[0], f"{type(error).__name__}: {error}", time.perf_counter() - begin)
                 return
             middle = (start + stop) // 2
-            yield from self._read(start, middle)
-            yield from self._read(middle, stop)
-        else:
-            yield read
+            self._fill(table, start, middle)
+            self._fill(table, middle, stop)
+            return
+        for i, reason in rows.errors.items():
+            table.fail(i, str(i), reason)
+        if explained is not None:
+            table.add(rows, *explained, time.perf_counter() - begin)
 
-    def _explained(self, rows: Rows) -> Iterator[tuple[Rows, Tensor | None, Tensor | None, Attribution | str, float]]:
-        """The rows in parts that worked, and rows that did not: a batch that fails is halved until that is one row."""
-        start = time.perf_counter()
-        try:
-            targets, scores, result = self._explained_batch(rows)
-        except Exception as error:
-            if self.job.fail_fast:
-                raise
-            if len(rows.index) == 1:
-                yield rows, None, None, f"{type(error).__name__}: {error}", time.perf_counter() - start
-                return
-            middle = len(rows.index) // 2
-            for cut in (slice(0, middle), slice(middle, None)):
-                yield from self._explained(_cut(rows, cut))
-        else:
-            yield rows, targets, scores, result, time.perf_counter() - start
-
-    def _explained_batch(self, rows: Rows) -> tuple[Tensor | None, Tensor, Attribution]:
+    def _explained(self, rows: Rows) -> tuple[Any, Tensor, Attribution]:
+        """The targets, scores and attributions of some rows."""
         inputs = _moved(rows.inputs, self.device)
         target = self._targets(rows, inputs)
         score = Score(self.model, target, self.output)
-        baselines = _rows_of_baselines(self.baselines, rows)
+        _check_shared(self.baselines)
         scores = score(inputs)
-        result = self.explain(score, inputs, baselines, self.job.seed)
-        return (target.cpu() if isinstance(target, Tensor) else target), scores.cpu(), result
+        result = self.explain(score, inputs, self.baselines, self.job.seed)
+        return (target.tolist() if isinstance(target, Tensor) else [target] * len(scores)), scores, result
 
     def _targets(self, rows: Rows, inputs: Inputs) -> Any:
         target = self.job.target
@@ -139,16 +124,16 @@ class Worker:
 
 @dataclass(frozen=True)
 class Work:
-    """A job and its configuration, as executors are given them."""
+    """A job and its configuration: what an executor gets."""
 
     job: Job
     config: dict[str, Any]
 
     @cached_property
     def pickled(self) -> bytes:
-        """As bytes. Functions without a name in a module travel only where cloudpickle is installed, as with Ray."""
+        """As bytes. Lambdas and local functions need cloudpickle, which comes with Ray."""
         job = self.job
-        if isinstance(job.method, str) and ":" not in job.method:  # a worker need not know the name of a user's own
+        if isinstance(job.method, str) and ":" not in job.method:  # a worker may not know a method that a user added
             job = replace(job, method=METHODS[job.method])
         try:
             from cloudpickle import dumps  # type: ignore[import-untyped]
@@ -170,7 +155,7 @@ def _worker(pickled: bytes) -> Worker:
 
 
 def run_shard(pickled: bytes, shard: int) -> Done:
-    """Do a shard of some pickled work. The process keeps what it has loaded for its next shard."""
+    """Do one shard of pickled work. The process keeps the loaded job for its next shard."""
     return _worker(pickled).do(shard)
 
 
@@ -178,48 +163,45 @@ def run_shard(pickled: bytes, shard: int) -> Done:
 
 
 class _Table:
-    """The shard that is being filled."""
+    """The rows and values of a shard that is being filled."""
 
     def __init__(self, rows: range, job: Job) -> None:
-        self.start, self.n, self.job = rows.start, len(rows), job
-        self.cells: list[dict[str, Any]] = [{"index": i, "name": str(i)} for i in rows]  # a row each, by column
+        self.start, self.job = rows.start, job
+        self.rows: list[dict[str, Any]] = [{"index": i, "name": str(i)} for i in rows]
         self.values: dict[str, Tensor] = {}
 
     def fail(self, index: int, name: str, reason: str, seconds: float = 0.0) -> None:
-        said = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
-        self.cells[index - self.start] |= {**said, "gradients": 0, "forwards": 0}
+        values = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
+        self.rows[index - self.start] |= {**values, "gradients": 0, "forwards": 0}
 
-    def add(self, rows: Rows, targets: Any, scores: Tensor | None, result: Attribution | str, seconds: float) -> None:
-        if isinstance(result, str) or scores is None:
-            self.fail(rows.index[0], rows.names[0], str(result), seconds)
-            return
-        kept = self._kept(result.values)
+    def add(self, rows: Rows, targets: list[Any], scores: Tensor, result: Attribution, seconds: float) -> None:
+        kept, share = self._kept(result.values), seconds / len(rows.index)
         if misfit := self._misfit(kept):
             if self.job.fail_fast:
                 raise ValueError(misfit)
             for index, name in zip(rows.index, rows.names, strict=True):
-                self.fail(index, name, misfit, seconds / len(rows.index))
+                self.fail(index, name, misfit, share)
             return
         numbers = {"score": scores} | {name: getattr(result, name) for name in NUMBERS[1:]}
-        lists = {name: values.double().tolist() for name, values in numbers.items()}
-        lists |= {"gradients": result.n_gradients.tolist(), "forwards": (result.n_forwards + 1).tolist()}
-        n = len(rows.index)
-        lists["target"] = targets.tolist() if isinstance(targets, Tensor) else [targets] * n
-        lists |= {"seconds": [seconds / n] * n, "name": rows.names, "ok": [s.ok for s in result.status]}
-        lists["status"] = [s.value for s in result.status]
-        at = [i - self.start for i in rows.index]
-        for row, *cells in zip(at, *lists.values(), strict=True):
-            self.cells[row] |= dict(zip(lists, cells, strict=True))
-        self._keep(kept, at)
+        columns = {name: values.double().tolist() for name, values in numbers.items()}
+        columns |= {"gradients": result.n_gradients.tolist(), "forwards": (result.n_forwards + 1).tolist()}
+        columns |= {"target": targets, "name": rows.names, "ok": [status.ok for status in result.status]}
+        columns |= {"status": [status.value for status in result.status]}
+        places = [index - self.start for index in rows.index]
+        for place, *cells in zip(places, *columns.values(), strict=True):
+            self.rows[place] |= {**dict(zip(columns, cells, strict=True)), "seconds": share}
+        for name, part in kept.items():
+            if name not in self.values:
+                self.values[name] = torch.full((len(self.rows), *part.shape[1:]), torch.nan, dtype=part.dtype)
+            self.values[name][places] = part
 
     def _kept(self, values: Inputs) -> dict[str, Tensor]:
         """What is kept of the attributions, by the names of the arrays."""
         if self.job.keep == "nothing":
             return {}
-        named = (
-            {f"values.{i}": part for i, part in enumerate(values)} if isinstance(values, tuple) else {"values": values}
-        )
-        kept = {name: part.detach().cpu() for name, part in named.items()}
+        tensors = values if isinstance(values, tuple) else (values,)
+        names = [f"values.{i}" for i in range(len(tensors))] if isinstance(values, tuple) else ["values"]
+        kept = {name: part.detach().cpu() for name, part in zip(names, tensors, strict=True)}
         if self.job.keep == "pixels":
             kept = {name: part.sum(1) for name, part in kept.items()}
         if self.job.dtype is not None:
@@ -227,7 +209,7 @@ class _Table:
         return kept
 
     def _misfit(self, kept: dict[str, Tensor]) -> str:
-        """Why these cannot be kept beside the rows before them; empty where they can."""
+        """Why these values do not fit those of earlier rows; empty if they do."""
         for name, part in kept.items():
             before = self.values.get(name, part)
             if before.shape[1:] != part.shape[1:]:
@@ -237,21 +219,10 @@ class _Table:
                 )
         return ""
 
-    def _keep(self, kept: dict[str, Tensor], at: list[int]) -> None:
-        for name, part in kept.items():
-            if name not in self.values:
-                self.values[name] = torch.full((self.n, *part.shape[1:]), torch.nan, dtype=part.dtype)
-            self.values[name][at] = part
-
     def record(self) -> dict[str, Any]:
-        failures = Counter(reason_of(row["failure"]) for row in self.cells if "failure" in row)
-        return {
-            "rows": self.n,
-            "start": self.start,
-            "gradients": sum(row["gradients"] for row in self.cells),
-            "forwards": sum(row["forwards"] for row in self.cells),
-            "failures": dict(failures),
-        }
+        failures = Counter(reason_of(row["failure"]) for row in self.rows if "failure" in row)
+        counts = {name: sum(row[name] for row in self.rows) for name in COUNTS}
+        return {"rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures)}
 
     def parquet(self) -> bytes:
         import pyarrow as pa
@@ -260,9 +231,8 @@ class _Table:
         types = {"index": pa.int64(), "name": pa.string(), "target": pa.int64()}
         types |= dict.fromkeys((*NUMBERS, "seconds"), pa.float64()) | dict.fromkeys(COUNTS, pa.int64())
         types |= {"ok": pa.bool_(), "status": pa.string(), "failure": pa.string()}
-        schema = pa.schema(list(types.items()))
         file = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(self.cells, schema), file, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(self.rows, pa.schema(list(types.items()))), file, compression="zstd")
         return file.getvalue()
 
 
@@ -281,21 +251,12 @@ def _summary(shard: int, record: dict[str, Any], was_there: bool = False) -> Don
     return Done(shard, record["rows"], record["gradients"], record["seconds"], failures, was_there)
 
 
-def _cut(rows: Rows, cut: slice) -> Rows:
-    inputs = rows.inputs
-    part = tuple(x[cut] for x in inputs) if isinstance(inputs, tuple) else inputs[cut]  # type: ignore[index]
-    targets = None if rows.targets is None else rows.targets[cut]
-    return Rows(part, rows.index[cut], targets, rows.names[cut])
-
-
 def _moved(inputs: Inputs | None, device: torch.device) -> Any:
     return tuple(x.to(device) for x in inputs) if isinstance(inputs, tuple) else inputs.to(device)  # type: ignore[union-attr]
 
 
-def _rows_of_baselines(baselines: Baselines, rows: Rows) -> Baselines:
-    """All rows of a job share their baselines: a number, (1, …), or several, (1, m, …)."""
+def _check_shared(baselines: Baselines) -> None:
     if isinstance(baselines, Tensor) and baselines.ndim > 0 and len(baselines) != 1:
         raise ValueError(
             f"baselines have shape {tuple(baselines.shape)}: all inputs of a job share theirs, (1, …) or (1, m, …)"
         )
-    return baselines

@@ -1,6 +1,6 @@
 """Sources: data sets of any size, read a few rows at a time, in any process.
 
-A source holds paths and settings, never the data, so it travels to a worker in a few bytes.
+A source of files holds paths and settings and not the data, so it is sent to a worker in a few bytes.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import hashlib
 import io
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import described
-from leastpath._support.optional import optional
+from leastpath._support.optional import imported, optional
 from leastpath.guards import Inputs
 from leastpath.images import read_image
 
@@ -29,7 +28,7 @@ PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
 Read = TypeVar("Read")
-CSV_STRIDE = 1024  # rows between remembered places of a CSV: a read passes over fewer rows than that
+CSV_STRIDE = 1024  # the place of every 1024th row of a CSV is remembered, so a read skips fewer rows than that
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Rows:
     targets: Tensor | None = None
     """(rows,) labels, where the source has them."""
     names: list[str] = field(default_factory=list)
-    """What a person would call the rows: file names, or their numbers."""
+    """The names of the rows: file names, or their numbers."""
     errors: dict[int, str] = field(default_factory=dict)
     """Why rows could not be read, by number."""
 
@@ -72,7 +71,7 @@ class Source(Protocol):
 
     @property
     def what(self) -> Any:
-        """Its description as JSON, on which results depend."""
+        """A description as JSON that changes when the data change."""
 
     def __len__(self) -> int: ...
 
@@ -81,7 +80,7 @@ class Source(Protocol):
 
 
 def source_of(dataset: Any, **settings: Any) -> Source:
-    """A source for whatever names a data set.
+    """The source of a data set, which is given as a path, an import path or an object.
 
     Args:
         dataset: a CSV or parquet file; a .npz, .npy or .safetensors file; a folder of such files (parts of one data
@@ -98,32 +97,23 @@ def source_of(dataset: Any, **settings: Any) -> Source:
         if settings:
             raise ValueError(f"settings {sorted(settings)} belong to the source: give them where it is made")
         return dataset
-    if isinstance(dataset, str) and ":" in dataset and not Path(dataset).exists():
-        return Items(dataset, **settings)
-    if not isinstance(dataset, (str, Path)):
+    is_import_path = isinstance(dataset, str) and ":" in dataset and not Path(dataset).exists()
+    if is_import_path or not isinstance(dataset, (str, Path)):
         return Items(dataset, **settings)
     path = Path(dataset)
     if not path.exists():
         raise ValueError(f"{path} does not exist: give a file, a folder, or package.module:name of a dataset")
-    files = _files(path)
-    kinds = {kind for kind in (TABLES, ARRAYS, PICTURES) for file in files if file.suffix.lower() in kind}
-    if len(kinds) != 1:
-        found = sorted({file.suffix for file in files})
-        raise ValueError(
-            f"{path} holds files of kinds {found}: expected one of {', '.join((*TABLES, *ARRAYS))}, or pictures"
-        )
-    kind = kinds.pop()
-    if kind is PICTURES:
+    suffixes = sorted({file.suffix.lower() for file in _files(path)})
+    if set(suffixes) <= set(PICTURES):
         return Pictures(path, **settings)
-    if len({file.suffix for file in files}) > 1:
-        raise ValueError(
-            f"{path} mixes {sorted({file.suffix for file in files})}: the parts of a data set are of one kind"
-        )
-    return (Table if kind is TABLES else Arrays)(path, **settings)
+    if len(suffixes) > 1:
+        kinds = ", ".join((*TABLES, *ARRAYS))
+        raise ValueError(f"{path} holds files of kinds {suffixes}: expected one of {kinds}, or pictures")
+    return (Table if suffixes[0] in TABLES else Arrays)(path, **settings)
 
 
 class _Files:
-    """A source of files: only its settings travel. Each process lists the files for itself, and compares."""
+    """A source of files. Only its settings are sent to a worker, which lists the files itself and compares."""
 
     path: str | Path
     _kinds: ClassVar[tuple[str, ...]]
@@ -137,7 +127,7 @@ class _Files:
 
     @property
     def what(self) -> Any:
-        """Its settings, with the files by name and size: contents of any size are not read for a fingerprint."""
+        """Its settings, and the files by name and size. The contents are not read for this, as they may be large."""
         root, listed = Path(self.path), hashlib.sha256()
         for file in self._files:
             name = file.name if root.is_file() else file.relative_to(root).as_posix()
@@ -215,7 +205,7 @@ class Table(_Files):
     @cached_property
     def _starts(self) -> np.ndarray:
         """The number of the first row of each parquet file, and of the end."""
-        return np.cumsum([0, *(_parquet(file).metadata.num_rows for file in self._files)])
+        return _starts(_parquet(file).metadata.num_rows for file in self._files)
 
     def __len__(self) -> int:
         return self._csv_places[1] if self._is_csv else int(self._starts[-1])
@@ -266,7 +256,7 @@ class Table(_Files):
         return table
 
     def _parsed_csv(self, start: int, stop: int, columns: Sequence[str] = ()) -> tuple[Any, list[Any]]:
-        """An arrow table of these columns, or of all, and the rows left out of it because they do not fit the head."""
+        """An arrow table of these columns, or of all, and the rows that were left out as they do not fit the head."""
         places, _ = self._csv_places
         first, end = start // CSV_STRIDE, -(-stop // CSV_STRIDE)
         with self._files[0].open("rb") as file:
@@ -283,9 +273,9 @@ class Table(_Files):
 
         table = csv.read_csv(
             io.BytesIO(text),
-            # One block: types are chosen by all of the rows, and a row may be of any length.
+            # One block: all rows decide on the types, and a row may be longer than a usual block.
             csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            # A blank line is a row that holds nothing: if it were skipped, the rows after it would have other numbers.
+            # A blank line is an empty row. If it were skipped, the rows after it would get other numbers.
             csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=left_out),
             csv.ConvertOptions(include_columns=list(columns)),
         )
@@ -294,7 +284,11 @@ class Table(_Files):
     def _parquet_rows(self, start: int, stop: int, columns: list[str]) -> Any:
         parts = []
         for part, low, high in _parts(self._starts, start, stop):
-            parts.append(_parquet_slice(self._files[part], low, high, columns))
+            file = self._files[part]
+            metadata = _parquet(file).metadata
+            starts = _starts(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+            for group, first, end in _parts(starts, low, high):
+                parts.append(_row_group(file, group, tuple(columns)).slice(first, end - first))
         return _arrow().concat_tables(parts)
 
 
@@ -308,7 +302,7 @@ class Arrays(_Files):
         target: name of the array of labels (rows,), if any.
         transform: function of the inputs, or its "package.module:name": to floats in [0, 1], channels first, say.
 
-    A .npz is read as a whole, so keep its parts small; the others are read row by row.
+    A .npz is read as a whole, so keep its parts small. The other kinds are read row by row.
 
     Example:
         >>> import numpy as np, tempfile
@@ -327,20 +321,23 @@ class Arrays(_Files):
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        return np.cumsum([0, *(_array_length(file, self.inputs) for file in self._files)])
+        return _starts(_length(_array(file, self.inputs)) for file in self._files)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
-        inputs, targets = [], []
-        for part, low, high in _parts(self._starts, start, stop):
-            inputs.append(_array_rows(self._files[part], self.inputs, low, high))
-            if self.target is not None:
-                targets.append(_array_rows(self._files[part], self.target, low, high))
-        labels = torch.cat(targets).long() if targets else None
-        return Rows(_transformed(torch.cat(inputs), self.transform), list(range(start, stop)), labels)
+        labels = None if self.target is None else self._joined(self.target, start, stop).long()
+        inputs = self._joined(self.inputs, start, stop)
+        return Rows(_transformed(inputs, self.transform), list(range(start, stop)), labels)
+
+    def _joined(self, name: str | None, start: int, stop: int) -> Tensor:
+        parts = [
+            torch.as_tensor(_array(self._files[part], name)[low:high])
+            for part, low, high in _parts(self._starts, start, stop)
+        ]
+        return torch.cat(parts)
 
 
 @dataclass(frozen=True)
@@ -381,31 +378,22 @@ class Pictures(_Files):
 
     def read(self, start: int, stop: int) -> Rows:
         """Pictures start to stop − 1."""
-        read = imported(self.read_picture) if self.read_picture is not None else self._cropped
+        read = imported(self.read_picture) or (lambda file: read_image(file, self.size)[0])
         found, errors = _each_read(start, stop, lambda i: read(self._files[i]))
-        index, classes = list(found), self._classes
-        targets = [classes[self._files[i].parent.name] for i in index] if self.target else None
-        return Rows(
-            torch.stack(list(found.values())) if found else None,
-            index,
-            torch.tensor(targets) if targets else None,
-            [str(self._files[i].relative_to(self.path)) for i in index],
-            errors,
-        )
-
-    def _cropped(self, file: Path) -> Tensor:
-        return read_image(file, self.size)[0]
+        labels = {i: self._classes[self._files[i].parent.name] for i in found} if self.target else {}
+        names = [str(self._files[i].relative_to(self.path)) for i in found]
+        return _stacked(found, labels, errors, names)
 
 
 @dataclass(frozen=True)
 class Items:
     """A map-style dataset: `len` and `[i]`, which is an input, (input,) or (input, target).
 
-    A target is a label if it is a whole number. A row of plain numbers, also of two, is an input.
+    A target that is a whole number is a label. A row of plain numbers is an input, also a row of two numbers.
 
     Args:
         dataset: the dataset, or "package.module:name" of one or of a function that makes one. By name it is imported
-            in each worker; an object is sent there.
+            in each worker; an object is sent to them.
         settings: arguments of the function.
 
     Example:
@@ -441,17 +429,23 @@ class Items:
 
     def read(self, start: int, stop: int) -> Rows:
         """Items start to stop − 1."""
-        made = self._made
+        made = self._made  # first: a dataset that cannot be made is an error, not an unreadable row
         found, errors = _each_read(start, stop, lambda i: _input_and_label(made[i]))
-        targets = [label for _, label in found.values() if label is not None]
-        if targets and len(targets) < len(found):
-            raise ValueError(f"only {len(targets)} of {len(found)} rows have a label: these must be read one by one")
-        stacked = torch.stack([x for x, _ in found.values()]) if found else None
-        return Rows(stacked, list(found), torch.tensor(targets) if targets else None, errors=errors)
+        labels = {i: label for i, (_, label) in found.items() if label is not None}
+        if labels and len(labels) < len(found):
+            raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
+        return _stacked({i: x for i, (x, _) in found.items()}, labels, errors, [])
+
+
+def _stacked(found: dict[int, Tensor], labels: dict[int, int], errors: dict[int, str], names: list[str]) -> Rows:
+    """Rows that were read one by one, all by their number."""
+    inputs = torch.stack(list(found.values())) if found else None
+    targets = torch.tensor(list(labels.values())) if labels else None
+    return Rows(inputs, list(found), targets, names, errors)
 
 
 def _each_read(start: int, stop: int, read: Callable[[int], Read]) -> tuple[dict[int, Read], dict[int, str]]:
-    """What was read of rows start to stop − 1, by number, and why the others could not be."""
+    """Rows start to stop − 1 that could be read, by number, and why the others could not."""
     found, errors = {}, {}
     for i in range(start, stop):
         try:
@@ -462,7 +456,7 @@ def _each_read(start: int, stop: int, read: Callable[[int], Read]) -> tuple[dict
 
 
 def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
-    """What an item of a dataset is: an input, (input,) or (input, target). Rows of plain numbers are inputs."""
+    """The input and label of an item: an input, (input,) or (input, target). A row of plain numbers is an input."""
     is_pair = isinstance(item, (tuple, list)) and len(item) == 2 and _label(item[1]) is not None
     parts: Sequence[Any] = item if isinstance(item, tuple) or is_pair else ()
     if len(parts) not in (1, 2) or isinstance(parts[0], (int, float, np.number)):
@@ -471,7 +465,7 @@ def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
 
 
 def _label(target: Any) -> int | None:
-    """A target that is a whole number, of whatever type; None for others, as regressions have them."""
+    """A target that is a whole number of any type; None for others, such as those of regressions."""
     try:
         return operator.index(target)
     except TypeError:
@@ -483,33 +477,35 @@ def _label(target: Any) -> int | None:
 
 def _files(path: Path, *suffixes: str) -> list[Path]:
     wanted = suffixes or (*TABLES, *ARRAYS, *PICTURES)
-    found = (
-        [path]
-        if path.is_file()
-        else sorted(p for p in path.rglob("*") if p.suffix.lower() in wanted and not p.name.startswith("."))
-    )
+    found = [path]
+    if not path.is_file():
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in wanted and not p.name.startswith("."))
     if not found or found[0].suffix.lower() not in wanted:
         raise ValueError(f"{path} holds no data: expected files of kinds {', '.join(wanted)}")
     return found
 
 
+def _starts(lengths: Iterable[int]) -> np.ndarray:
+    """Where parts of these lengths begin in the whole, and where the last one ends."""
+    return np.cumsum([0, *lengths])
+
+
 def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, int]]:
-    """(file, first row in it, end in it) for rows start to stop − 1 of files that begin at `starts`."""
-    first = int(np.searchsorted(starts, start, side="right")) - 1
+    """(part, first row in it, end in it) for rows start to stop − 1 of parts that begin at `starts`."""
     found = []
-    for part in range(first, len(starts) - 1):
-        low, high = max(start, int(starts[part])), min(stop, int(starts[part + 1]))
-        if low >= high:
-            if starts[part] >= stop:
-                break
-            continue
-        found.append((part, low - int(starts[part]), high - int(starts[part])))
+    for part in range(max(0, int(np.searchsorted(starts, start, side="right")) - 1), len(starts) - 1):
+        begin = int(starts[part])
+        if begin >= stop:
+            break
+        low, high = max(start, begin), min(stop, int(starts[part + 1]))
+        if low < high:
+            found.append((part, low - begin, high - begin))
     return found
 
 
 def _row_places(file: Path) -> tuple[np.ndarray, int]:
-    """Where every CSV_STRIDE-th row after the head begins, and how many there are but for blank ones at the end."""
-    places, row, offset, quoted, blank = [], -1, 0, 0, 0  # blank: line ends after the last line that holds something
+    """Where every CSV_STRIDE-th row after the head begins, and how many rows there are before blank ones at the end."""
+    places, row, offset, quoted, blank = [], -1, 0, 0, 0  # blank: line ends after the last line that is not empty
     with file.open("rb") as opened:
         while chunk := opened.read(1 << 22):
             ends, quoted = _row_ends(chunk, quoted)
@@ -522,12 +518,12 @@ def _row_places(file: Path) -> tuple[np.ndarray, int]:
         raise ValueError(f"{file} has a quotation mark that is never closed: close it, or convert the file to parquet")
     count = row + 1 - blank
     if count < 1:
-        raise ValueError(f"{file} holds no rows: expected a line of column names, then one line a row")
+        raise ValueError(f"{file} holds no rows: expected a line of column names, then one line for each row")
     return np.asarray(places), count
 
 
 def _row_ends(chunk: bytes, quoted: int = 0) -> tuple[np.ndarray, int]:
-    """The line breaks of a CSV outside of quotation marks; `quoted`: marks before it modulo 2, as given back."""
+    """The line breaks of a CSV outside of quotation marks, and the number of marks so far modulo 2 (`quoted`)."""
     letters = np.frombuffer(chunk, np.uint8)
     ends, marks = np.flatnonzero(letters == ord("\n")), np.flatnonzero(letters == ord('"'))
     return ends[(quoted + np.searchsorted(marks, ends)) % 2 == 0], (quoted + len(marks)) % 2
@@ -540,19 +536,15 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _floats(column: Any) -> np.ndarray:
-    """A column as float64, (rows,). A cell that is not a number is NaN: its row fails for this reason, and no other."""
+    """A column as float64, (rows,). A cell that is not a number is NaN, so that only its own row fails."""
     pa = _arrow()
     if _holds_numbers(column.type):
         numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
         return numbers
-    return np.array([_float(cell) for cell in column.cast(pa.string()).to_pylist()])
+    import pandas as pd
 
-
-def _float(cell: str | None) -> float:
-    try:
-        return np.nan if cell is None else float(cell)
-    except ValueError:
-        return np.nan
+    cells = column.cast(pa.string()).to_pandas()
+    return np.asarray(pd.to_numeric(cells, errors="coerce"), np.float64)
 
 
 @lru_cache(maxsize=8)
@@ -560,72 +552,31 @@ def _parquet(file: Path) -> Any:
     return _arrow("parquet").ParquetFile(file)
 
 
-def _parquet_slice(file: Path, low: int, high: int, columns: list[str]) -> Any:
-    opened = _parquet(file)
-    starts = np.cumsum([0, *(opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups))])
-    parts = [_row_group(file, g, tuple(columns)).slice(a, b - a) for g, a, b in _parts(starts, low, high)]
-    return _arrow().concat_tables(parts)
-
-
 @lru_cache(maxsize=2)
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
-    """Parquet is read by the row group; the next batch mostly needs the same one again."""
+    """Parquet is read by row groups, and the next batch most often needs the same one."""
     return _parquet(file).read_row_group(group, columns=list(columns))
 
 
-def _array_length(file: Path, name: str | None) -> int:
-    if file.suffix == ".safetensors":
-        with _safe_open(file) as opened:
-            return int(opened.get_slice(_chosen(name, list(opened.keys()), file)).get_shape()[0])
-    return len(_numpy_array(file, name))
-
-
-def _array_rows(file: Path, name: str | None, low: int, high: int) -> Tensor:
-    if file.suffix == ".safetensors":
-        with _safe_open(file) as opened:
-            rows: Tensor = opened.get_slice(_chosen(name, list(opened.keys()), file))[low:high]
-            return rows
-    return torch.as_tensor(np.array(_numpy_array(file, name)[low:high]))
-
-
 @lru_cache(maxsize=4)
-def _numpy_array(file: Path, name: str | None) -> np.ndarray:
+def _array(file: Path, name: str | None) -> Any:
+    """An array (rows, *features) of a file. Slices of it are read from the file, except for .npz."""
     if file.suffix == ".npy":
-        mapped: np.ndarray = np.load(file, mmap_mode="r")
-        return mapped
-    with np.load(file) as opened:
-        array: np.ndarray = opened[_chosen(name, opened.files, file)]
-        return array
-
-
-def _chosen(name: str | None, names: list[str], file: Path) -> str:
-    if name is None:
-        return names[0]
-    if name not in names:
+        return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
+    opened = (
+        np.load(file)
+        if file.suffix == ".npz"
+        else optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
+    )
+    names = list(opened.keys())
+    if name is not None and name not in names:
         raise ValueError(f"{file} has no array {name!r}: it has {', '.join(names)}")
-    return name
+    name = names[0] if name is None else name
+    return opened[name] if file.suffix == ".npz" else opened.get_slice(name)
 
 
-def _safe_open(file: Path) -> Any:
-    from safetensors import safe_open
-
-    return safe_open(file, framework="pt")
-
-
-def imported(name: Any) -> Any:
-    """What "package.module:name" names; anything but a string is itself."""
-    if not isinstance(name, str):
-        return name
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        raise ValueError(f"{name!r} is no import path: write package.module:name")
-    try:
-        found = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name!r} cannot be imported: {error}") from error
-    return found
+def _length(array: Any) -> int:
+    return len(array) if isinstance(array, np.ndarray) else int(array.get_shape()[0])  # a slice of safetensors
 
 
 def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:

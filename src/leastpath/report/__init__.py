@@ -1,4 +1,4 @@
-"""Pictures and reports. Needs `leastpath[plot]`; every picture is a matplotlib Figure that pyplot knows nothing of."""
+"""Pictures and reports. Needs `leastpath[plot]`. Every picture is a matplotlib Figure outside of pyplot."""
 
 from leastpath.report.barchart import bars
 from leastpath.report.baselines import baselines_figure

@@ -48,17 +48,15 @@ def bars(
         raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one a feature")
     order = np.argsort(-np.abs(numbers), kind="stable")
     shown, rest = order[:top], order[top:]
-    widths, ticks = numbers[shown], [labels[i] for i in shown]
+    ticks = [labels[i] for i in shown]
+    figure, axes = drawing_on(ax, 6.4, 0.9 + 0.32 * (len(shown) + bool(len(rest))))
+    _draw(axes, np.arange(len(shown)), numbers[shown], None if around is None else around[shown])
     if len(rest):
-        widths, ticks = np.append(widths, numbers[rest].sum()), [*ticks, f"{len(rest)} others"]
-    figure, axes = drawing_on(ax, 6.4, 0.9 + 0.32 * len(widths))
-    places = np.arange(len(widths))
-    axes.barh(places, widths, color=[VERMILION if width > 0 else BLUE for width in widths], height=0.72)
-    if around is not None:
-        axes.errorbar(numbers[shown], places[: len(shown)], xerr=around[shown], fmt="none", ecolor="k", capsize=2, lw=1)
-    _labelled(axes, widths, 0 if around is None else around[shown])
-    axes.set_yticks(places, ticks)
+        _draw(axes, np.array([len(shown)]), numbers[rest].sum(keepdims=True), None)
+        ticks.append(f"{len(rest)} others")
+    axes.set_yticks(range(len(ticks)), ticks)
     axes.invert_yaxis()
+    axes.margins(x=0.16)  # for the numbers beside the bars
     axes.axvline(0, color="k", lw=0.8)
     axes.set_xlabel("attribution: right raises the score, left lowers it", fontsize="small")
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -66,17 +64,11 @@ def bars(
     return figure
 
 
-def _labelled(axes: Axes, widths: np.ndarray, spread: np.ndarray | float) -> None:
-    """Each bar's number at its far end, beyond the error bar."""
-    reach = np.zeros(len(widths))
-    reach[: np.size(spread) if np.ndim(spread) else len(widths)] = spread
-    for place, (width, beyond) in enumerate(zip(widths, reach, strict=True)):
-        side = 1 if width >= 0 else -1
-        axes.annotate(
-            f"{width:+.3g}" if width else "0", (width + side * beyond, place), xytext=(4 * side, 0),
-            textcoords="offset points", va="center", ha="left" if side > 0 else "right", fontsize="small",
-        )  # fmt: skip
-    axes.margins(x=0.16)
+def _draw(axes: Axes, places: np.ndarray, widths: np.ndarray, spread: np.ndarray | None) -> None:
+    colours = [VERMILION if width > 0 else BLUE for width in widths]
+    drawn = axes.barh(places, widths, xerr=spread, color=colours, height=0.72, error_kw={"capsize": 2, "lw": 1})
+    texts = [f"{width:+.3g}" if width else "0" for width in widths]
+    axes.bar_label(drawn, texts, padding=4, fontsize="small")
 
 
 def _one_row(values: Values, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What each baseline does: the starting points, the scores there, and the attributions from there."""
+"""Baselines side by side: the starting points, their scores, and the attributions that they give."""
 
 from __future__ import annotations
 
@@ -52,34 +52,21 @@ def baselines_figure(
     chosen = {name: {} for name in BASELINES if name != "samples"} if settings is None else dict(settings)
     if not chosen:
         raise ValueError("there is nothing to draw: name at least one baseline, as in {'black': {}}")
-    starts, planes, labels = [], [], []
+    value = float(score(images)[0])
+    pictures, planes, labels = [array(images[0], "image")], [], [f"f = {value:.3g}"]
     for name, given in chosen.items():
         start = baseline(name, images, score, **given)
         result = attribute(score, images, start, solver=solver or StraightLine(), **arguments)
-        single = start[:, 0] if start.ndim == images.ndim + 1 else start
-        starts.append(array(single[0], "baselines"))
+        several = start.ndim == images.ndim + 1
+        pictures.append(array(start[0, 0] if several else start[0], "baselines"))
         planes.append(array(result)[0].sum(0))
-        several = "" if single is start else f"first of {start.shape[1]}, mean "
-        labels.append(f"{several}f = {float(score(images)[0] - result.score_change[0]):.3g}")
-    return _drawn(array(images[0], "image"), float(score(images)[0]), chosen, starts, labels, planes, percentile)
-
-
-def _drawn(
-    image: np.ndarray,
-    value: float,
-    chosen: Mapping[str, Any],
-    starts: list[np.ndarray],
-    labels: list[str],
-    planes: list[np.ndarray],
-    percentile: float,
-) -> Figure:
-    columns, shown = 1 + len(starts), limits_of(image, *starts)
-    panel = PANEL * 0.75
-    figure = new_figure(panel * columns + 0.9, 2 * panel * image.shape[1] / image.shape[2] + 0.8)
-    grid = figure.subplots(2, columns)
-    pairs = zip(["image", *chosen], [image, *starts], [f"f = {value:.3g}", *labels], strict=True)
-    for axes, (name, picture, label) in zip(grid[0], pairs, strict=True):
-        axes.imshow(displayed(picture, shown), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        prefix = f"first of {start.shape[1]}, mean " if several else ""
+        labels.append(f"{prefix}f = {value - float(result.score_change[0]):.3g}")
+    panel, limits = PANEL * 0.75, limits_of(*pictures)
+    figure = new_figure(panel * len(pictures) + 0.9, 2 * panel * images.shape[2] / images.shape[3] + 0.8)
+    grid = figure.subplots(2, len(pictures))
+    for axes, name, picture, label in zip(grid[0], ["image", *chosen], pictures, labels, strict=True):
+        axes.imshow(displayed(picture, limits), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(name, fontsize="medium")
         axes.set_xlabel(label, fontsize="small")
     grid[1, 0].set_axis_off()

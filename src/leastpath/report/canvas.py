@@ -1,4 +1,4 @@
-"""What every picture shares: figures that leave pyplot alone, colours, and values in whatever form they come."""
+"""What all pictures share: figures without pyplot, colours, and values as arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which every common kind of colour vision can tell apart.
+# Okabe and Ito's palette: people with the common kinds of colour blindness can tell its colours apart.
 BLACK, GREY, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (
     "#000000", "#999999", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9",
 )  # fmt: skip
@@ -23,11 +23,11 @@ SERIES = (BLACK, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY)  # the first
 DIVERGING = "RdBu_r"  # red raises the score, blue lowers it, white does neither
 SEQUENTIAL = "magma"
 
-Values = Attribution | Tensor | np.ndarray | Any  # the last: lists and pandas objects, whatever numpy can read
+Values = Attribution | Tensor | np.ndarray | Any  # the last: lists, pandas objects and all that numpy can read
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that no pyplot state knows of."""
+    """An empty figure, in inches, outside of pyplot."""
     matplotlib = optional("matplotlib.figure", "pictures need matplotlib", "plot")
     figure: Figure = matplotlib.Figure(figsize=(width, height), layout="constrained")
     optional("matplotlib.backends.backend_agg", "pictures need matplotlib", "plot").FigureCanvasAgg(figure)
@@ -41,19 +41,19 @@ def drawing_on(ax: Axes | None, width: float, height: float) -> tuple[Figure, Ax
         return figure, figure.add_subplot()
     found = ax.get_figure(root=True)
     if found is None:
-        raise ValueError("ax belongs to no figure: pass axes made by figure.add_subplot()")
+        raise ValueError("ax has no figure: pass axes made by figure.add_subplot()")
     return found, ax
 
 
 def without_ticks(axes: Iterable[Axes]) -> None:
-    """Pictures need no numbers at their sides."""
+    """Remove the ticks, which pictures do not need."""
     for ax in axes:
         ax.set_xticks([])
         ax.set_yticks([])
 
 
 def signed_row(figure: Figure, row: np.ndarray, planes: np.ndarray, percentile: float) -> None:
-    """Signed pictures (n, height, width) on the last n axes of a row, with one scale and one bar of colours."""
+    """Signed pictures (n, height, width) on the last n axes of a row, with one scale and one colour bar."""
     end = limit(planes, percentile)
     for ax, plane in zip(row[-len(planes) :], planes, strict=True):
         drawn = ax.imshow(plane, cmap=DIVERGING, vmin=-end, vmax=end, interpolation="nearest")
@@ -80,9 +80,9 @@ def array(values: Values, name: str = "values") -> np.ndarray:
 
 
 def limit(values: np.ndarray, percentile: float) -> float:
-    """The magnitude at which colours end: a percentile of |values|, so that single extremes do not pale the rest.
+    """The magnitude at which colours end: a percentile of |values|, so that a few extremes do not make the rest pale.
 
-    Where most values are zero the percentile may be; then it is taken among the others.
+    Where this percentile is zero, it is taken among the values that are not zero.
     """
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile} must be above 0 and at most 100; 100 clips nothing")

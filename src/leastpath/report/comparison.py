@@ -1,4 +1,4 @@
-"""A comparison of methods as a figure and as a table of a page, drawn from its tables alone."""
+"""A comparison of methods as a figure and as an HTML table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def comparison_figure(
     table: pd.DataFrame, curves: pd.DataFrame, methods: Sequence[str], higher_is_better: Mapping[str, bool]
 ) -> Figure:
-    """Every measure with its interval, beside its mean curve where it has one; below, what each method costs.
+    """Every measure with its interval and, where it has one, its mean curve; below, the cost of each method.
 
     Args:
         table: a row a method; columns (measure, mean | low | high) and ("cost", gradients | forwards | seconds).
@@ -25,15 +25,17 @@ def comparison_figure(
         methods: all of them, in the order of their colours.
         higher_is_better: by the name of each measure.
     """
-    measures, drawn = list(higher_is_better), set(curves["measure"])
-    height = 1.1 + 0.28 * len(table)
-    figure = new_figure(11, height * (len(measures) + 1))
-    axes = figure.subplots(len(measures) + 1, 2, squeeze=False)
-    styles = {method: _style(i) for i, method in enumerate(methods)}
-    for row, measure in zip(axes, measures, strict=False):
+    n_rows = len(higher_is_better) + 1
+    figure = new_figure(11, (1.1 + 0.28 * len(table)) * n_rows)
+    axes = figure.subplots(n_rows, 2, squeeze=False)
+    dashes = ("-", "--", ":", "-.")
+    styles = {
+        method: (SERIES[i % len(SERIES)], dashes[i // len(SERIES) % len(dashes)]) for i, method in enumerate(methods)
+    }
+    for row, (measure, higher) in zip(axes, higher_is_better.items(), strict=False):
         _draw_intervals(row[0], table, measure, styles)
-        row[0].set_title(f"{measure} ({'higher' if higher_is_better[measure] else 'lower'} is better)", fontsize=10)
-        if measure in drawn:
+        row[0].set_title(f"{measure} ({'higher' if higher else 'lower'} is better)", fontsize=10)
+        if (curves["measure"] == measure).any():
             _draw_curves(row[1], curves, measure, styles)
         else:
             row[1].set_axis_off()
@@ -91,11 +93,6 @@ def _draw_costs(left: Axes, right: Axes, table: pd.DataFrame, styles: Mapping[st
     left.set_xlim(left=-0.2)
     left.set_title("gradients (filled) and forwards (open) an input", fontsize=10)
     right.set_title("seconds an input", fontsize=10)
-
-
-def _style(i: int) -> tuple[str, str]:
-    """Colour and dash of the i-th method."""
-    return SERIES[i % len(SERIES)], ("-", "--", ":", "-.")[i // len(SERIES) % 4]
 
 
 def _name_rows(ax: Axes, names: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EDGE, BRIDGE, ROUTE, LINE, BASELINE, INPUT = GREY, VERMILION, BLUE, BLACK, ORANGE, GREEN
-MOST_EDGES = 20_000  # beyond, a picture shows a grey mass
+MOST_EDGES = 20_000  # more edges only make a grey area
 
 
 def plot_graph(
@@ -59,27 +59,20 @@ def plot_graph(
         _shade(axes, score, np.concatenate([points, *routes]), graph.topology.points)
     pairs, bridge = points[graph.topology.edges], graph.topology.is_bridge
     shown = pairs[~bridge][:MOST_EDGES]
-    faint = min(0.6, 1500 / max(1, len(shown)))  # many edges must not drown the route
-    axes.add_collection(
-        LineCollection(list(shown), colors=EDGE, linewidths=0.4, alpha=faint, label="neighbours", zorder=1)
-    )
+    faint = min(0.6, 1500 / max(1, len(shown)))  # many edges must not hide the route
+    lines: dict[str, Any] = {"colors": EDGE, "linewidths": 0.4, "alpha": faint, "label": "neighbours", "zorder": 1}
+    axes.add_collection(LineCollection(list(shown), **lines))
     if bridge.any():
-        axes.add_collection(
-            LineCollection(
-                list(pairs[bridge]), colors=BRIDGE, linewidths=1.4, linestyles="--", label="bridges", zorder=2
-            )
-        )
+        lines = {"colors": BRIDGE, "linewidths": 1.4, "linestyles": "--", "label": "bridges", "zorder": 2}
+        axes.add_collection(LineCollection(list(pairs[bridge]), **lines))
     axes.scatter(points[:, 0], points[:, 1], s=4, c=EDGE, linewidths=0, zorder=2)
-    for i, route in enumerate(routes):
-        first = i == 0
-        axes.plot(*route.T, color=ROUTE, lw=2, marker=".", ms=4, zorder=4, label="shortest route" if first else None)
-        axes.plot(*route[[0, -1]].T, color=LINE, lw=1.2, ls=":", zorder=3, label="straight line" if first else None)
-        axes.scatter(
-            route[0, 0], route[0, 1], s=60, c=BASELINE, edgecolors="k", zorder=5, label="baseline" if first else None
-        )
-        axes.scatter(
-            route[-1, 0], route[-1, 1], s=60, c=INPUT, edgecolors="k", zorder=5, label="input" if first else None
-        )
+    names: list[str | None] = ["shortest route", "straight line", "baseline", "input"]
+    for route in routes:
+        axes.plot(*route.T, color=ROUTE, lw=2, marker=".", ms=4, zorder=4, label=names[0])
+        axes.plot(*route[[0, -1]].T, color=LINE, lw=1.2, ls=":", zorder=3, label=names[1])
+        axes.scatter(route[0, 0], route[0, 1], s=60, c=BASELINE, edgecolors="k", zorder=5, label=names[2])
+        axes.scatter(route[-1, 0], route[-1, 1], s=60, c=INPUT, edgecolors="k", zorder=5, label=names[3])
+        names = [None] * 4  # the legend names the first route only
     axes.set(xlabel="feature 0", ylabel="feature 1")
     axes.autoscale_view()
     axes.legend(loc="best", fontsize="small", framealpha=0.9)
@@ -87,7 +80,7 @@ def plot_graph(
 
 
 def _shade(axes: Axes, score: Score, shown: np.ndarray, points: torch.Tensor) -> None:
-    """The score over the plane, as quiet filled contours."""
+    """The score over the plane, as pale filled contours."""
     low, high = shown.min(0), shown.max(0)
     margin = 0.05 * (high - low) + 1e-9
     x, y = (np.linspace(a, b, 200) for a, b in zip(low - margin, high + margin, strict=True))

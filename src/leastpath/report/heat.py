@@ -53,7 +53,7 @@ def heatmap(
     plane = _plane(values, signed)
     figure, axes = drawing_on(ax, PANEL * 1.5, PANEL * 1.3)
     end = limit(plane, percentile) if scale is None else _checked_scale(scale)
-    drawn = _draw(axes, plane, None if image is None else grey(image, plane.shape), end, signed)
+    drawn = _draw(axes, plane, None if image is None else _to_grey(_shown(image, plane.shape)[0]), end, signed)
     axes.set_title(title, fontsize="medium")
     if colorbar:
         _colorbar(figure, drawn, axes, plane, end, signed)
@@ -75,7 +75,7 @@ def heatmaps(
     Args:
         values: title of the column -> (batch, channels, height, width), (channels, height, width), (height, width), or
             an `Attribution`.
-        images: of the same batch; they make the first column, and with `overlay` the ground of the others as well.
+        images: of the same batch; they are the first column, and with `overlay` also the background of the others.
         signed: red raises the score, blue lowers it. False: magnitudes.
         percentile: of the magnitudes on a scale, where colours end.
         scale: "shared" has one scale for all, "row" one an example, "each" one a picture; a number says where
@@ -91,67 +91,47 @@ def heatmaps(
     """
     if not values:
         raise ValueError("there is nothing to draw: pass heatmaps({'a name': values, …})")
-    planes = {name: _planes(given, signed) for name, given in values.items()}
+    planes = {name: np.stack([_plane(x, signed) for x in _batch(given)]) for name, given in values.items()}
     shapes = {name: plane.shape for name, plane in planes.items()}
     if len(set(shapes.values())) > 1:
         raise ValueError(f"the methods' values differ in shape, (examples, height, width): {shapes}")
     stack = np.stack(list(planes.values()), 1)  # (batch, methods, height, width)
-    shown = None if images is None else [_displayable(image, stack.shape[2:]) for image in _examples(images, "images")]
-    _check_rows(len(stack), shown, rows)
-    ends = _ends(stack, scale, percentile)
+    shown = None if images is None else _shown(images, stack.shape[2:])
+    for name, given in (("images", shown), ("rows", rows)):
+        if given is not None and len(given) != len(stack):
+            raise ValueError(f"got {len(given)} {name} for {len(stack)} examples: pass one for each")
     first = 0 if shown is None else 1
     columns = first + stack.shape[1]
     aspect = stack.shape[2] / stack.shape[3]
     figure = new_figure(PANEL * columns + 0.9, PANEL * aspect * len(stack) + 0.5)
     grid = figure.subplots(len(stack), columns, squeeze=False)
-    drawn: list[list[AxesImage]] = []
-    for b, line in enumerate(stack):
-        if shown is not None:
-            grid[b, 0].imshow(shown[b], cmap="gray", vmin=0, vmax=1)
-            without_ticks([grid[b, 0]])
-        ground = _to_grey(shown[b]) if shown is not None and overlay else None
-        drawn.append([_draw(grid[b, first + j], line[j], ground, ends[b, j], signed) for j in range(len(line))])
-        if rows is not None:
-            grid[b, 0].set_ylabel(rows[b], fontsize="medium")
-    for j, name in enumerate([*(["image"] if first else []), *planes]):
-        grid[0, j].set_title(name, fontsize="medium")
-    _colorbars(figure, drawn, grid[:, first:], stack, ends, signed, scale)
+    if shown is not None:
+        without_ticks(grid[:, 0])
+        for axes, image in zip(grid[:, 0], shown, strict=True):
+            axes.imshow(image, cmap="gray", vmin=0, vmax=1)
+    for group in _groups(scale, *stack.shape[:2]):
+        together = np.stack([stack[place] for place in group])
+        end = limit(together, percentile) if isinstance(scale, str) else _checked_scale(scale)
+        for b, j in group:
+            ground = _to_grey(shown[b]) if shown is not None and overlay else None
+            drawn = _draw(grid[b, first + j], stack[b, j], ground, end, signed)
+        _colorbar(figure, drawn, [grid[b, first + j] for b, j in group], together, end, signed)
+    for axes, label in zip(grid[:, 0], rows or (), strict=False):
+        axes.set_ylabel(label, fontsize="medium")
+    for axes, name in zip(grid[0], [*(["image"] if first else []), *planes], strict=True):
+        axes.set_title(name, fontsize="medium")
     return figure
 
 
-def _colorbars(
-    figure: Figure,
-    drawn: list[list[AxesImage]],
-    grid: np.ndarray,
-    stack: np.ndarray,
-    ends: np.ndarray,
-    signed: bool,
-    scale: Sharing | float,
-) -> None:
-    """One for all, one a row or one a picture, as the scale is shared."""
-    if scale == "each":
-        for b, line in enumerate(drawn):
-            for j, picture in enumerate(line):
-                _colorbar(figure, picture, grid[b, j], stack[b, j], ends[b, j], signed)
-    elif scale == "row":
-        for b in range(len(ends)):
-            _colorbar(figure, drawn[b][-1], list(grid[b]), stack[b], ends[b, 0], signed)
-    else:
-        _colorbar(figure, drawn[0][-1], list(grid.ravel()), stack, ends[0, 0], signed)
-
-
-def _ends(stack: np.ndarray, scale: Sharing | float, percentile: float) -> np.ndarray:
-    """(batch, methods) where colours end."""
-    batch, methods = stack.shape[:2]
-    if not isinstance(scale, str):
-        return np.full((batch, methods), _checked_scale(scale))
-    if scale == "shared":
-        return np.full((batch, methods), limit(stack, percentile))
-    if scale == "row":
-        return np.repeat([[limit(line, percentile)] for line in stack], methods, axis=1)
-    if scale == "each":
-        return np.array([[limit(plane, percentile) for plane in line] for line in stack])
-    raise ValueError(f'scale={scale!r} is unknown: use "shared", "row", "each" or a number')
+def _groups(scale: Sharing | float, batch: int, methods: int) -> list[list[tuple[int, int]]]:
+    """The pictures (example, method) that share one scale."""
+    by_row = [[(b, j) for j in range(methods)] for b in range(batch)]
+    each = [place for row in by_row for place in row]
+    groups = {"shared": [each], "row": by_row, "each": [[place] for place in each]}
+    kind = scale if isinstance(scale, str) else "shared"
+    if kind not in groups:
+        raise ValueError(f'scale={scale!r} is unknown: use "shared", "row", "each" or a number')
+    return groups[kind]
 
 
 def _checked_scale(scale: float) -> float:
@@ -160,26 +140,20 @@ def _checked_scale(scale: float) -> float:
     return float(scale)
 
 
-def _check_rows(batch: int, shown: list[np.ndarray] | None, rows: Sequence[str] | None) -> None:
-    for name, given in (("images", shown), ("rows", rows)):
-        if given is not None and len(given) != batch:
-            raise ValueError(f"got {len(given)} {name} for {batch} examples: pass one for each")
-
-
 def _draw(axes: Axes, plane: np.ndarray, ground: np.ndarray | None, end: float, signed: bool) -> AxesImage:
-    """Colours alone, or over a grey image, the stronger the less transparent."""
+    """Colours alone, or over a grey image, where small values are transparent."""
     without_ticks([axes])
     low = -end if signed else 0.0
     alpha: Any = None
     if ground is not None:
-        axes.imshow(0.35 + 0.65 * ground, cmap="gray", vmin=0, vmax=1)  # lightened: black would swallow the colours
+        axes.imshow(0.35 + 0.65 * ground, cmap="gray", vmin=0, vmax=1)  # lightened: colours do not show on black
         alpha = np.sqrt(np.clip(np.abs(plane) / end, 0, 1))
     colours = DIVERGING if signed else SEQUENTIAL
     return axes.imshow(plane, cmap=colours, vmin=low, vmax=end, alpha=alpha, interpolation="nearest")
 
 
 def _colorbar(figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, end: float, signed: bool) -> None:
-    """With arrows at its ends where values were clipped. Drawn from its own mappable: transparency is no value."""
+    """With arrows at its ends where values were clipped. Its own mappable leaves out the picture's transparency."""
     from matplotlib.cm import ScalarMappable
 
     above, below = bool((shown > end).any()), signed and bool((shown < -end).any())
@@ -193,12 +167,7 @@ def _colorbar(figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, en
 # ---- shapes ------------------------------------------------------------------------------------------------------
 
 
-def _planes(values: Values, signed: bool) -> np.ndarray:
-    """(batch, height, width)."""
-    return np.stack([_plane(example, signed) for example in _examples(values, "values")])
-
-
-def _examples(values: Values, name: str) -> np.ndarray:
+def _batch(values: Values, name: str = "values") -> np.ndarray:
     """(batch, …): a single picture is a batch of one."""
     given = array(values, name)
     return given if given.ndim == 4 else given[None]
@@ -224,30 +193,26 @@ def _plane(values: Values, signed: bool) -> np.ndarray:
     return given.sum(0) if signed else np.abs(given).sum(0)
 
 
-def grey(image: Values, shape: tuple[int, ...]) -> np.ndarray:
-    """One image in shades of grey in [0, 1]: (height, width)."""
-    given = array(image, "image")
-    return _to_grey(_displayable(given[0] if given.ndim == 4 and len(given) == 1 else given, shape))
-
-
 def _to_grey(image: np.ndarray) -> np.ndarray:
     return image @ np.array([0.299, 0.587, 0.114]) if image.ndim == 3 else image
 
 
-def _displayable(image: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """(height, width) or (height, width, 3) in [0, 1]."""
-    if image.ndim == 2:
-        image = image[None]
-    if image.ndim != 3 or image.shape[1:] != tuple(shape):
-        raise ValueError(
-            f"the image has shape {image.shape}, attributions have (height, width) = {tuple(shape)}: "
-            f"expected (channels, {shape[0]}, {shape[1]})"
-        )
-    return displayed(image, limits_of(image))
+def _shown(images: Values, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Each image of a batch, or a single one, as (height, width) or (height, width, 3) in [0, 1]."""
+    found = []
+    for image in _batch(images, "images"):
+        picture = image[None] if image.ndim == 2 else image
+        if picture.ndim != 3 or picture.shape[1:] != tuple(shape):
+            raise ValueError(
+                f"the image has shape {picture.shape}, attributions have (height, width) = {tuple(shape)}: "
+                f"expected (channels, {shape[0]}, {shape[1]})"
+            )
+        found.append(displayed(picture, limits_of(picture)))
+    return found
 
 
 def limits_of(*images: np.ndarray) -> tuple[float, float]:
-    """What to show as black and as white: 0 and 1 for pictures within them, the extremes for all others."""
+    """The values to show as black and as white: 0 and 1 for pictures within them, the extremes for others."""
     low, high = min(float(i.min()) for i in images), max(float(i.max()) for i in images)
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 

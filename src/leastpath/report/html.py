@@ -1,4 +1,4 @@
-"""Report: text, tables and figures as one HTML file that needs nothing else, not even a network."""
+"""Report: text, tables and figures in one HTML file that needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Report:
         return self.raw("\n".join(f"<p>{_with_code(paragraph)}</p>" for paragraph in paragraphs))
 
     def code(self, words: str) -> Report:
-        """Text as it stands, in a fixed-width face: settings, commands, logs."""
+        """Text as it is, in a fixed-width font: settings, commands, logs."""
         return self.raw(f"<pre>{html.escape(words)}</pre>")
 
     def table(self, table: Any, caption: str = "", *, digits: int = 4, index: bool | None = None) -> Report:
@@ -79,8 +79,8 @@ class Report:
         Args:
             table: a pandas DataFrame, or what makes one: a mapping of columns, a list of mappings.
             caption: above the table.
-            digits: significant ones of numbers that are no integers.
-            index: whether to show the rows' labels; by default where they are more than a count.
+            digits: significant digits of numbers that are not integers.
+            index: whether to show the rows' labels; by default if they are not just 0, 1, 2, ….
         """
         pandas = optional("pandas", "tables in a report need pandas", "eval")
         frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
@@ -89,7 +89,9 @@ class Report:
         cells = known.map(lambda value: _cell(value, digits))
         rows = cells.to_html(border=0, index=named, justify="right", na_rep="–")
         rows = re.sub(r"<td>(?=[^<\d–−+-])", '<td class="words">', rows)
-        return self.raw(f'<div class="table">{_captioned(rows, caption)}</div>')
+        if caption:
+            rows = re.sub(r"(<table[^>]*>)", rf"\1<caption>{_with_code(caption)}</caption>", rows, count=1)
+        return self.raw(f'<div class="table">{rows}</div>')
 
     def figure(
         self,
@@ -105,18 +107,18 @@ class Report:
             raise ValueError(f'format={format!r} is unknown: use "png" or "svg"')
         buffer = io.BytesIO()
         figure.savefig(buffer, format=format, dpi=dpi)
-        # An SVG goes in as an image too: several in one page would share the names of their clip paths.
+        # An SVG is an image too: the clip paths of several SVGs in one page would have the same names.
         return self.image(buffer.getvalue(), caption, alt=alt, kind="image/png" if format == "png" else "image/svg+xml")
 
     def image(self, content: bytes, caption: str = "", *, alt: str = "", kind: str = "image/png") -> Report:
-        """A picture that is drawn already, as the bytes of its file."""
+        """A finished picture, as the bytes of its file."""
         data = base64.b64encode(content).decode("ascii")
         described = html.escape(alt or caption or "figure", quote=True)
         below = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
         return self.raw(f'<figure><img alt="{described}" src="data:{kind};base64,{data}">{below}</figure>')
 
     def raw(self, piece: str) -> Report:
-        """A piece of HTML as it is; `text_html` makes such pieces. What users wrote must be escaped first."""
+        """A piece of HTML as it is, such as one of `text_html`. Escape text that users wrote first."""
         self._parts.append(piece)
         return self
 
@@ -134,13 +136,13 @@ class Report:
         )
 
     def write(self, path: str | Path) -> Path:
-        """Write the page; a reader sees the old file or the new one, never half of it. Returns the path."""
+        """Write the page. A reader sees the old file or the new one, never a part. Returns the path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_atomically(path, self.html().encode())
 
     def _anchor(self, title: str) -> str:
-        """A name for links, made of the title; numbered where another section has it."""
+        """A name for links, made from the title, with a number where another section has the same."""
         base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
         taken = sum(f'id="{base}"' in part or f'id="{base}-' in part for part in self._parts)
         return base if not taken else f"{base}-{taken + 1}"
@@ -150,16 +152,8 @@ def _with_code(words: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(words, quote=False))
 
 
-def _captioned(rows: str, caption: str) -> str:
-    return (
-        rows
-        if not caption
-        else re.sub(r"(<table[^>]*>)", rf"\1<caption>{_with_code(caption)}</caption>", rows, count=1)
-    )
-
-
 def _cell(value: Any, digits: int) -> str:
-    """A value as a reader wants it: floats short, missing ones as a dash."""
+    """A value as text: floats are shortened, and a missing value is a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Paths: the images along one, and what the score and its gradient do on the way."""
+"""Paths: the images along a path, and the score and its gradient along it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath.attribution import Attribution
@@ -44,8 +43,8 @@ def path_film(
         frames: how many images, the ends among them.
         score: writes its value under each frame.
         inputs: those of `attribute`, for the score; needed with per-example arguments and several baselines.
-        difference: a second row shows how far the path is from the straight line: red above, blue below. Left out
-            where the path is the line.
+        difference: a second row shows how far the path is from the straight line: red above, blue below. It is left
+            out where the path is straight.
         limits: values shown as black and as white; 0 and 1 for images within these, else the extremes of the ends.
 
     Example:
@@ -67,7 +66,9 @@ def path_film(
     shares = torch.linspace(0, 1, frames, dtype=torch.float64)
     along = one.at(shares)[0]  # (frames, *features)
     line = Path.straight(one.start, one.end).at(shares)[0]
-    images, aside = array(_with_channels(along)), array(_with_channels(along - line))
+    images, aside = array(along), array(along - line)
+    if images.ndim == 3:  # without channels
+        images, aside = images[:, None], aside[:, None]
     bent = difference and float(np.abs(aside).max()) > 1e-6 * max(1e-12, float(np.abs(images).max()))
     labels = [f"{float(share):.0%}" for share in shares]
     if score is not None:
@@ -101,7 +102,7 @@ def path_profile(
 ) -> Figure:
     """The score and the norm of its gradient along the path, beside those along the straight line.
 
-    This is the picture that explains the method: the line climbs steep ground, the short path goes round it.
+    This picture explains the method: the line crosses steep regions, and the short path goes around them.
 
     Args:
         score: what was explained.
@@ -110,8 +111,8 @@ def path_profile(
         example: which path; with m baselines an example, path b · m + j.
         inputs: those of `attribute`; needed with `layer=`, tuple inputs, per-example arguments and several baselines.
         samples: points on each path, beside its knots.
-        axis: "share" of the path's Euclidean length; or "knots", which gives each segment the same width and so opens
-            up paths that do much within a small step.
+        axis: "share" of the path's Euclidean length; or "knots", which gives each segment the same width, for paths
+            with large changes within a small step.
 
     Example:
         >>> import torch, leastpath as lp
@@ -167,13 +168,13 @@ def _dressed(upper: Axes, lower: Axes, axis: str) -> None:
 
 
 def _lengths(named: Mapping[str, Attribution | Path], example: int) -> dict[str, float]:
-    """Lengths as the integrator measured them: never from the samples of a picture, which may miss a cliff."""
+    """Lengths as the integrator measured them. The samples of a picture could miss a steep place."""
     found: dict[str, float] = {}
     for name, result in named.items():
         if isinstance(result, Attribution) and result.path is not None and len(result.path) == len(result.length):
-            found[name] = float(result.length[example])
-            if STRAIGHT not in named and float(result.length_ratio[example]) > 0:
-                found.setdefault(STRAIGHT, found[name] / float(result.length_ratio[example]))
+            found[name], ratio = float(result.length[example]), float(result.length_ratio[example])
+            if STRAIGHT not in named and ratio > 0:
+                found.setdefault(STRAIGHT, found[name] / ratio)
     return found
 
 
@@ -182,30 +183,22 @@ def _sampled(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Position, score and gradient norm on one path, at its knots and in between."""
     knots = path[row].to(bound.work_dtype)
-    position, points = _by_segment(knots, samples) if axis == "knots" else _by_length(knots, samples)
+    line = Path.polyline(knots[None])
+    if axis == "knots":
+        points = line.subdivide(-(-samples // max(1, len(knots) - 1)))[0]
+        position = torch.linspace(0, 1, len(points), dtype=torch.float64)
+    else:
+        travelled = torch.linalg.vector_norm(knots.diff(dim=0).flatten(1), dim=1).double().cpu().cumsum(0)
+        even = torch.linspace(0, 1, samples, dtype=torch.float64)
+        position = torch.cat([even, travelled / travelled[-1:].clamp_min(1e-300)]).clamp(0, 1).unique()
+        points = line.at(position)[0]
     values, gradients = bound.gradients(points.to(bound.dtype), torch.full((len(points),), row))
     norms = torch.linalg.vector_norm(gradients.flatten(1), dim=1)
     return array(position), array(values, "scores"), array(norms, "gradient norms")
 
 
-def _by_length(knots: Tensor, samples: int) -> tuple[Tensor, Tensor]:
-    sizes = torch.linalg.vector_norm(knots.diff(dim=0).flatten(1), dim=1).double().cpu()
-    travelled = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    shares = torch.cat(
-        [torch.linspace(0, 1, samples, dtype=torch.float64), travelled / max(float(travelled[-1]), 1e-300)]
-    )
-    shares = shares.clamp(0, 1).unique()
-    return shares, Path.polyline(knots[None]).at(shares)[0]
-
-
-def _by_segment(knots: Tensor, samples: int) -> tuple[Tensor, Tensor]:
-    pieces = -(-samples // max(1, len(knots) - 1))
-    points = Path.polyline(knots[None]).subdivide(pieces)[0]
-    return torch.linspace(0, 1, len(points), dtype=torch.float64), points
-
-
 def _checked_path(result: Attribution | Path, example: int) -> tuple[Path, int]:
-    """The paths, and which of them, counted from the front."""
+    """The paths, and the index of the example as a number from 0."""
     path = result.path if isinstance(result, Attribution) else result
     if path is None:
         raise ValueError("the result has no path: pass one of attribute(…), or of a method that follows a path")
@@ -228,7 +221,3 @@ def _bound(score: Score, path: Path, inputs: Inputs | None) -> BoundScore:
     if batch == 0 or len(path) % batch:
         raise ValueError(f"got {batch} inputs for {len(path)} paths: pass the inputs that the paths were found for")
     return score.bind(inputs, len(path) // batch)
-
-
-def _with_channels(images: Tensor) -> Tensor:
-    return images if images.ndim == 4 else images[:, None]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-RAISES, LOWERS = (0.84, 0.38, 0.30), (0.26, 0.58, 0.76)  # RdBu, short of its ends: black letters stay readable
+RAISES, LOWERS = (0.84, 0.38, 0.30), (0.26, 0.58, 0.76)  # RdBu without its darkest ends: black letters stay readable
 MARGIN, LINE_HEIGHT = 0.12, 0.34  # inches
 
 
@@ -27,12 +27,12 @@ def text(
     width: float = 7.2,
     fontsize: float = 12,
 ) -> Figure:
-    """Draw tokens on coloured ground: red raises the score, blue lowers it.
+    """Draw tokens on a coloured background: red raises the score, blue lowers it.
 
     Args:
         tokens: words or word pieces, in reading order.
         values: (tokens,), or (tokens, embedding), which is summed over the embedding.
-        scale: the magnitude at which colours end; the largest here by default.
+        scale: the magnitude at which colours end; by default the largest of the values.
         title: above the text.
         width: of the figure, in inches; lines break there.
         fontsize: of the tokens.
@@ -43,19 +43,18 @@ def text(
     """
     numbers = _per_token(tokens, values)
     end = limit(numbers, 100) if scale is None else scale
-    rows, placed = 1, []
     figure = new_figure(width, 1)
-    left = MARGIN
+    left, row, placed = MARGIN, 0, []
     for token, number in zip(tokens, numbers, strict=True):
         written = _written(figure, token, float(number), end, fontsize)
         extent = written.get_window_extent().width / figure.dpi + 0.1
         if left + extent > width - MARGIN and left > MARGIN:
-            rows, left = rows + 1, MARGIN
-        placed.append((written, left, rows - 1))
+            row, left = row + 1, MARGIN
+        placed.append((written, left, row))
         left += extent + 0.03
     pitch = LINE_HEIGHT * fontsize / 12
     top = 0.35 if title else 0.08
-    height = top + rows * pitch + 0.5
+    height = top + (row + 1) * pitch + 0.5
     figure.set_size_inches(width, height)
     for written, x, row in placed:
         written.set_position((x / width, 1 - (top + (row + 0.5) * pitch) / height))
@@ -88,7 +87,7 @@ def text_html(tokens: Sequence[str], values: Values, *, scale: float | None = No
     Args:
         tokens: words or word pieces, in reading order.
         values: (tokens,), or (tokens, embedding), which is summed over the embedding.
-        scale: the magnitude at which colours end; the largest here by default.
+        scale: the magnitude at which colours end; by default the largest of the values.
         join: what stands between tokens; "" for pieces that bring their own spaces.
 
     Example:
@@ -113,7 +112,7 @@ def colour(value: float, end: float) -> str:
 
 
 def _rgb(share: float) -> tuple[float, ...]:
-    """White at 0, red at 1, blue at −1. Without matplotlib, so that HTML needs none."""
+    """White at 0, red at 1, blue at −1. HTML needs it without matplotlib."""
     strength = min(1.0, abs(share))
     return tuple(1 + strength * (part - 1) for part in (RAISES if share > 0 else LOWERS))
 
@@ -121,7 +120,7 @@ def _rgb(share: float) -> tuple[float, ...]:
 def _per_token(tokens: Sequence[str], values: Values) -> np.ndarray:
     numbers = array(values)
     if isinstance(tokens, str):
-        raise ValueError("tokens is one string: pass a list of them, tokens.split() for instance")
+        raise ValueError("tokens is one string: pass a list of strings, such as tokens.split()")
     if not len(tokens):
         raise ValueError("there are no tokens: pass at least one")
     if numbers.shape[:1] == (1,) and len(tokens) != 1:

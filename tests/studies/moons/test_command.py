@@ -31,13 +31,13 @@ def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
         command_line.run(command)
     assert left.value.code == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: ") and "no folder of an earlier run" in said and "Traceback" not in said
+    assert said.startswith("error: ") and "not the folder of an earlier run" in said and "Traceback" not in said
 
 
 def test_traceback_on_demand(monkeypatch, tmp_path):
     (tmp_path / "taken").write_text("")
     monkeypatch.setattr(sys, "argv", ["studies.moons", "--traceback", "--out", str(tmp_path / "taken")])
-    with pytest.raises(ValueError, match="no folder of an earlier run"):
+    with pytest.raises(ValueError, match="not the folder of an earlier run"):
         command_line.run(command)
 
 
