@@ -29,6 +29,7 @@ from leastpath.integral.sums import ROUNDING
 from leastpath.integral.weightings import Weighting
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
 from leastpath.metric import Conformal, Metric
+from leastpath.outputs import OutputName
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
@@ -121,7 +122,7 @@ def attribute(
     *,
     solver: Solver | None = None,
     metric: Metric | None = None,
-    geometry: Score | None = None,
+    geometry: Score | OutputName | None = None,
     support: bool | Tensor | None = None,
     tolerance: float | None = 0.01,
     n_steps: int | None = None,
@@ -143,8 +144,8 @@ def attribute(
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
-        geometry: another score of the same inputs, whose geometry bends the path. `lp.Score(model, target,
-            "logit_margin")` does not saturate where a softmax does. What is integrated and measured is `score`.
+        geometry: another score of the same inputs, whose geometry bends the path, or another output of the same
+            score: "logit_margin" does not saturate where a softmax does. What is integrated and measured is `score`.
         support: whether removal tests the result. None: where the path is bent. True, False: always, never. Integer
             labels (1 or batch, *features): always, and features with one label are removed together.
         tolerance: the error that the integrator must reach (see `integrate`). None: exactly `n_steps`.
@@ -164,7 +165,9 @@ def attribute(
         >>> result.values.shape
         torch.Size([5, 4])
     """
-    _check_parts(score, solver, metric, geometry, baselines)
+    _check_score(score)
+    geometry = replace(score, output=geometry) if isinstance(geometry, str) else geometry
+    _check_parts(solver, metric, geometry, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
     metric = metric or Conformal()
@@ -188,12 +191,15 @@ def attribute(
         return _assembled(work, m, found)
 
 
-def _check_parts(score: Any, solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
-    """Refuse what is not a score, solver or metric, and baselines for a solver that chooses its own start."""
+def _check_score(score: Any) -> None:
     if not isinstance(score, Score):
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
+
+
+def _check_parts(solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
+    """Refuse what is not a solver, metric or score, and baselines for a solver that chooses its own start."""
     for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric), ("geometry", geometry, Score)):
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")

@@ -15,13 +15,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.kinds import kind_of
 from leastpath.measuring import Line
 from leastpath.path import Path
 from leastpath.score import Inputs
 from leastpath.status import Note, Outcome
-from leastpath.support import SHARES, Rank, judged_score, patches, symmetric_gain
+from leastpath.support import SHARES, Rank, judged_score, patches, removal_places, symmetric_gain
 from leastpath.support import Kind as JudgedKind
 
 MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
@@ -132,9 +133,11 @@ class _Test:
     max_gradients: int | None
 
     def of(self, values: Tensor) -> Tensor:
-        """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite."""
+        """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite
+        or nothing is ranked."""
         labels, rank = self.together
-        known = torch.isfinite(values).flatten(1).all(1).cpu()
+        # One thing alone has no order that removal could test.
+        known = flat_rows(torch.isfinite(values)).all(1).cpu() & (removal_places(values, labels, rank)[1] > 1).cpu()
         gains = [
             symmetric_gain(
                 self.judged, self.kind, values.nan_to_num(), partial(_started, start),
