@@ -9,6 +9,7 @@ lowered it, and support is how much more the score gains without them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +22,7 @@ from leastpath.kinds import kind_of
 from leastpath.measuring import Line
 from leastpath.path import Path
 from leastpath.score import Inputs
-from leastpath.status import Note, Outcome
+from leastpath.status import Note, Outcome, Status
 from leastpath.support import SHARES, Rank, judged_score, patches, removal_places, symmetric_gain
 from leastpath.support import Kind as JudgedKind
 
@@ -63,6 +64,23 @@ class Tested:
                 ),
             )
         return (Note(Outcome.SUPPORTED, f"support {mine:.2g} {self.unit}{beside}"),)
+
+
+def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
+    """What is shown of some examples before all else: support, the straight line's beside it, and the status in words.
+
+    Example:
+        >>> fine = Status((Note(Outcome.REACHED, "reached tolerance 0.01"),))
+        >>> headline(torch.tensor([0.31]), torch.tensor([0.28]), [fine])
+        'support 0.31 (straight line 0.28); status ok'
+    """
+    mine, beside = float(support.nanmedian()), float(line.nanmedian())
+    said = "support not measured" if math.isnan(mine) else f"{'median ' * (len(status) > 1)}support {mine:.2g}"
+    said += "" if math.isnan(beside) else f" (straight line {beside:.2g})"
+    bad = [one.value for one in status if not one.ok]
+    if not bad:
+        return f"{said}; status ok"
+    return f"{said}; {f'{len(bad)} of {len(status)} to look at, e.g.: ' * (len(status) > 1)}{bad[0]}"
 
 
 def not_tested(examples: int) -> Tested:

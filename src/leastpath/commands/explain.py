@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from leastpath.commands.model_files import load_model
 from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
+from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.guards import UnfitInputs
 from leastpath.images import read_image
 from leastpath.methods import METHODS, Method
@@ -53,7 +55,7 @@ SOLVERS: Mapping[str, Callable[[], Solver]] = {
 IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
 TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 EVIDENCE = (
-    "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
+    "support", "line_support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
 )  # fmt: skip
 
 
@@ -97,8 +99,9 @@ def image_question(
     image = read_image(file, size)
     logits = _probed(model, image, f"pictures of {size} × {size} pixels: try another --size")
     return _question(
-        model, image, logits, target, output, labels, lambda score: _image_baseline(baseline, image, score)
-    )
+        model, image, logits, target, output, labels,
+        lambda score: _joint(baseline, image, lambda name: _image_baseline(name, image, score)),
+    )  # fmt: skip
 
 
 def table_question(
@@ -136,7 +139,7 @@ def table_question(
     unit = torch.where(unit > 0, unit, 1)  # a column that never changes has no unit of its own
     made = _question(
         Rescaled(model, unit), chosen / unit, logits, target, output, labels,
-        lambda score: _row_baseline(baseline, chosen, complete, unit, score),
+        lambda score: _joint(baseline, chosen, lambda name: _row_baseline(name, chosen, complete, unit, score)),
     )  # fmt: skip
     return Question(made.score, made.inputs, made.baselines, made.explained, made.top, [str(c) for c in table.columns])
 
@@ -218,6 +221,14 @@ def _name(index: int, labels: Sequence[str] | None) -> str:
     return f"{index} ({labels[index]})"
 
 
+def _joint(names: str, inputs: Tensor, made: Callable[[str], Tensor]) -> Tensor:
+    """One baseline as it is made, (1, *features) or (1, m, *features); several with commas as (1, m, *features)."""
+    parts = [made(name.strip()) for name in names.split(",")]
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([part.unsqueeze(1) if part.ndim == inputs.ndim else part for part in parts], 1)
+
+
 def _image_baseline(name: str, image: Tensor, score: Score) -> Tensor:
     if name in IMAGE_BASELINES:
         return made_baseline(name, image, score)
@@ -281,9 +292,11 @@ def answers(
 def _explained(question: Question, used: Solver | Method | None, max_gradients: int | None, seed: int) -> Attribution:
     given: dict[str, Any] = {"max_gradients": max_gradients, "seed": seed, "progress": True}
     if not isinstance(used, Method):
-        return attribute(question.score, question.inputs, question.baselines, solver=used, **given)
+        return attribute(question.score, question.inputs, question.baselines, solver=used, support=True, **given)
     if "max_gradients" not in used.defaults:
         given.pop("max_gradients")
+    if "support" in used.defaults:
+        given["support"] = True
     return used(question.score, question.inputs, question.baselines if used.takes_baselines else None, **given)
 
 
@@ -296,9 +309,21 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
     for name, keep in (("deletion", False), ("insertion", True)):
         scores = masking.curves(question.score, question.inputs, one, result, keep=keep, seed=seed)
         arrays[name] = scores.probability()[1][0, 0]
-    record = {name: float(getattr(result, name)[0]) for name in EVIDENCE}
+    evidence = {**vars(result), "support": _support(question, one, result, scores.kind)}
+    evidence["line_support"] = result.stats.get("line_support", [math.nan])
+    record = {name: float(evidence[name][0]) for name in EVIDENCE}
     what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
     run.store.write(key, {**record, **what}, arrays)
+
+
+def _support(question: Question, baseline: Tensor, result: Attribution, kind: str) -> Tensor:
+    """(1,) as `attribute` measured it, or the same of a method that has no path and so did not measure it."""
+    if result.path is not None:
+        return result.support
+    features = "values" if question.features is not None else "patches"
+    gain = SymmetricRelevanceGain(features)(question.score, question.inputs, baseline, result).values
+    # Where the input scores lower than its baseline, what is important has lowered the score.
+    return -gain if kind == "log_odds" and float(result.score_change[0]) < 0 else gain
 
 
 # ---- showing -----------------------------------------------------------------------------------------------------
@@ -324,7 +349,9 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
 
 
 _EVIDENCE_WORDS = (
-    "completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight line. "
+    "support: does the prediction rest on what the explanation ranks first? How much more it loses without the most "
+    "important features than without the least important ones; 0 is a random order, higher is better. line support: the "
+    "same of the straight line. completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight line. "
     "certificate: length over |Δf|, at least 1; 1 is provably shortest."
 )
 
@@ -511,7 +538,7 @@ def command(
     baseline: Annotated[
         str | None,
         typer.Option(
-            help=f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: "
+            help=f"Where paths start, or a number; several with commas, as in black,mean. Pictures: {', '.join(IMAGE_BASELINES)}; tables: "
             f"{', '.join(TABLE_BASELINES)}. The first is the default."
         ),
     ] = None,
