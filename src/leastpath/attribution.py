@@ -37,7 +37,7 @@ from leastpath.solution import Solution, Solver, chooses_start
 from leastpath.solvers.descent.solver import FEW_FEATURES, Descent
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.status import Note, Outcome, Status
-from leastpath.tested import Tested, tested
+from leastpath.tested import Tested, removed_together, tested
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
@@ -176,6 +176,7 @@ def attribute(
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
+        removed_together(bound, support, bound.batch // m)  # refuses wrong labels before the solver works
         check_rows_are_independent(bound, start, end)
         solver = solver or _default_solver(bound.n_features, max_gradients)
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))

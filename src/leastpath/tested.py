@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -39,13 +39,13 @@ class Tested:
     line: Tensor
     n_forwards: Tensor
     unit: str
-    failure: str = ""
+    failure: Note | None = None
 
     def note(self, example: int) -> tuple[Note, ...]:
         """What the status says first; nothing where nothing was measured."""
         mine, line = float(self.support[example]), float(self.line[example])
         if math.isnan(mine):
-            return (Note(Outcome.UNSUPPORTED, self.failure),) if self.failure else ()
+            return () if self.failure is None else (self.failure,)
         beside = "" if math.isnan(line) else f" (straight line {line:.2g})"
         if mine <= 0:
             return (
@@ -119,27 +119,27 @@ def tested(
         return not_tested(examples)
     mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
     score, kind = judged_score(bound.score, "sigmoid" if bound.score.output == "sigmoid" else "auto")
+    together = removed_together(bound, wanted, examples)
     try:
         judged = score.bind(inputs)
-        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), _together(bound, wanted), max_gradients)
+        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), together, max_gradients)
         mine = test.of(mean_values)
         of_line = torch.where(bent, test.of(mean_line), mine) if bent.any() else mine
         if kind == "log_odds":
             lowered = change.unflatten(0, (-1, baselines)).mean(1).cpu() < 0
             mine, of_line = (torch.where(lowered, -x, x) for x in (mine, of_line))
     except KeyboardInterrupt:
-        return _failed(examples, "support is not known: the test was interrupted")
-    except ValueError as error:  # the explanation itself stands; a removed feature may be an input the model refuses
-        return _failed(examples, f"support is not known: {str(error).splitlines()[0]}")
+        return _failed(examples, Outcome.INTERRUPTED, "the test was interrupted")
+    except Exception as error:  # the explanation stands, but the model may refuse inputs that lack features as it likes
+        return _failed(examples, Outcome.UNSUPPORTED, str(error).partition("\n")[0] or type(error).__name__)
     if wanted is None:
         mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
     unit = "in probability" if kind == "log_odds" else "in units of the score"
     return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit)
 
 
-def _failed(examples: int, why: str) -> Tested:
-    unknown = not_tested(examples)
-    return Tested(unknown.support, unknown.line, unknown.n_forwards, "", why)
+def _failed(examples: int, outcome: Outcome, why: str) -> Tested:
+    return replace(not_tested(examples), failure=Note(outcome, f"support is not known: {why}"))
 
 
 @dataclass(frozen=True)
@@ -179,14 +179,15 @@ def _started(start: Tensor, rows: Tensor, masked: Tensor) -> Tensor:
     return start[rows.to(start.device)]
 
 
-def _together(bound: BoundScore, wanted: bool | Tensor | None) -> tuple[Tensor | None, Rank]:
+def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: int) -> tuple[Tensor | None, Rank]:
     """What is removed together, as labels (1 or examples, *features), and how it is ranked."""
     shape = bound.shape
     if isinstance(wanted, Tensor):
-        if wanted.is_floating_point() or wanted.dtype == torch.bool or wanted.shape[1:] != shape:
+        fits = wanted.shape[1:] == shape and wanted.ndim == len(shape) + 1 and len(wanted) in (1, examples)
+        if wanted.is_floating_point() or wanted.dtype == torch.bool or not fits:
             raise ValueError(
                 f"support has dtype {wanted.dtype} and shape {tuple(wanted.shape)}, expected True, False, or integer "
-                f"labels of shape {(1, *shape)}"
+                f"labels of shape {(1, *shape)} or {(examples, *shape)}"
             )
         return wanted, "net" if kind_of(bound) == "tokens" else "magnitude"
     kind = kind_of(bound)

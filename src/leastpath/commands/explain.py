@@ -55,7 +55,8 @@ SOLVERS: Mapping[str, Callable[[], Solver]] = {
 IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
 TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 EVIDENCE = (
-    "support", "line_support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
+    "support", "line_support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate",
+    "score_change", "n_gradients",
 )  # fmt: skip
 
 
@@ -350,8 +351,9 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
 
 _EVIDENCE_WORDS = (
     "support: does the prediction rest on what the explanation ranks first? How much more it loses without the most "
-    "important features than without the least important ones; 0 is a random order, higher is better. line support: the "
-    "same of the straight line. completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight line. "
+    "important features than without the least important ones. 0 is a random order, higher is better. line support: "
+    "the same of the straight line. completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of "
+    "the path to the straight line. "
     "certificate: length over |Δf|, at least 1; 1 is provably shortest."
 )
 
@@ -538,8 +540,8 @@ def command(
     baseline: Annotated[
         str | None,
         typer.Option(
-            help=f"Where paths start, or a number; several with commas, as in black,mean. Pictures: {', '.join(IMAGE_BASELINES)}; tables: "
-            f"{', '.join(TABLE_BASELINES)}. The first is the default."
+            help="Where paths start, or a number; several with commas, as in black,mean. "
+            f"Pictures: {', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}. The first is the default."
         ),
     ] = None,
     size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
