@@ -472,7 +472,7 @@ def test_geometry_of_another_layer_is_refused():
     score, other = (lp.Score(model, 1, layer=layer) for layer in (model.embedding, model.mix))
     with pytest.raises(ValueError, match=r"geometry lives in \(3, 8\), the score in \(3, 4\): both must have"):
         explain(score, ids, solver=Leaning(), geometry=other)
-    with pytest.raises(ValueError, match="geometry=3 is not a geometry: pass one, as in geometry=lp.Score"):
+    with pytest.raises(ValueError, match=r"geometry=3 is not a geometry: pass one, as in geometry=lp\.Score"):
         explain(score, ids, geometry=3)
 
 
