@@ -425,6 +425,66 @@ def test_tuple_of_two_precisions_keeps_both():
     assert [v.dtype for v in result.values] == [torch.float32, torch.float64]
 
 
+# ---- the geometry of another score ----------------------------------------------------------------------------------
+
+
+class Leaning:
+    """A solver whose paths lean along the gradient at their middle: another score has another path."""
+
+    def solve(self, score, metric, start, end, run) -> lp.Solution:
+        middle = torch.lerp(start, end, 0.5)
+        lean = score.gradients(middle, torch.arange(len(start)))[1]
+        return lp.Solution(lp.Path.polyline(torch.stack([start, middle + 0.1 * lean, end], 1)))
+
+
+def test_the_path_is_that_of_the_geometry_and_the_values_are_of_the_score():
+    model, x = mlp(), flat_points(3, 4)
+    score, margin = (lp.Score(model, 1, output) for output in ("softmax", "logit_margin"))
+    result = explain(score, x, solver=Leaning(), geometry=margin)
+    assert torch.equal(result.path.points, explain(margin, x, solver=Leaning()).path.points)
+    assert not torch.equal(result.path.points, explain(score, x, solver=Leaning()).path.points)
+    along = lp.integrate(score, result.path)
+    torch.testing.assert_close(result.values, along.values)
+    torch.testing.assert_close(result.score_change, score(x) - score(torch.zeros_like(x)))
+    torch.testing.assert_close(result.length, along.length)
+    assert result.geometry == repr(margin) and explain(score, x).geometry == repr(score)
+
+
+def test_geometry_by_the_name_of_an_output():
+    model, x, targets = mlp(), flat_points(3, 4), torch.tensor([2, 0, 1])
+    score, margin = (lp.Score(model, targets, output) for output in ("log_softmax", "logit_margin"))
+    named = explain(score, x, solver=Leaning(), geometry="logit_margin")
+    given = explain(score, x, solver=Leaning(), geometry=margin)
+    assert torch.equal(named.values, given.values) and named.geometry == given.geometry
+    with pytest.raises(ValueError, match="output='margin' is unknown"):
+        explain(score, x, geometry="margin")
+
+
+def test_one_budget_for_the_geometry_and_the_score():
+    model, x = Counted(mlp()), flat_points(3, 4)
+    result = explain(lp.Score(model, 1, "softmax"), x, solver=Leaning(), geometry="logit_margin", max_gradients=30)
+    assert model.gradient_rows == int(result.n_gradients.sum()) and (result.n_gradients <= 30).all()
+    assert result.stats["solver_gradients"].tolist() == [1, 1, 1]
+
+
+def test_geometry_of_another_layer_is_refused():
+    model, ids = seeded(TextNet).eval(), torch.tensor([[1, 2, 3]])
+    score, other = (lp.Score(model, 1, layer=layer) for layer in (model.embedding, model.mix))
+    with pytest.raises(ValueError, match=r"geometry lives in \(3, 8\), the score in \(3, 4\): both must have"):
+        explain(score, ids, solver=Leaning(), geometry=other)
+    with pytest.raises(ValueError, match=r"geometry=3 is not a geometry: pass one, as in geometry=lp\.Score"):
+        explain(score, ids, geometry=3)
+
+
+def test_several_baselines_by_name_are_their_tensors():
+    images, score = IMAGES.sigmoid(), lp.Score(cnn(), 1)
+    named = explain(score, images, lp.baselines.several("black", "mean", 0.5))
+    mean = images.mean((2, 3), keepdim=True).expand_as(images)
+    tensors = torch.stack([torch.zeros_like(images), mean, torch.full_like(images, 0.5)], 1)
+    given = explain(score, images, tensors)
+    assert torch.equal(named.values, given.values) and torch.equal(named.baseline_spread, given.baseline_spread)
+
+
 # ---- interruption and errors ----------------------------------------------------------------------------------------
 
 

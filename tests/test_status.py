@@ -14,11 +14,14 @@ def test_value_is_one_readable_string():
     assert status.outcomes == (lp.Outcome.BRIDGED, lp.Outcome.REACHED)
 
 
+OK = (Outcome.SUPPORTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
+
+
 @pytest.mark.parametrize("outcome", lp.Outcome)
 def test_ok_only_where_nothing_needs_a_look(outcome):
     status = lp.Status((lp.Note(lp.Outcome.REACHED, "reached"), lp.Note(outcome, "and this")))
     assert outcome in status
-    assert status.ok == (outcome in (lp.Outcome.REACHED, lp.Outcome.FIXED_STEPS, lp.Outcome.SOLVER_NOTE))
+    assert status.ok == (outcome in OK)
 
 
 def test_contains_only_what_was_said():

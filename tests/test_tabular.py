@@ -180,6 +180,38 @@ def test_the_choice_is_said():
     assert explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine()).choice == "StraightLine, as asked"
 
 
+def test_support_removes_whole_columns_and_comes_first():
+    """Oracle: the score of rows whose cells were put at the baseline by hand, in the order of the explanation."""
+    explained = explain(additive, FRAME, background=BACKGROUND, baseline="median", solver=lp.StraightLine())
+    typical = {c: BACKGROUND[c].median() if c in ("income", "age") else BACKGROUND[c].mode()[0] for c in FRAME}
+    encoding = Encoding.fit(BACKGROUND, standardize=False)
+    for name, row in FRAME.iterrows():
+        block = explained.encoded_values.loc[name].abs()
+        sizes = {c: sum(block[k] for k in block.index if k == c or k.startswith(f"{c}_")) for c in FRAME}
+        order = sorted(FRAME.columns, key=lambda c, sizes=sizes: -sizes[c])
+        gains = []
+        for share in range(1, 10):
+            count = max(1, int(share / 10 * 4 + 0.5 + 1e-9))
+            rows = pd.DataFrame([row, row]).astype(FRAME.dtypes.to_dict())
+            for at, gone in enumerate((order[-count:], order[:count])):
+                for column in gone:
+                    rows.iloc[at, rows.columns.get_loc(column)] = typical[column]
+            least, most = additive(encoding.transform(rows)) - additive(encoding.transform(FRAME.loc[[name]]))
+            gains.append(abs(float(most)) - abs(float(least)))
+        assert explained.support[name] == pytest.approx(sum(gains) / 9, abs=2e-3)
+    assert list(explained.support.index) == list(FRAME.index) and explained.support.name == "support"
+    assert repr(explained).startswith("TableExplanation(median support ")
+    untested = explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine(), support=False)
+    assert untested.support.isna().all() and "support not measured; status ok" in repr(untested)
+
+
+def test_geometry_by_name():
+    encoding = Encoding.fit(BACKGROUND)
+    calls = {"background": BACKGROUND, "preprocess": encoding, "solver": lp.Descent(60), "max_gradients": 200}
+    explained = explain(classifier(), FRAME, 1, geometry="logit_margin", **calls)
+    assert "logit_margin" in explained.result.geometry
+
+
 def test_batch_equals_loop():
     calls = {"background": BACKGROUND, "preprocess": Encoding.fit(BACKGROUND), "max_points": 60}
     together = explain(classifier(), FRAME, 1, **calls).values

@@ -146,6 +146,43 @@ def test_baselines_start_where_they_say(baseline):
     torch.testing.assert_close(start, torch.stack([table[2], expected, expected, table[3]]))
 
 
+def test_several_baselines_are_the_mean_of_single_ones():
+    model, words = classifier(), tokenizer()
+    both = explain(model, words, TEXTS, 1, baseline=("mask", 7), **STRAIGHT)
+    single = [explain(model, words, TEXTS, 1, baseline=one, **STRAIGHT) for one in ("mask", 7)]
+    for b in range(3):
+        mean = (single[0].values[b] + single[1].values[b]) / 2
+        torch.testing.assert_close(both.values[b], mean, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match="an empty tuple"):
+        explain(model, words, TEXTS, baseline=())
+
+
+def test_only_free_tokens_are_removed_and_each_as_a_whole():
+    """Against the public measure on words that were replaced by hand, one text at a time."""
+    model, words, text = classifier(), tokenizer(), "a good unfunny film"
+    explained = explain(model, words, text, 1, baseline="mask", **STRAIGHT)
+    ids = words(text, return_tensors="pt")["input_ids"][0]
+    free = [i for i in range(len(ids)) if int(ids[i]) not in (2, 3)]
+    ranked = sorted(free, key=lambda i: -abs(float(explained.values[0][i])))
+    gains = []
+    for share in range(1, 10):
+        count = max(1, int(share / 10 * len(free) + 0.5 + 1e-9))
+        rows = torch.stack([ids, ids])
+        rows[0, ranked[-count:]] = rows[1, ranked[:count]] = 4  # without the least, and without the most important
+        least, most = model(rows).logits.softmax(1)[:, 1].tolist()
+        gains.append(least - most)
+    turned = -1 if float(explained.result.score_change) < 0 else 1
+    assert float(explained.result.support) == pytest.approx(turned * sum(gains) / 9, abs=1e-4)
+    assert explain(model, words, text, 1, support=False, **STRAIGHT).result.support.isnan().all()
+
+
+def test_geometry_by_name():
+    explained = explain(
+        classifier(), tokenizer(), TEXTS, 1, solver=lp.Descent(60), max_gradients=200, geometry="logit_margin"
+    )
+    assert "logit_margin" in explained.result.geometry
+
+
 def test_special_tokens_on_request():
     explained = explain(classifier(), tokenizer(), "good film", 1, baseline="zero", keep_special=False, **STRAIGHT)
     assert float(explained.values[0][0]) != 0
@@ -167,6 +204,27 @@ def test_html_is_coloured_and_escaped(tmp_path):
     page = explained.to_html(tmp_path / "page.html")
     assert page.count("<p>") == 2 and "background:#" in page and "&lt;" in page and "<b>" not in page
     assert (tmp_path / "page.html").read_text(encoding="utf-8").endswith(page)
+
+
+def test_support_status_and_probability_come_first():
+    """One colour scale for all texts: the strongest token of the page has the strongest colour, and only it."""
+    model = classifier()
+    explained = explain(model, tokenizer(), TEXTS, 1, **STRAIGHT)
+    page = explained.to_html()
+    assert page.index("<h3>") < page.index("raises the score") < page.index("support") < page.index("<span title=")
+    for b in range(3):
+        probability = float(explained.scores[b].exp())
+        assert float(explained.probabilities[b]) == pytest.approx(probability, rel=1e-4)
+        assert f"probability {probability:.3g}" in page
+    texts = page.split("<p>")[1:]
+    assert "straight line" in texts[0] and "straight line" in texts[2]
+    assert "support not measured" in texts[1]  # one word alone has no order
+    strongest = max(float(values.abs().max()) for values in explained.values)
+    assert f"{strongest:+.2g} raises the score" in page and page.count("#d6614d") + page.count("#4294c2") == 3
+    assert repr(explained).startswith("TextExplanation(median support ")
+    assert any(words in repr(explained).partition("3 texts of")[0] for words in ("status ok", "to look at"))
+    single = explain(classifier(num_labels=1), tokenizer(), TEXTS, **STRAIGHT)
+    assert single.probabilities.isnan().all() and "probability" not in single.to_html().partition("</p>")[0]
 
 
 @pytest.mark.filterwarnings("ignore")  # of SHAP
@@ -290,6 +348,9 @@ def test_baselines_of_images_and_errors():
     black = explain_image(model, processed, picture, 1, **quick).result.path.start
     mean = explain_image(model, processed, picture, 1, baseline="mean", **quick).result.path.start
     assert (white > mean).all() and (black < mean).all() and (mean == 0).all()
+    both = explain_image(model, processed, picture, 1, baseline=("black", "mean", 0.5), support=True, **quick)
+    assert torch.equal(both.result.path.start[:2], torch.cat([black, mean])) and len(both.result.path) == 3
+    assert repr(both).startswith("ImageExplanation(support ")
     with pytest.raises(ValueError, match="use one of"):
         explain_image(model, processed, picture, 1, baseline="grey")
     with pytest.raises(ValueError, match="at least one image"):

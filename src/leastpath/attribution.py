@@ -30,13 +30,14 @@ from leastpath.integral.weightings import Weighting
 from leastpath.kinds import Kind, kind_of
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
 from leastpath.metric import Conformal, Metric
+from leastpath.outputs import OutputName
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.status import Note, Outcome, Status
-from leastpath.tested import Tested, tested
+from leastpath.tested import Tested, removed_together, tested
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
@@ -127,7 +128,7 @@ def attribute(
     *,
     solver: Solver | None = None,
     metric: Metric | None = None,
-    geometry: Score | None = None,
+    geometry: Score | OutputName | None = None,
     support: bool | Tensor | None = None,
     tolerance: float | None = 0.01,
     n_steps: int | None = None,
@@ -149,8 +150,8 @@ def attribute(
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
-        geometry: another score of the same inputs, whose geometry bends the path. `lp.Score(model, target,
-            "logit_margin")` does not saturate where a softmax does. What is integrated and measured is `score`.
+        geometry: another score of the same inputs, whose geometry bends the path, or another output of the same
+            score: "logit_margin" does not saturate where a softmax does. What is integrated and measured is `score`.
         support: whether removal tests the result. None: where the path is bent. True, False: always, never. Integer
             labels (1 or batch, *features): always, and features with one label are removed together.
         tolerance: the error that the integrator must reach (see `integrate`). None: exactly `n_steps`.
@@ -170,7 +171,9 @@ def attribute(
         >>> result.values.shape
         torch.Size([5, 4])
     """
-    _check_parts(score, solver, metric, geometry, baselines)
+    _check_score(score)
+    geometry = replace(score, output=geometry) if isinstance(geometry, str) else geometry
+    _check_parts(solver, metric, geometry, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
     metric = metric or Conformal()
@@ -179,6 +182,7 @@ def attribute(
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         bound, m = bound_with_baselines(score, inputs, baselines)
         start, end = bound.ends(baselines)
+        removed_together(bound, support, bound.batch // m)  # refuses wrong labels before the solver works
         check_rows_are_independent(bound, start, end)
         solver = solver or DEFAULT_SOLVERS[kind_of(bound)]
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
@@ -194,12 +198,15 @@ def attribute(
         return _assembled(work, m, found)
 
 
-def _check_parts(score: Any, solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
-    """Refuse what is not a score, solver or metric, and baselines for a solver that chooses its own start."""
+def _check_score(score: Any) -> None:
     if not isinstance(score, Score):
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
+
+
+def _check_parts(solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
+    """Refuse what is not a solver, metric or score, and baselines for a solver that chooses its own start."""
     for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric), ("geometry", geometry, Score)):
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")

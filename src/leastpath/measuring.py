@@ -149,7 +149,12 @@ def _with_lines(solution: Solution, longer: Tensor) -> Solution:
     def samples(of: Tensor) -> tuple[Path, ...]:
         return tuple(path.select(of) for path in solution.samples)
 
-    parts = [(rows, Solution(lines, ((note,),) * len(rows), solution.stats, samples=samples(rows)))]
+    # A remark on the solver's work as a whole still holds; one on the path that is gone does not.
+    remarks = [
+        tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in solution.notes or ((),) * len(longer)
+    ]
+    kept = tuple((*remarks[i], note) for i in rows.tolist())
+    parts = [(rows, Solution(lines, kept, solution.stats, samples=samples(rows)))]
     if len(others):
         notes = solution.notes and tuple(solution.notes[i] for i in others.tolist())
         parts.append((others, Solution(solution.path.select(others), notes, samples=samples(others))))

@@ -22,6 +22,7 @@ from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers.descent.solver import Descent
 from leastpath.solvers.graph.solver import NeighborGraph
+from leastpath.tested import headline
 
 FEW_COLUMNS = 50  # above, a background of ordinary size is too thin for a neighbour graph
 LEAST_NEIGHBORS, MANY_NEIGHBORS = 15, 50  # measured: see benchmarks/tabular.py
@@ -123,6 +124,9 @@ class TableExplanation:
     gap."""
     target: Any
     """Series: the class explained; −1 where the model has a single output."""
+    support: Any
+    """Series: does removal confirm the explanation? See `Attribution.support`; columns are removed whole. NaN where it
+    was not measured."""
     encoded_values: Any
     """DataFrame: before summing, one column for each number."""
     frame: Any
@@ -138,7 +142,8 @@ class TableExplanation:
 
     def __repr__(self) -> str:
         rows, columns = self.values.shape
-        return f"TableExplanation({rows} rows × {columns} columns; {self.choice}; {self.result!r})"
+        tested = headline(self.result.support, self.result.stats["line_support"], self.result.status)
+        return f"TableExplanation({tested}; {rows} rows × {columns} columns; {self.choice}; {self.result!r})"
 
 
 def explain(
@@ -152,6 +157,7 @@ def explain(
     baseline: Any = "mean",
     output: Output | None = None,
     solver: Solver | None = None,
+    support: bool = True,
     groups: Mapping[Any, Sequence[int]] | None = None,
     n_neighbors: int | None = None,
     max_points: int = 1000,
@@ -179,13 +185,14 @@ def explain(
         solver: None: up to 50 columns a `NeighborGraph` over the background, else `Descent`. `choice` says which.
 
     Rarely needed:
+        support: test the result: does the score change when the columns that come out first get the baseline's values?
         groups: which outputs of a transformer belong to which column, where this cannot be found by trying.
         n_neighbors: of each point of the graph. None: two for each number that a row is encoded as, at least 50, but
             at most a quarter of the points. In wide tables few neighbours make routes longer than the line.
         max_points: rows of the background that become points of the graph, drawn at random.
         batch_size: rows in one model call.
         seed: of what is drawn, here and in the solver.
-        settings: metric, tolerance, n_steps, max_gradients, progress, …: as in `leastpath.attribute`.
+        settings: metric, geometry, tolerance, n_steps, max_gradients, progress, …: as in `leastpath.attribute`.
 
     Example:
         >>> import pytest
@@ -207,7 +214,9 @@ def explain(
     generator = np.random.default_rng(seed)
     start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
     solver, choice = _chosen(solver, points, len(space.columns), n_neighbors, max_points, generator)
-    result = attribute(score, inputs, start, solver=solver, seed=seed, **settings)
+    result = attribute(
+        score, inputs, start, solver=solver, seed=seed, support=space.column_of[None] if support else False, **settings
+    )
     return _table(space, frame, result, score(inputs), classes, choice)
 
 
@@ -225,6 +234,11 @@ class _Space:
     inner: Callable[[Tensor], Tensor] | None  # a preprocessing step over tensors
     shift: Tensor  # (width,) the model is given inner(numbers · scale + shift)
     scale: Tensor
+
+    @property
+    def column_of(self) -> Tensor:
+        """(width,) the number of the column that each number belongs to."""
+        return torch.tensor([self.columns.index(name) for name in self.owners])
 
     @classmethod
     def of(cls, frame: Any, background: Any, preprocess: Any, categorical: Any, groups: Any) -> _Space:
@@ -439,9 +453,8 @@ def _table(
 
     assert isinstance(result.values, Tensor)
     encoded = pd.DataFrame(result.values.double().cpu().numpy(), index=frame.index, columns=space.names)
-    owner = np.array([space.columns.index(name) for name in space.owners])
     summed = np.zeros((len(frame), len(space.columns)))
-    np.add.at(summed.T, owner, encoded.to_numpy().T)
+    np.add.at(summed.T, space.column_of.numpy(), encoded.to_numpy().T)
     indices = np.full(len(frame), -1) if classes is None else classes.cpu().numpy()
 
     def series(numbers: Any, name: str) -> Any:
@@ -452,6 +465,7 @@ def _table(
         scores=series(scores.double().cpu().numpy(), "score"),
         base_values=series((scores - result.score_change).double().cpu().numpy(), "base_value"),
         target=series(indices, "target"),
+        support=series(result.support.double().cpu().numpy(), "support"),
         encoded_values=encoded,
         frame=frame,
         result=result,

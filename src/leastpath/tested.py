@@ -9,19 +9,21 @@ lowered it, and support is how much more the score gains without them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.kinds import kind_of
 from leastpath.measuring import Line
 from leastpath.path import Path
 from leastpath.score import Inputs
-from leastpath.status import Note, Outcome
-from leastpath.support import SHARES, Rank, judged_score, patches, symmetric_gain
+from leastpath.status import Note, Outcome, Status
+from leastpath.support import SHARES, Rank, judged_score, patches, removal_places, symmetric_gain
 from leastpath.support import Kind as JudgedKind
 
 MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
@@ -37,13 +39,13 @@ class Tested:
     line: Tensor
     n_forwards: Tensor
     unit: str
-    failure: str = ""
+    failure: Note | None = None
 
     def note(self, example: int) -> tuple[Note, ...]:
         """What the status says first; nothing where nothing was measured."""
         mine, line = float(self.support[example]), float(self.line[example])
         if math.isnan(mine):
-            return (Note(Outcome.UNSUPPORTED, self.failure),) if self.failure else ()
+            return () if self.failure is None else (self.failure,)
         beside = "" if math.isnan(line) else f" (straight line {line:.2g})"
         if mine <= 0:
             return (
@@ -62,6 +64,23 @@ class Tested:
                 ),
             )
         return (Note(Outcome.SUPPORTED, f"support {mine:.2g} {self.unit}{beside}"),)
+
+
+def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
+    """What is shown of some examples before all else: support, the straight line's beside it, and the status in words.
+
+    Example:
+        >>> fine = Status((Note(Outcome.REACHED, "reached tolerance 0.01"),))
+        >>> headline(torch.tensor([0.31]), torch.tensor([0.28]), [fine])
+        'support 0.31 (straight line 0.28); status ok'
+    """
+    mine, beside = float(support.nanmedian()), float(line.nanmedian())
+    said = "support not measured" if math.isnan(mine) else f"{'median ' * (len(status) > 1)}support {mine:.2g}"
+    said += "" if math.isnan(beside) else f" (straight line {beside:.2g})"
+    bad = [one.value for one in status if not one.ok]
+    if not bad:
+        return f"{said}; status ok"
+    return f"{said}; {f'{len(bad)} of {len(status)} to look at, e.g.: ' * (len(status) > 1)}{bad[0]}"
 
 
 def not_tested(examples: int) -> Tested:
@@ -100,27 +119,27 @@ def tested(
         return not_tested(examples)
     mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
     score, kind = judged_score(bound.score, "sigmoid" if bound.score.output == "sigmoid" else "auto")
+    together = removed_together(bound, wanted, examples)
     try:
         judged = score.bind(inputs)
-        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), _together(bound, wanted), max_gradients)
+        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), together, max_gradients)
         mine = test.of(mean_values)
         of_line = torch.where(bent, test.of(mean_line), mine) if bent.any() else mine
         if kind == "log_odds":
             lowered = change.unflatten(0, (-1, baselines)).mean(1).cpu() < 0
             mine, of_line = (torch.where(lowered, -x, x) for x in (mine, of_line))
     except KeyboardInterrupt:
-        return _failed(examples, "support is not known: the test was interrupted")
-    except ValueError as error:  # the explanation itself stands; a removed feature may be an input the model refuses
-        return _failed(examples, f"support is not known: {str(error).splitlines()[0]}")
+        return _failed(examples, Outcome.INTERRUPTED, "the test was interrupted")
+    except Exception as error:  # the explanation stands, but the model may refuse inputs that lack features as it likes
+        return _failed(examples, Outcome.UNSUPPORTED, str(error).partition("\n")[0] or type(error).__name__)
     if wanted is None:
         mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
     unit = "in probability" if kind == "log_odds" else "in units of the score"
     return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit)
 
 
-def _failed(examples: int, why: str) -> Tested:
-    unknown = not_tested(examples)
-    return Tested(unknown.support, unknown.line, unknown.n_forwards, "", why)
+def _failed(examples: int, outcome: Outcome, why: str) -> Tested:
+    return replace(not_tested(examples), failure=Note(outcome, f"support is not known: {why}"))
 
 
 @dataclass(frozen=True)
@@ -132,9 +151,11 @@ class _Test:
     max_gradients: int | None
 
     def of(self, values: Tensor) -> Tensor:
-        """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite."""
+        """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite
+        or nothing is ranked."""
         labels, rank = self.together
-        known = torch.isfinite(values).flatten(1).all(1).cpu()
+        # One thing alone has no order that removal could test.
+        known = flat_rows(torch.isfinite(values)).all(1).cpu() & (removal_places(values, labels, rank)[1] > 1).cpu()
         gains = [
             symmetric_gain(
                 self.judged, self.kind, values.nan_to_num(), partial(_started, start),
@@ -158,14 +179,15 @@ def _started(start: Tensor, rows: Tensor, masked: Tensor) -> Tensor:
     return start[rows.to(start.device)]
 
 
-def _together(bound: BoundScore, wanted: bool | Tensor | None) -> tuple[Tensor | None, Rank]:
+def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: int) -> tuple[Tensor | None, Rank]:
     """What is removed together, as labels (1 or examples, *features), and how it is ranked."""
     shape = bound.shape
     if isinstance(wanted, Tensor):
-        if wanted.is_floating_point() or wanted.dtype == torch.bool or wanted.shape[1:] != shape:
+        fits = wanted.shape[1:] == shape and wanted.ndim == len(shape) + 1 and len(wanted) in (1, examples)
+        if wanted.is_floating_point() or wanted.dtype == torch.bool or not fits:
             raise ValueError(
                 f"support has dtype {wanted.dtype} and shape {tuple(wanted.shape)}, expected True, False, or integer "
-                f"labels of shape {(1, *shape)}"
+                f"labels of shape {(1, *shape)} or {(examples, *shape)}"
             )
         return wanted, "net" if kind_of(bound) == "tokens" else "magnitude"
     kind = kind_of(bound)

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
-from leastpath.report.tokens import text_html
+from leastpath.report.tokens import colour, text_html
 from leastpath.score import Score
+from leastpath.tested import headline
 
 Text = str | tuple[str, str]
 TextBaseline = Literal["pad", "mask", "zero"]
@@ -54,6 +55,8 @@ class TextExplanation:
     """(batch,) of the texts."""
     base_values: Tensor
     """(batch,) of the baselines: `base_values + Σ values` is the score, up to the completeness gap."""
+    probabilities: Tensor
+    """(batch,) that the model gives to the class explained; NaN where it has a single output."""
     result: Attribution
     """All that is known: values (batch, length, dimensions) with padding, certificates, a status for each text."""
     pieces: tuple[tuple[Piece, ...], ...]
@@ -71,9 +74,15 @@ class TextExplanation:
         return [piece.text + piece.space for piece in self.pieces[text]]
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The texts as HTML, red for tokens that raise the score, blue for those that lower it; written to `path`."""
-        texts = [self._text_html(b) for b in range(len(self.values))]
-        page = f'<div style="font-family: sans-serif; line-height: 1.9">{"".join(texts)}</div>'
+        """The texts as HTML, red for tokens that raise the score, blue for those that lower it; written to `path`.
+
+        Above each text stand its support, that of the straight line and the status. All texts share one scale.
+        """
+        end = max(float(values.abs().max()) for values in self.shown_values) or 1.0
+        texts = [self._text_html(b, end) for b in range(len(self.values))]
+        title = f"<h3>What speaks for and against {html.escape(self.target_name)}</h3>"
+        body = f"{title}{_legend_html(end)}{''.join(texts)}"
+        page = f'<div style="font-family: sans-serif; line-height: 1.9">{body}</div>'
         if path is not None:
             Path(path).write_text(f'<!doctype html><meta charset="utf-8">{page}', encoding="utf-8")
         return page
@@ -81,16 +90,18 @@ class TextExplanation:
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def _text_html(self, text: int) -> str:
-        head = (
-            f"<small>{html.escape(self.target_names[text])}: {float(self.scores[text]):.4g}, "
-            f"baseline {float(self.base_values[text]):.4g}</small>"
-        )
-        return f"<p>{head}<br>{text_html(self.display_tokens(text), self.shown_values[text], join='')}</p>"
+    def _text_html(self, text: int, end: float) -> str:
+        tested = html.escape(_headline(self.result, text))
+        probability = float(self.probabilities[text])
+        share = "" if math.isnan(probability) else f"probability {probability:.3g}, "
+        scores = f"score {float(self.scores[text]):.4g}, baseline {float(self.base_values[text]):.4g}"
+        head = f"<small><strong>{tested}</strong><br>{html.escape(self.target_names[text])}: {share}{scores}</small>"
+        return f"<p>{head}<br>{text_html(self.display_tokens(text), self.shown_values[text], scale=end, join='')}</p>"
 
     def __repr__(self) -> str:
         lengths = [len(tokens) for tokens in self.tokens]
-        return f"TextExplanation({len(lengths)} texts of {min(lengths)} to {max(lengths)} tokens, {self.result!r})"
+        what = f"{len(lengths)} texts of {min(lengths)} to {max(lengths)} tokens"
+        return f"TextExplanation({_headline(self.result)}; {what}; {self.result!r})"
 
 
 @dataclass(frozen=True)
@@ -138,7 +149,7 @@ class ImageExplanation:
         return self.values.sum(1)
 
     def __repr__(self) -> str:
-        return f"ImageExplanation({len(self.values)} images, {self.result!r})"
+        return f"ImageExplanation({_headline(self.result)}; {len(self.values)} images; {self.result!r})"
 
 
 def explain(
@@ -147,9 +158,10 @@ def explain(
     texts: Text | Sequence[Text],
     target: int | str | Sequence[int] | Tensor | None = None,
     *,
-    baseline: TextBaseline | int = "pad",
+    baseline: TextBaseline | int | tuple[TextBaseline | int, ...] = "pad",
     output: Output | None = None,
     merge_words: bool = False,
+    support: bool = True,
     keep_special: bool = True,
     max_length: int | None = None,
     embedding: nn.Module | None = None,
@@ -165,15 +177,18 @@ def explain(
         target: the class, by index or by its name in the model's configuration, or one index a text. None: the
             predicted class.
         baseline: where tokens start: the embedding of the "pad" token, of the "mask" token, "zero", or of a token id.
+            A tuple of these averages over several: ("mask", "pad").
         output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.
         merge_words: show words rather than tokens. Both are always in the result.
 
     Rarely needed:
+        support: test the result: does the class lose probability when the tokens that come out first are replaced?
         keep_special: leave [CLS], [SEP] and the like as they are: zero attribution. False: they start at the baseline.
         max_length: cut longer texts; by default at what the tokenizer allows.
         embedding: the module that turns ids into vectors, where the model does not name it itself.
         batch_size: rows in one model call.
-        settings: solver, metric, tolerance, n_steps, max_gradients, seed, progress, …: as in `leastpath.attribute`.
+        settings: solver, metric, geometry, tolerance, n_steps, max_gradients, seed, progress, …: as in
+            `leastpath.attribute`.
 
     Example:
         >>> import pytest
@@ -202,11 +217,14 @@ def explain(
     others = [encoded[name].to(device) for name in names]
     wrapped = _ReplacedTokens(model, embedding, names)
     score = Score(wrapped, layer=wrapped.probe, additional_forward_args=(free, *others), batch_size=batch_size)
-    classes = _classes(model, target, score.outputs(ids))
+    logits = score.outputs(ids)
+    classes = _classes(model, target, logits)
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
-    start = _start(embedding, ids, free, _baseline_id(baseline, tokenizer))
-    result = attribute(score, ids, start, **settings)
-    return _text_explanation(model, tokenizer, batch, encoded, result, score(ids), classes, merge_words)
+    start = _joint([_start(embedding, ids, free, _baseline_id(one, tokenizer)) for one in _each(baseline)])
+    labels = _token_labels(free, start.shape[-1]) if support else False
+    result = attribute(score, ids, start, support=labels, **settings)
+    said = _Said(score(ids), _probabilities(logits, classes), classes)
+    return _text_explanation(model, tokenizer, batch, encoded, result, said, merge_words)
 
 
 def explain_image(
@@ -215,7 +233,7 @@ def explain_image(
     images: Any,
     target: int | str | Sequence[int] | Tensor | None = None,
     *,
-    baseline: ImageBaseline | float | Tensor = "black",
+    baseline: ImageBaseline | float | Tensor | tuple[ImageBaseline | float | Tensor, ...] = "black",
     output: Output | None = None,
     batch_size: int | None = None,
     **settings: Any,
@@ -228,12 +246,13 @@ def explain_image(
         images: PIL images, arrays (height, width, 3) or whatever else the processor takes; one or a list.
         target: the class, by index or name, or one index an image. None: the predicted class.
         baseline: a "black" or "white" image, which goes through the processor too; "mean", the processor's zero; a
-            number or a tensor in the processor's space.
+            number or a tensor in the processor's space. A tuple of these averages over several: ("black", "mean").
         output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.
 
     Rarely needed:
         batch_size: images in one model call.
-        settings: solver, metric, tolerance, n_steps, max_gradients, seed, progress, …: as in `leastpath.attribute`.
+        settings: solver, metric, geometry, tolerance, n_steps, max_gradients, seed, progress, …: as in
+            `leastpath.attribute`.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).eval()
@@ -249,7 +268,7 @@ def explain_image(
         raise ValueError("images is empty: pass at least one image")
     parameter = next(model.parameters())
     pixels = _processed(processor, batch).to(parameter.device, parameter.dtype)  # (batch, channels, height, width)
-    start = _image_start(processor, pixels, batch, baseline)
+    start = _joint([_image_start(processor, pixels, one) for one in _each(baseline)])
     score = Score(model, batch_size=batch_size)
     classes = _classes(model, target, score.outputs(pixels))
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
@@ -260,6 +279,31 @@ def explain_image(
     return ImageExplanation(
         result.values, pixels, indices.cpu(), _names(model, indices), scores, scores - result.score_change, result
     )
+
+
+def _legend_html(end: float) -> str:
+    """The colours in words, each on its own ground."""
+    ends = ((-end, "lowers the score"), (0.0, "no effect"), (end, "raises the score"))
+    spans = [f'<span style="background:{colour(at, end)};color:#000">{at:+.2g} {words}</span>' for at, words in ends]
+    return f"<div><small>{' '.join(spans)}</small></div>"
+
+
+def _headline(result: Attribution, example: int | None = None) -> str:
+    """Support and status, of one example or of all."""
+    chosen = slice(None) if example is None else slice(example, example + 1)
+    return headline(result.support[chosen], result.stats["line_support"][chosen], result.status[chosen])
+
+
+def _each(baseline: Any) -> tuple[Any, ...]:
+    """The baselines that were asked for, one or several."""
+    if isinstance(baseline, tuple) and not baseline:
+        raise ValueError('baseline is an empty tuple: name at least one, as in ("mask", "pad")')
+    return baseline if isinstance(baseline, tuple) else (baseline,)
+
+
+def _joint(starts: list[Tensor]) -> Tensor:
+    """One baseline (batch, *features) as it is, several as (batch, m, *features)."""
+    return starts[0] if len(starts) == 1 else torch.stack(starts, 1)
 
 
 # ---- texts -------------------------------------------------------------------------------------------------------
@@ -365,19 +409,33 @@ def _start(embedding: nn.Module, ids: Tensor, free: Tensor, token: int | None) -
     return torch.where(free[..., None], start, vectors)
 
 
+def _token_labels(free: Tensor, width: int) -> Tensor:
+    """What removal takes together (batch, length, width): the vector of each free token; −1, never, for the others."""
+    places = torch.arange(free.shape[1], device=free.device)
+    return torch.where(free, places, -1)[..., None].expand(-1, -1, width)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What the model says of the inputs: score, probability and class, each (batch,)."""
+
+    scores: Tensor
+    probabilities: Tensor
+    classes: Tensor | None
+
+
 def _text_explanation(
     model: nn.Module,
     tokenizer: Any,
     texts: list[Text],
     encoded: Any,
     result: Attribution,
-    scores: Tensor,
-    classes: Tensor | None,
+    said: _Said,
     merge_words: bool,
 ) -> TextExplanation:
     assert isinstance(result.values, Tensor)
     per_token = result.values.sum(-1).cpu()  # (batch, length)
-    indices = classes if classes is not None else torch.full((len(texts),), -1)
+    indices = said.classes if said.classes is not None else torch.full((len(texts),), -1)
     tokens, words = [], []
     for b, text in enumerate(texts):
         tokens.append(_token_pieces(tokenizer, encoded, b, text))
@@ -392,8 +450,9 @@ def _text_explanation(
         word_values=word_values,
         target=indices.cpu(),
         target_names=_names(model, indices),
-        scores=scores,
-        base_values=scores - result.score_change,
+        scores=said.scores,
+        base_values=said.scores - result.score_change,
+        probabilities=said.probabilities,
         result=result,
         pieces=tuple(words if merge_words else tokens),
         shown_values=word_values if merge_words else values,
@@ -461,20 +520,23 @@ def _processed(processor: Any, images: list[Any]) -> Tensor:
     return pixels
 
 
-def _image_start(processor: Any, pixels: Tensor, images: list[Any], baseline: Any) -> float | Tensor:
-    if isinstance(baseline, (int, float, Tensor)) and not isinstance(baseline, bool):
-        return baseline
+def _image_start(processor: Any, pixels: Tensor, baseline: Any) -> Tensor:
+    """One baseline, shaped like the pixels; a tensor of another shape is for `attribute` to judge."""
+    if isinstance(baseline, Tensor):
+        return baseline.to(pixels).expand_as(pixels) if baseline.shape[1:] == pixels.shape[1:] else baseline
+    if isinstance(baseline, (int, float)) and not isinstance(baseline, bool):
+        return torch.full_like(pixels, baseline)
     if not isinstance(baseline, str) or baseline not in get_args(ImageBaseline):
         raise ValueError(
             f"baseline={baseline!r} is unknown: use one of {list(get_args(ImageBaseline))}, a number or a tensor"
         )
     if baseline == "mean":
-        return 0.0
+        return torch.zeros_like(pixels)
     import numpy as np  # an image that every processor takes
 
     side = max(pixels.shape[2:])
     plain = np.full((side, side, 3), 255 if baseline == "white" else 0, dtype=np.uint8)
-    return _processed(processor, [plain]).to(pixels)
+    return _processed(processor, [plain]).to(pixels).expand_as(pixels)
 
 
 # ---- classes -----------------------------------------------------------------------------------------------------
@@ -508,6 +570,13 @@ def _classes(model: nn.Module, target: Any, logits: Tensor) -> Tensor | None:
     if int(indices.min()) < 0 or int(indices.max()) >= n:
         raise ValueError(f"target={target!r} is out of range: the model returns {n} classes, 0 to {n - 1}")
     return indices.reshape(-1).expand(batch).long()
+
+
+def _probabilities(logits: Tensor, classes: Tensor | None) -> Tensor:
+    """(batch,) of the class explained; NaN for a model of one output."""
+    if classes is None:
+        return torch.full((len(logits),), torch.nan)
+    return logits.float().softmax(1).gather(1, classes[:, None])[:, 0].cpu()
 
 
 def _names(model: nn.Module, indices: Tensor) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from helpers import Interrupting, left_untouched, seeded
 from leastpath.commands import explain
 from leastpath.commands.explain import image_question, read_labels, read_table, run_explain, table_question
 from leastpath.commands.run_folder import RunFolder
+from leastpath.evaluation.support import symmetric_relevance_gain
 from leastpath.images import read_image
 from leastpath.methods import METHODS, register
 
@@ -193,6 +194,37 @@ def test_baselines_of_pictures(folder, baseline):
     assert question.baselines.shape[-3:] == (3, 16, 16)
     if baseline == "0.25":
         assert (question.baselines == 0.25).all()
+
+
+def test_several_baselines_with_commas(folder):
+    net = explain.load_model(folder / "picture.pt")
+    question = image_question(folder / "picture.png", net, size=16, baseline="black, mean,0.25")
+    single = [image_question(folder / "picture.png", net, size=16, baseline=b) for b in ("black", "mean", "0.25")]
+    assert torch.equal(question.baselines, torch.stack([one.baselines for one in single], 1))
+    table = read_table(folder / "table.csv", ["name"])
+    row = table_question(table, 0, nn.Linear(3, 2).eval(), baseline="mean,samples")
+    assert row.baselines.shape == (1, 6, 3)
+    with pytest.raises(ValueError, match="--baseline 'grey' is unknown"):
+        image_question(folder / "picture.png", net, size=16, baseline="black,grey")
+
+
+@pytest.mark.parametrize("method", [None, "occlusion"])
+def test_support_comes_first_and_is_known_of_every_method(folder, tmp_path, method):
+    """Also of the straight line, and of methods without a path. Oracle: the public measure."""
+    run = run_row(folder, tmp_path / "out", solver=None if method else "descent", method=method, baseline="mean,zero")
+    question = table_question(
+        read_table(folder / "table.csv", ["name"]), 7, explain.load_model(folder / "row.pt"), baseline="mean"
+    )
+    for key in ("straight", "geodesic"):
+        record = run.store.read(key).record
+        assert list(record)[:2] == ["support", "line_support"] and np.isfinite(record["support"])
+    page = (run.path / "report.html").read_text()
+    assert page.index("line support") < page.index("completeness gap") and "0 is a random order" in page
+    run = run_row(folder, tmp_path / "one", solver=None, method="occlusion")
+    unit = run.store.read("geodesic")
+    gain = symmetric_relevance_gain(question.score, question.inputs, unit.arrays["values"], question.baselines)
+    turned = -1 if unit.record["score_change"] < 0 else 1
+    assert unit.record["support"] == pytest.approx(turned * float(gain[0]), abs=1e-5)
 
 
 @pytest.mark.parametrize(

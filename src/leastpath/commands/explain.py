@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,9 +24,10 @@ from leastpath.commands.model_files import load_model
 from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
+from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.guards import UnfitInputs
 from leastpath.images import read_image
-from leastpath.methods import METHODS, Method
+from leastpath.methods import Method
 from leastpath.outputs import UnreadableOutput
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import SERIES, array, limit, new_figure, without_ticks
@@ -53,7 +56,8 @@ SOLVERS: Mapping[str, Callable[[], Solver]] = {
 IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
 TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 EVIDENCE = (
-    "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change", "n_gradients",
+    "support", "line_support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate",
+    "score_change", "n_gradients",
 )  # fmt: skip
 MODEL_HELP = (
     "Your model: weights with --model-class, or a .pt2 or TorchScript program with --trust-model. By default, for "
@@ -112,12 +116,12 @@ def image_question(
     image = read_image(file, size)
     logits = _probed(model, image, f"pictures of {size} × {size} pixels: try another --size")
 
-    def made(score: Score) -> Tensor:
-        if baseline in IMAGE_BASELINES:
-            return made_baseline(baseline, image, score)
-        return torch.full_like(image, _number(baseline, IMAGE_BASELINES))
+    def made(name: str, score: Score) -> Tensor:
+        if name in IMAGE_BASELINES:
+            return made_baseline(name, image, score)
+        return torch.full_like(image, _number(name, IMAGE_BASELINES))
 
-    return _question(model, image, logits, target, output, labels, made)
+    return _question(model, image, logits, target, output, labels, partial(_joint, baseline, image, made))
 
 
 def table_question(
@@ -155,14 +159,15 @@ def table_question(
     unit = torch.where(unit > 0, unit, 1)  # a column that never changes keeps its unit
     points, inputs = complete / unit, chosen / unit
 
-    def made(score: Score) -> Tensor:
-        if baseline in ("mean", "samples"):
-            return made_baseline(baseline, inputs, points=points)
-        if baseline == "max_entropy":
-            return made_baseline(baseline, inputs, score, limits=(points.amin(0), points.amax(0)))
-        return torch.full_like(chosen, 0.0 if baseline == "zero" else _number(baseline, TABLE_BASELINES)) / unit
+    def made(name: str, score: Score) -> Tensor:
+        if name in ("mean", "samples"):
+            return made_baseline(name, inputs, points=points)
+        if name == "max_entropy":
+            return made_baseline(name, inputs, score, limits=(points.amin(0), points.amax(0)))
+        return torch.full_like(chosen, 0.0 if name == "zero" else _number(name, TABLE_BASELINES)) / unit
 
-    question = _question(Rescaled(model, unit), inputs, logits, target, output, labels, made)
+    joint = partial(_joint, baseline, inputs, made)
+    question = _question(Rescaled(model, unit), inputs, logits, target, output, labels, joint)
     return replace(question, features=[str(column) for column in table.columns])
 
 
@@ -243,6 +248,14 @@ def _name(index: int, labels: Sequence[str] | None) -> str:
     return f"{index} ({labels[index]})"
 
 
+def _joint(names: str, inputs: Tensor, made: Callable[[str, Score], Tensor], score: Score) -> Tensor:
+    """One baseline as it is made, (1, *features) or (1, m, *features); several with commas as (1, m, *features)."""
+    parts = [made(name.strip(), score) for name in names.split(",")]
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([part.unsqueeze(1) if part.ndim == inputs.ndim else part for part in parts], 1)
+
+
 def _number(text: str, known: Sequence[str]) -> float:
     try:
         return float(text)
@@ -290,9 +303,11 @@ def answers(
 def _explained(question: Question, used: Solver | Method | None, max_gradients: int | None, seed: int) -> Attribution:
     given: dict[str, Any] = {"max_gradients": max_gradients, "seed": seed, "progress": True}
     if not isinstance(used, Method):
-        return attribute(question.score, question.inputs, question.baselines, solver=used, **given)
+        return attribute(question.score, question.inputs, question.baselines, solver=used, support=True, **given)
     if "max_gradients" not in used.defaults:
         given.pop("max_gradients")
+    if "support" in used.defaults:
+        given["support"] = True
     return used(question.score, question.inputs, question.baselines if used.takes_baselines else None, **given)
 
 
@@ -304,9 +319,21 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
     for name, keep in (("deletion", False), ("insertion", True)):
         scores = masking.curves(question.score, question.inputs, question.mean_baseline, result, keep=keep, seed=seed)
         arrays[name] = scores.probability()[1][0, 0]
-    record = {name: float(getattr(result, name)[0]) for name in EVIDENCE}
+    evidence = {**vars(result), "support": _support(question, question.mean_baseline, result, scores.kind)}
+    evidence["line_support"] = result.stats.get("line_support", [math.nan])
+    record = {name: float(evidence[name][0]) for name in EVIDENCE}
     what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
     run.store.write(key, {**record, **what}, arrays)
+
+
+def _support(question: Question, baseline: Tensor, result: Attribution, kind: str) -> Tensor:
+    """(1,) as `attribute` measured it, or the same of a method that has no path and so did not measure it."""
+    if result.path is not None:
+        return result.support
+    features = "values" if question.features is not None else "patches"
+    gain = SymmetricRelevanceGain(features)(question.score, question.inputs, baseline, result).values
+    # Where the input scores lower than its baseline, what is important has lowered the score.
+    return -gain if kind == "log_odds" and float(result.score_change[0]) < 0 else gain
 
 
 # ---- showing -----------------------------------------------------------------------------------------------------
@@ -336,6 +363,14 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
     )
     show(report, run, _masking(found), "masking", words)
     run.write("report.html", report.html())
+
+
+def _joint(names: str, inputs: Tensor, made: Callable[[str, Score], Tensor], score: Score) -> Tensor:
+    """One baseline as it is made, (1, *features) or (1, m, *features); several with commas as (1, m, *features)."""
+    parts = [made(name.strip(), score) for name in names.split(",")]
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([part.unsqueeze(1) if part.ndim == inputs.ndim else part for part in parts], 1)
 
 
 def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
@@ -474,6 +509,14 @@ def run_explain(
     write_report(run, question, found, source.name if row is None else f"{source.name}, row {row}")
     print(run.path / "report.html")
     return run
+
+
+def _joint(names: str, inputs: Tensor, made: Callable[[str, Score], Tensor], score: Score) -> Tensor:
+    """One baseline as it is made, (1, *features) or (1, m, *features); several with commas as (1, m, *features)."""
+    parts = [made(name.strip(), score) for name in names.split(",")]
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat([part.unsqueeze(1) if part.ndim == inputs.ndim else part for part in parts], 1)
 
 
 def _chosen(solver: str | None, method: str | None) -> Solver | Method | None:

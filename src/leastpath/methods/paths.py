@@ -12,7 +12,8 @@ from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 
 INTEGRAL: Mapping[str, Any] = {
-    "metric": None, "tolerance": 0.01, "n_steps": None, "rule": "gauss_legendre", "max_gradients": None,
+    "metric": None, "geometry": None, "support": None, "tolerance": 0.01, "n_steps": None, "rule": "gauss_legendre",
+    "max_gradients": None,
 }  # fmt: skip
 NEEDED = {  # what a method needs, and the settings that give it
     "points": ("data points", "points=train_inputs"),

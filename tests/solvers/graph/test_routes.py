@@ -74,14 +74,15 @@ def test_ends_that_are_cut_off_get_the_marked_straight_line():
     result = explain(apart, score, x, base)
     assert result.path.is_straight.all() and all(Outcome.FELL_BACK in s for s in result.status)
     assert "straight line was used" in result.status[0].value
-    assert Outcome.FELL_BACK not in explain(lp.NeighborGraph(points, 5), score, x, base).status[0]
+    within = lp.NeighborGraph(points, 5).solve(score.bind(x), lp.Conformal(), base, x, lp.Run())
+    assert [note.outcome for note in within.notes[0]] == [Outcome.SOLVER_NOTE] and not within.path.is_straight[0]
 
 
 def test_euclidean_routes_against_every_simple_route():
     """Seven points with two neighbours each: the shortest of all routes over their edges, in closed form."""
     points, end = flat_points(7, seed=8), flat_points(1, seed=9)
     graph = lp.NeighborGraph(points, 2).build(SCORE, lp.Euclidean())
-    result = explain(graph, inputs=end, metric=lp.Euclidean())
+    route = graph.solve(SCORE.bind(end), lp.Euclidean(), BASE, end, lp.Run()).path[0]
     edges = {frozenset(edge) for edge in graph.topology.edges.tolist()}
     near = [set((points - x).norm(dim=1).argsort()[:2].tolist()) for x in (BASE, end)]
     lengths = []
@@ -91,7 +92,7 @@ def test_euclidean_routes_against_every_simple_route():
             if joined and all(frozenset(step) in edges for step in itertools.pairwise(nodes)):
                 knots = torch.cat([BASE, points[list(nodes)], end])
                 lengths.append(float(knots.diff(dim=0).norm(dim=1).sum()))
-    assert float(result.path[0].diff(dim=0).norm(dim=1).sum()) == pytest.approx(min(lengths), rel=1e-5)
+    assert float(route.diff(dim=0).norm(dim=1).sum()) == pytest.approx(min(lengths), rel=1e-5)
 
 
 def test_equal_rows_have_equal_keys():

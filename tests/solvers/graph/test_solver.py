@@ -92,9 +92,10 @@ def test_damping_to_infinity_gives_the_euclidean_route():
 
 def test_enhanced_ig_is_the_euclidean_graph_measured_in_another_metric():
     enhanced = explain(lp.EnhancedIG(POINTS, 8), metric=lp.Conformal())
-    euclidean = explain(lp.NeighborGraph(POINTS, 8), metric=lp.Euclidean())
+    start = BASE.expand_as(X)
+    routes = lp.NeighborGraph(POINTS, 8).solve(SCORE.bind(X), lp.Euclidean(), start, X, lp.Run()).path
     for b in range(len(X)):
-        assert torch.equal(enhanced.path[b], euclidean.path[b])
+        assert torch.equal(enhanced.path[b], routes[b])
     assert enhanced.metric == repr(lp.Conformal()) and (enhanced.certificate >= 1).all()
 
 
@@ -227,7 +228,17 @@ def test_a_built_graph_keeps_within_the_budget():
     for budget in (40, 150, 400):
         result = explain(graph, STEEP, torch.ones(2, 2), torch.zeros(1, 2), max_gradients=budget)
         assert (result.n_gradients <= budget).all()
-        assert (Outcome.FELL_BACK in result.status[0]) == (budget < 2 * 2 * 10 * 3)
+        assert ("max_gradients" in result.status[0].value) == (budget < 2 * 2 * 10 * 3)
+
+
+def test_a_route_that_is_longer_gives_way_to_the_line():
+    """No polyline is shorter than the line in Euclidean length; Enhanced IG keeps its routes all the same."""
+    result = explain(lp.NeighborGraph(POINTS, 8), metric=lp.Euclidean())
+    routes = lp.NeighborGraph(POINTS, 8).solve(SCORE.bind(X), lp.Euclidean(), BASE.expand_as(X), X, lp.Run()).path
+    fell_back = torch.tensor([Outcome.FELL_BACK in status for status in result.status])
+    assert result.path.is_straight.all() and torch.equal(fell_back, ~routes.is_straight) and fell_back.any()
+    assert (explain(lp.NeighborGraph(POINTS, 8)).length_ratio <= 1.001).all()
+    assert torch.equal(explain(lp.EnhancedIG(POINTS, 8)).path.is_straight, routes.is_straight)
 
 
 def test_blocks_do_not_change_what_is_shortened(monkeypatch):

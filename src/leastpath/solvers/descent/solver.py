@@ -49,11 +49,12 @@ HELD = 250  # of the size of an input, by one example
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Minimise the length under the metric, for inputs of any size: the default above 20 features.
+    """Minimise the length under the metric, for inputs of any size: the solver of shortest length.
 
-    For a saturating score, a nearly shortest path leaves each end by a tiny step along the gradient, crosses where the
-    score is flat, and enters the other end the same way. Such a path is short, and its attributions hardly cancel, but
-    they arise next to the ends: a short path is not by itself a good explanation.
+    Caution: a short path is not by itself a true explanation. For a saturating score the shortest path leaves each
+    end by a tiny step along the gradient and crosses where the score is flat. Its attributions hardly cancel, but they
+    belong to the gradients at the two ends. Features that never mattered can get credit, and features that decide can
+    get none. Look at `result.support`, and use `ElasticBand` or `StraightLine` to explain.
 
     Args:
         max_gradients: most gradients an example, without the final measurement; at most half of the budget of

@@ -154,7 +154,7 @@ class NeighborGraph:
                     except KeyboardInterrupt:
                         interrupted = True
                 parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
-        routes = joined(parts)
+        routes = replace(joined(parts), never_longer=True)
         return refined(routes, budget, metric, run) if self.refine and not interrupted else routes
 
     def _solved(
@@ -223,7 +223,7 @@ class EnhancedIG:
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example."""
         graph = NeighborGraph(self.points, self.n_neighbors, search=self.search)
-        return replace(graph.solve(score, Euclidean(), start, end, run), known=None)
+        return replace(graph.solve(score, Euclidean(), start, end, run), known=None, never_longer=False)
 
 
 def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
@@ -300,7 +300,7 @@ class Graph:
             router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees)
             rows = examples.to(start.device)
             parts.append((examples, router.routed(start[rows], end[rows])))
-        routes = joined(parts)
+        routes = replace(joined(parts), never_longer=True)
         return refined(routes, budget, metric, run) if self.solver.refine else routes
 
     def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
