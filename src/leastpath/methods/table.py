@@ -15,6 +15,7 @@ from leastpath.solution import Solver
 from leastpath.solvers import (
     BlurIG,
     Descent,
+    ElasticBand,
     EnhancedIG,
     GuidedIG,
     Manifold,
@@ -87,6 +88,10 @@ METHODS = Methods(
         _path(
             "geodesic_descent", "Geodesic IG (descent)", Descent,
             "Length under the model's metric, minimised with first-order gradients in any dimension.",
+        ),
+        _path(
+            "elastic_band", "Elastic band", ElasticBand,
+            "Length plus stiffness × stretching: a path that bends where that saves length, each feature one way only.",
         ),
         _weighted(
             "idg", "Integrated Decision Gradients", StraightLine, IDG(),

@@ -121,8 +121,8 @@ class ElasticBand:
 
     def _unaffordable(self, run: Run) -> Note:
         sentence = (
-            f"a budget of max_gradients={run.max_gradients} pays for no round of {2 * self._looks()} gradients: {LINE}; "
-            "raise it, or lower n_knots"
+            f"a budget of max_gradients={run.max_gradients} pays for no round of {2 * self._looks()} gradients: "
+            f"{LINE}; raise it, or lower n_knots"
         )
         return Note(Outcome.BUDGET_SPENT, sentence)
 
