@@ -15,7 +15,17 @@ from leastpath.methods.method import Kind, Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.methods.smoothing import smooth
 from leastpath.solution import Solver, chooses_start
-from leastpath.solvers import BlurIG, Descent, EnhancedIG, GuidedIG, Manifold, NeighborGraph, StraightLine, Variational
+from leastpath.solvers import (
+    BlurIG,
+    Descent,
+    ElasticBand,
+    EnhancedIG,
+    GuidedIG,
+    Manifold,
+    NeighborGraph,
+    StraightLine,
+    Variational,
+)
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
 
@@ -80,6 +90,10 @@ METHODS = Methods(
         _path(
             "geodesic_descent", "Geodesic IG (descent)", Descent,
             "Length under the model's metric, minimised with first-order gradients in any dimension.",
+        ),
+        _path(
+            "elastic_band", "Elastic band", ElasticBand,
+            "Length plus stiffness × stretching: a path that bends where that saves length, each feature one way only.",
         ),
         _weighted(
             "idg", "Integrated Decision Gradients", StraightLine, IDG(),
