@@ -24,6 +24,7 @@ from helpers import (
     separable_parts,
 )
 from leastpath import Outcome
+from leastpath.baselines import several
 from oracles import dense
 
 STRAIGHT = lp.StraightLine()
@@ -607,19 +608,20 @@ def test_certificate_of_several_baselines_is_the_mean_of_the_finite_ones():
 
 
 @pytest.mark.parametrize(
-    ("shape", "layer", "expected"),
+    ("shape", "baselines", "expected"),
     [
-        ((4,), False, "groups=None"),
-        ((21,), False, "groups=None"),
-        ((1, 4, 4), False, "groups=None"),
-        ((3,), True, "groups='token'"),
+        ((4,), 0.0, "ElasticBand(stiffness=1.0, monotone=True, groups=None"),
+        ((21,), 0.0, "ElasticBand(stiffness=1.0, monotone=True, groups=None"),
+        ((1, 4, 4), 0.0, "StraightLine"),
+        ((1, 4, 4), several("black", 0.3), "ElasticBand(stiffness=1.0, monotone=True, groups=None"),
     ],
 )
-def test_the_default_solver_is_that_of_the_kind_of_input_and_names_itself(shape, layer, expected):
-    if layer:
-        model = TextNet().eval()
-        score, inputs = lp.Score(model, 0, layer=model.embedding), torch.tensor([[1, 2, 3]])
-    else:
-        score, inputs = lp.Score(lambda x: torch.sigmoid(x.flatten(1).sum(1))), torch.ones(1, *shape)
-    result = lp.attribute(score, inputs)
-    assert result.solver.startswith("ElasticBand(stiffness=1.0, monotone=True") and expected in result.solver
+def test_the_default_solver_is_that_of_the_kind_of_input_and_names_itself(shape, baselines, expected):
+    score = lp.Score(lambda x: torch.sigmoid(x.flatten(1).sum(1)))
+    assert lp.attribute(score, torch.ones(1, *shape), baselines).solver.startswith(expected)
+
+
+def test_the_default_solver_of_tokens_moves_tokens():
+    model = TextNet().eval()
+    result = lp.attribute(lp.Score(model, 0, layer=model.embedding), torch.tensor([[1, 2, 3]]))
+    assert result.solver.startswith("ElasticBand(stiffness=1.0, monotone=True, groups='token'")

@@ -36,6 +36,7 @@ from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start
 from leastpath.solvers.elastic.solver import ElasticBand
+from leastpath.solvers.straight import StraightLine
 from leastpath.status import Note, Outcome, Status
 from leastpath.tested import Tested, removed_together, tested
 
@@ -43,13 +44,6 @@ from leastpath.tested import Tested, removed_together, tested
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
 EXAMPLES = {"solver": "StraightLine()", "metric": "Conformal()", "geometry": 'Score(model, target, "logit_margin")'}
-# Chosen by studies/truth: on no net, fill or gate clearly worse than the straight line, and the best in the mean.
-DEFAULT_SOLVERS: Mapping[Kind, Solver] = {
-    "few": ElasticBand(),
-    "table": ElasticBand(),
-    "image": ElasticBand(),
-    "tokens": ElasticBand(groups="token"),
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,8 +139,8 @@ def attribute(
         inputs: (batch, *features), or a tuple of such tensors (one joint path).
         baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …), or by name,
             `lp.baselines.several("black", "mean")`. With a layer: raw inputs, or activations shaped like its output.
-        solver: what finds the path. None: `ElasticBand`, with one step for each token where a layer's tokens are
-            explained: what the study of truth chose (docs/truth.md). `result.solver` names the choice.
+        solver: what finds the path. None: what the study of truth chose for this kind of input (docs/truth.md):
+            `ElasticBand`, and for images from one baseline `StraightLine`. `result.solver` names the choice.
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
@@ -184,7 +178,7 @@ def attribute(
         start, end = bound.ends(baselines)
         removed_together(bound, support, bound.batch // m)  # refuses wrong labels before the solver works
         check_rows_are_independent(bound, start, end)
-        solver = solver or DEFAULT_SOLVERS[kind_of(bound)]
+        solver = solver or default_solver(kind_of(bound), m)
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
         solution = _solved(solver, bound, geometry, inputs, m, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
@@ -203,6 +197,20 @@ def _check_score(score: Any) -> None:
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
+
+
+def default_solver(kind: Kind, baselines: int) -> Solver:
+    """What studies/truth chose for a kind of input: clearly worse than the straight line on no net, fill or gate.
+
+    On photographs from a single baseline the band was behind the line, so images keep the line there.
+
+    Example:
+        >>> default_solver("image", baselines=1), default_solver("tokens", baselines=1).groups
+        (StraightLine(), 'token')
+    """
+    if kind == "image" and baselines == 1:
+        return StraightLine()
+    return ElasticBand(groups="token" if kind == "tokens" else None)
 
 
 def _check_parts(solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:

@@ -27,7 +27,7 @@ from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.guards import UnfitInputs
 from leastpath.images import read_image
-from leastpath.methods import Method
+from leastpath.methods import METHODS, Method
 from leastpath.outputs import UnreadableOutput
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import SERIES, array, limit, new_figure, without_ticks
@@ -66,8 +66,8 @@ MODEL_HELP = (
 TRUST_HELP = "Open a program file, which can run any code, because you trust its source."
 OUTPUT_HELP = "raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin."
 BASELINE_HELP = (
-    f"Where paths start, or a number. Pictures: {', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}. "
-    "The first is the default."
+    "Where paths start, or a number; several with commas, as in black,mean. "
+    f"Pictures: {', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}. The first is the default."
 )
 
 
@@ -319,19 +319,19 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
     for name, keep in (("deletion", False), ("insertion", True)):
         scores = masking.curves(question.score, question.inputs, question.mean_baseline, result, keep=keep, seed=seed)
         arrays[name] = scores.probability()[1][0, 0]
-    evidence = {**vars(result), "support": _support(question, question.mean_baseline, result, scores.kind)}
+    evidence = {**vars(result), "support": _support(question, result, scores.kind)}
     evidence["line_support"] = result.stats.get("line_support", [math.nan])
     record = {name: float(evidence[name][0]) for name in EVIDENCE}
     what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
     run.store.write(key, {**record, **what}, arrays)
 
 
-def _support(question: Question, baseline: Tensor, result: Attribution, kind: str) -> Tensor:
+def _support(question: Question, result: Attribution, kind: str) -> Tensor:
     """(1,) as `attribute` measured it, or the same of a method that has no path and so did not measure it."""
     if result.path is not None:
         return result.support
     features = "values" if question.features is not None else "patches"
-    gain = SymmetricRelevanceGain(features)(question.score, question.inputs, baseline, result).values
+    gain = SymmetricRelevanceGain(features)(question.score, question.inputs, question.mean_baseline, result).values
     # Where the input scores lower than its baseline, what is important has lowered the score.
     return -gain if kind == "log_odds" and float(result.score_change[0]) < 0 else gain
 
@@ -351,6 +351,8 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
     show(report, run, _attributions(question, found), "attributions", scale)
     report.section("Evidence").table(
         _evidence(found),
+        "support: how much more the prediction loses without the features that the explanation ranks first than "
+        "without those that it ranks last; 0 is a random order, higher is better. line support: of the straight line. "
         "completeness gap: Σ values − Δf. cancellation: Σ|values| − |Δf|. length ratio: of the path to the straight "
         "line. certificate: length over |Δf|, at least 1; 1 is provably shortest.",
     )
@@ -363,14 +365,6 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
     )
     show(report, run, _masking(found), "masking", words)
     run.write("report.html", report.html())
-
-
-def _joint(names: str, inputs: Tensor, made: Callable[[str, Score], Tensor], score: Score) -> Tensor:
-    """One baseline as it is made, (1, *features) or (1, m, *features); several with commas as (1, m, *features)."""
-    parts = [made(name.strip(), score) for name in names.split(",")]
-    if len(parts) == 1:
-        return parts[0]
-    return torch.cat([part.unsqueeze(1) if part.ndim == inputs.ndim else part for part in parts], 1)
 
 
 def _attributions(question: Question, found: Sequence[Answer]) -> Figure:
@@ -509,14 +503,6 @@ def run_explain(
     write_report(run, question, found, source.name if row is None else f"{source.name}, row {row}")
     print(run.path / "report.html")
     return run
-
-
-def _joint(names: str, inputs: Tensor, made: Callable[[str, Score], Tensor], score: Score) -> Tensor:
-    """One baseline as it is made, (1, *features) or (1, m, *features); several with commas as (1, m, *features)."""
-    parts = [made(name.strip(), score) for name in names.split(",")]
-    if len(parts) == 1:
-        return parts[0]
-    return torch.cat([part.unsqueeze(1) if part.ndim == inputs.ndim else part for part in parts], 1)
 
 
 def _chosen(solver: str | None, method: str | None) -> Solver | Method | None:
