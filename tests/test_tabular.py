@@ -192,7 +192,7 @@ def test_support_removes_whole_columns_and_comes_first():
         gains = []
         for share in range(1, 10):
             count = max(1, int(share / 10 * 4 + 0.5 + 1e-9))
-            rows = pd.DataFrame([row, row]).astype(FRAME.dtypes.to_dict())
+            rows = pd.DataFrame([row, row]).astype(FRAME.dtypes.to_dict() | {"age": float})
             for at, gone in enumerate((order[-count:], order[:count])):
                 for column in gone:
                     rows.iloc[at, rows.columns.get_loc(column)] = typical[column]

@@ -53,7 +53,7 @@ def test_rows_and_values_equal_a_plain_loop(tmp_path):
         parts.append(lp.attribute(score, inputs[i : i + 4], 0.5, solver=lp.StraightLine()))
     assert torch.equal(found.values(0, 18), torch.cat([p.values for p in parts]))
     table = found.table()
-    for name in ("completeness_gap", "cancellation", "certificate", "score_change", "length_ratio"):
+    for name in ("completeness_gap", "cancellation", "certificate", "score_change", "length_ratio", "support"):
         np.testing.assert_array_equal(table[name], torch.cat([getattr(p, name) for p in parts]).double())
     assert table["gradients"].tolist() == torch.cat([p.n_gradients for p in parts]).tolist()
     assert table["target"].tolist() == target.tolist() and table["ok"].all() and table["failure"].isna().all()

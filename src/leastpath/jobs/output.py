@@ -99,8 +99,8 @@ class Explanations:
     def rows(self) -> Any:
         """The table as a lazy `pyarrow.dataset.Dataset`: filter and choose columns before anything is read.
 
-        Columns: index, name, target, score, score_change, completeness_gap, cancellation, length_ratio, certificate,
-        gradients, forwards, seconds, ok, status, failure.
+        Columns: index, name, target, score, score_change, support (NaN where it was not measured), completeness_gap,
+        cancellation, length_ratio, certificate, gradients, forwards, seconds, ok, status, failure.
         """
         import pyarrow.dataset
 

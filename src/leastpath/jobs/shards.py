@@ -22,7 +22,7 @@ from leastpath.jobs.sources import Rows
 from leastpath.methods import METHODS
 from leastpath.score import Baselines, Inputs, Score
 
-NUMBERS = ("score", "score_change", "completeness_gap", "cancellation", "length_ratio", "certificate")
+NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")
 
 

@@ -48,14 +48,15 @@ INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measur
 class NeighborGraph:
     """Shortest routes over a nearest-neighbour graph of given or generated points.
 
+    Where a route measures longer than the straight line, the line takes its place, and the status says so.
+
     Args:
         points: (n, *features) nodes of the graph, e.g. training data. Inputs and baselines join by themselves.
         n_neighbors: neighbours that each point, input and baseline is joined to.
         generate: instead of `points`, make some for each example between its ends: "line" (around the straight line),
             "sobol" (evenly in the box around both ends) or "adaptive" (around the line, denser where the score is
             steep).
-        refine: shorten each route afterwards under the same metric, so that the graph's zig-zag does not count. The
-            result is never longer than the straight line.
+        refine: shorten each route afterwards under the same metric, so that the graph's zig-zag does not count.
 
     Rarely needed:
         n_points: how many to generate, per example.
