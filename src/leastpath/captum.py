@@ -77,10 +77,7 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         progress: bool = False,
     ) -> None:
         if not multiply_by_inputs and not isinstance(solver, StraightLine):
-            raise ValueError(
-                "multiply_by_inputs=False gives the mean gradient of the straight line; a bent path has no common "
-                "factor to leave out: pass solver=StraightLine(), or multiply_by_inputs=True"
-            )
+            raise ValueError("multiply_by_inputs=False needs the straight line: pass solver=StraightLine() too")
         GradientAttribution.__init__(self, forward_func)
         self._multiplies = multiply_by_inputs
         self._settings: dict[str, Any] = {
@@ -148,10 +145,8 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
     ) -> Attribution:
         """As `attribute`, but with all that is known: lengths, certificates, a status for each example."""
         if method not in RULES_BY_METHOD:
-            raise ValueError(
-                f"method={method!r} is not offered, use one of {list(RULES_BY_METHOD)}: "
-                'for one-sided sums take "riemann_middle", which is more accurate at the same cost'
-            )
+            known = f'{list(RULES_BY_METHOD)}; for one-sided sums take "riemann_middle"'
+            raise ValueError(f"method={method!r} is not offered, use one of {known}")
         with _input_of(self.layer) if attribute_to_layer_input else nullcontext(self.layer) as explained:
             score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
             return attribute(score, inputs, baselines, n_steps=n_steps, rule=RULES_BY_METHOD[method], **self._settings)
@@ -188,7 +183,7 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, GeodesicIntegratedGradi
         if not isinstance(layer, nn.Module):
             raise ValueError(f"layer is a {type(layer).__name__}, expected one module: explain several layers in turn")
         if device_ids:
-            raise ValueError(f"device_ids={device_ids}: DataParallel is not served, pass the module that it wraps")
+            raise ValueError(f"device_ids={device_ids}: DataParallel is not supported, pass the module that it wraps")
         LayerAttribution.__init__(self, forward_func, layer, device_ids)
         GeodesicIntegratedGradients.__init__(self, forward_func, multiply_by_inputs, **settings)
 
@@ -206,9 +201,6 @@ class _MeanGradient:
         return total
 
 
-# ---- Captum's forward functions, targets and layers in terms of a Score ------------------------------------------
-
-
 def _score(
     forward_func: Callable[..., Any],
     target: CaptumTarget,
@@ -217,13 +209,10 @@ def _score(
     layer: nn.Module | None = None,
 ) -> Score:
     extra = () if additional_forward_args is None else additional_forward_args
-    extra = extra if isinstance(extra, tuple) else (extra,)
     picks = isinstance(target, (list, tuple)) and len(target) > 0 and isinstance(target[0], (list, tuple))
-    model = forward_func
-    if picks or layer is not None:
-        model = _Wrapped(forward_func, layer, picks)
-    if picks:  # indices go along row by row, as an argument
-        extra, target = (*extra, torch.as_tensor(target)), None
+    model = _Wrapped(forward_func, layer, picks) if picks or layer is not None else forward_func
+    if picks:  # the indices of each row are passed as an argument
+        extra, target = (*(extra if isinstance(extra, tuple) else (extra,)), torch.as_tensor(target)), None
     return Score(model, _target(target), layer=layer, additional_forward_args=extra, batch_size=batch_size)
 
 
@@ -249,15 +238,13 @@ class _Pick:
 
 
 class _Wrapped(nn.Module):
-    """A forward function as a module that owns the layer to be explained, whatever it is a method or closure of."""
+    """A forward function as a module that owns the explained layer. The function may be a method or a closure."""
 
     def __init__(self, forward_func: Callable[..., Any], layer: nn.Module | None, picks: bool) -> None:
         super().__init__()
         owner = forward_func if isinstance(forward_func, nn.Module) else getattr(forward_func, "__self__", None)
         self.owner = owner if isinstance(owner, nn.Module) else None
-        self.layer = layer
-        self.forward_func = forward_func
-        self.picks = picks
+        self.layer, self.forward_func, self.picks = layer, forward_func, picks
         known = [m for m in (self.owner, layer) if m is not None]
         self.training = bool(known) and known[0].training  # the mode of the model, never a default
 
@@ -269,10 +256,7 @@ class _Wrapped(nn.Module):
         if len(index) != len(output):
             raise ValueError("the list of targets is not as long as the batch: pass one tuple an example")
         _check_index(index.shape[1], output)
-        rows = torch.arange(len(output), device=output.device)
-        for i in index.unbind(1):
-            output = output[rows, i]
-        return output
+        return output[(torch.arange(len(output), device=output.device), *index.unbind(1))]
 
 
 def _check_index(given: int, output: Tensor) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,16 +16,17 @@ from torch.nn import functional
 
 from leastpath._support.fingerprint import described
 from leastpath._support.maps import maps_over
-from leastpath._support.rows import per_row
+from leastpath._support.rows import flat_rows, per_row
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.evaluation.support import feature_labels
 from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
 from leastpath.methods.groups import numbered_groups
 from leastpath.score import Score
-from leastpath.support import Kind, Probability, judged_score
+from leastpath.support import Kind, Probability, judged_score, removal_places
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -38,7 +38,7 @@ LARGE = 4_096  # values of an input above which it is broadcast rather than gath
 
 @dataclass(frozen=True, eq=False)
 class Masking:
-    """What is masked, in which order, and what stands in for it.
+    """What is masked, in which order, and what replaces it.
 
     Measures that are given the same `Masking` object share its forward passes (`measure_all`).
 
@@ -91,10 +91,9 @@ normalize=False, pool=None)
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {list(known)}")
         if isinstance(self.features, str) and self.features not in ("values", "pixels", "tokens"):
-            raise ValueError(
-                f'features={self.features!r} is unknown: use "values", "pixels", "tokens" or integer segments'
-            )
-        _ = self.fillers  # names that do not exist are refused here, not after an explanation was computed
+            allowed = '"values", "pixels", "tokens" or integer segments'
+            raise ValueError(f"features={self.features!r} is unknown: use {allowed}")
+        _ = self.fillers  # refuses unknown names before anything is computed
 
     @property
     def fillers(self) -> dict[str, Filler]:
@@ -136,24 +135,18 @@ normalize=False, pool=None)
     def _ranking(self, bound: BoundScore, attributions: Tensor, features: str | Tensor) -> tuple[Tensor, Tensor]:
         """The place of each value in the ranking (batch, *shape), and how many places to mask (batch, areas).
 
-        No places at all, -1, for an example whose attributions are all zero.
+        The count is -1 for an example whose attributions are all zero.
         """
-        flat = attributions.reshape(bound.batch, -1)
-        index, sizes = masked_together(features, bound.batch, bound.shape)
-        strength = flat.abs() if self.rank == "magnitude" else flat
-        if index is not None:
-            summed = torch.full((bound.batch, int(sizes.max())), -torch.inf, dtype=flat.dtype, device=flat.device)
-            summed[torch.arange(int(sizes.max())) < sizes[:, None]] = 0  # places that an example lacks come last
-            strength = summed.scatter_add_(1, index.to(flat.device), strength)
-        order = strength.sort(dim=1, descending=True, stable=True).indices
-        places = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1]).to(order).expand_as(order))
-        if index is not None:
-            places = places.gather(1, index.to(flat.device))
-        shares = torch.tensor(self.areas, dtype=torch.float64) * sizes[:, None]
+        if isinstance(features, Tensor):
+            labels: Tensor | None = numbered_groups(features, bound.batch, bound.shape)
+        else:
+            labels = feature_labels(features, bound)
+        places, sizes = removal_places(attributions, labels, self.rank)
+        shares = torch.tensor(self.areas, dtype=torch.float64) * sizes[:, None].cpu()
         # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
         counts = torch.where(shares > 0, torch.floor(shares + 0.5 + 1e-9).clamp_min(1), 0).long()
-        counts[(flat == 0).all(1).cpu()] = -1
-        return places.to(torch.int32).reshape(-1, *bound.shape), counts
+        counts[(flat_rows(attributions) == 0).all(1).cpu()] = -1
+        return places.to(torch.int32), counts
 
     def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
         points = bound.explained()
@@ -171,7 +164,7 @@ normalize=False, pool=None)
 
 @dataclass(frozen=True)
 class MaskedScores:
-    """What the engine found: log-odds of the target class, or raw scores where there is no probability.
+    """The scores that a masking found: log-odds of the target class, or raw scores where there is no probability.
 
     Example:
         >>> found = MaskedScores("log_odds", (0.1,), ("baseline",), torch.zeros(2), torch.zeros(2, 1, 1), torch.ones(2))
@@ -182,12 +175,9 @@ class MaskedScores:
     kind: Kind
     areas: tuple[float, ...]
     fills: tuple[str, ...]
-    clean: Tensor
-    """(batch,): of the inputs as they are."""
-    masked: Tensor
-    """(batch, fills, areas); NaN for examples whose attributions are all zero."""
-    n_forwards: Tensor
-    """(batch,)"""
+    clean: Tensor  #: (batch,): of the inputs as they are
+    masked: Tensor  #: (batch, fills, areas); NaN for examples whose attributions are all zero
+    n_forwards: Tensor  #: (batch,)
     normalize: bool = False
 
     def probability(self) -> tuple[Tensor, Tensor]:
@@ -203,10 +193,8 @@ class MaskedScores:
     def log_odds(self) -> tuple[Tensor, Tensor]:
         """log p/(1 − p): clean (batch, 1, 1) and masked (batch, fills, areas)."""
         if self.kind != "log_odds":
-            raise ValueError(
-                "this score has no probability, and so no logarithm of one: give the Score a class index as target, or "
-                'say what its output is, Masking(probability="sigmoid")'
-            )
+            remedy = 'give the Score a class index as target, or use Masking(probability="sigmoid")'
+            raise ValueError(f"this score has no probability, and so no logarithm of one: {remedy}")
         return self.clean[:, None, None], self.masked
 
     def summary(self, curves: Tensor, sign: float = 1.0) -> Measured:
@@ -215,25 +203,6 @@ class MaskedScores:
         under = trapezoid(curves, areas, self.normalize) if len(areas) > 1 else curves[..., 0]
         named = {name: curves[:, i] for i, name in enumerate(self.fills)}
         return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
-
-
-def masked_together(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
-    """What is masked together: the number of each value's feature (batch, values), and how many there are (batch,).
-
-    None for single values, which need no grouping.
-    """
-    n = max(1, shape.numel())
-    if isinstance(features, Tensor):
-        index = numbered_groups(features, batch, shape).reshape(batch, n)
-        return index, index.amax(1) + 1
-    if features == "values":
-        return None, torch.full((batch,), n)
-    if len(shape) < 2:
-        needed = "(batch, channels, …)" if features == "pixels" else "(batch, length, width), as an embedding has"
-        raise ValueError(f'features="{features}" needs {needed}, got {(batch, *shape)}: use features="values"')
-    own = (1, *shape[1:]) if features == "pixels" else (*shape[:-1], 1)
-    map_ = torch.arange(math.prod(own)).reshape(own)
-    return map_.expand(shape).reshape(1, n).expand(batch, n), torch.full((batch,), map_.numel())
 
 
 def _masked_scores(
@@ -302,9 +271,6 @@ PAPER_MASKING = Masking()
 """The paper's: 15 areas of 1 % to 65 %, over values, filled with the baseline."""
 FULL_MASKING = Masking(FULL_AREAS)
 """From the input to the baseline in 20 equal steps."""
-
-
-# ---- the measures ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
