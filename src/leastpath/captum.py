@@ -6,18 +6,16 @@ IntegratedGradients(model).attribute(inputs, target=1)      ->  GeodesicIntegrat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import Baselines, Inputs, Target, device_of, untouched
-from leastpath.integral.weightings import Weighting
 from leastpath.metric import Metric
 from leastpath.outputs import output_tensor
 from leastpath.score import Score
@@ -36,22 +34,7 @@ CaptumTarget = int | tuple[int, ...] | Tensor | Sequence[int] | Sequence[tuple[i
 RULES_BY_METHOD = {"gausslegendre": "gauss_legendre", "riemann_middle": "midpoint", "riemann_trapezoid": "trapezoid"}
 
 
-class _Geodesic(GradientAttribution):  # type: ignore[misc] # Captum publishes no types
-    """What both attributions answer when Captum asks."""
-
-    _settings: _Settings
-
-    def has_convergence_delta(self) -> bool:
-        """Yes: the completeness gap."""
-        return True
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Whether values are attributions (True) or mean gradients."""
-        return self._settings.multiply_by_inputs
-
-
-class GeodesicIntegratedGradients(_Geodesic):
+class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # Captum publishes no types
     """Geodesic Integrated Gradients with the interface of `captum.attr.IntegratedGradients`.
 
     Works wherever Captum takes a gradient attribution: in `NoiseTunnel`, `captum.metrics`, its visualisation.
@@ -59,26 +42,27 @@ class GeodesicIntegratedGradients(_Geodesic):
     Args:
         forward_func: as in Captum: the model, or a function around it. What it returns at `target` is explained; to
             explain a log-probability pass `lambda x: model(x).log_softmax(1)`.
-        multiply_by_inputs: False gives the mean gradient along the line, which only `StraightLine()` has.
+        multiply_by_inputs: False gives the mean gradient along the line. Only `StraightLine()` has one.
         solver: what finds the path; `StraightLine()` gives Captum's own numbers. None: chosen by the number of
             features, as in `leastpath.attribute`.
         metric: what makes a path short. Conformal by default.
 
     Rarely needed:
-        tolerance: error that the integral must reach: `n_steps` is then only where refinement starts, since on a bent
-            path a fixed number of steps says little. None: exactly `n_steps`, as in Captum.
+        tolerance: the error that the integral must reach; refinement then starts at `n_steps`. None: exactly `n_steps`,
+            as in Captum. On a bent path a fixed number of steps has no known error.
         max_gradients: budget per example, solver and integral together.
         seed: of everything random in the solver.
         progress: show progress bars.
 
     Example:
-        >>> import leastpath as lp
         >>> model = torch.nn.Sequential(torch.nn.Linear(30, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
         >>> explainer = GeodesicIntegratedGradients(model)
         >>> values, delta = explainer.attribute(torch.rand(2, 30), target=1, return_convergence_delta=True)
         >>> values.shape, delta.shape
         (torch.Size([2, 30]), torch.Size([2]))
     """
+
+    layer: nn.Module | None = None
 
     def __init__(
         self,
@@ -92,8 +76,24 @@ class GeodesicIntegratedGradients(_Geodesic):
         seed: int = 0,
         progress: bool = False,
     ) -> None:
+        if not multiply_by_inputs and not isinstance(solver, StraightLine):
+            raise ValueError("multiply_by_inputs=False needs the straight line: pass solver=StraightLine() too")
         GradientAttribution.__init__(self, forward_func)
-        self._settings = _Settings(multiply_by_inputs, solver, metric, tolerance, max_gradients, seed, progress)
+        self._multiplies = multiply_by_inputs
+        self._settings: dict[str, Any] = {
+            "solver": solver, "metric": metric, "tolerance": tolerance if multiply_by_inputs else None,
+            "weighting": None if multiply_by_inputs else _MeanGradient(), "max_gradients": max_gradients, "seed": seed,
+            "progress": progress,
+        }  # fmt: skip
+
+    def has_convergence_delta(self) -> bool:
+        """Yes: the completeness gap."""
+        return True
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """Whether values are attributions (True) or mean gradients."""
+        return self._multiplies
 
     @log_usage()  # type: ignore[untyped-decorator]
     def attribute(
@@ -106,25 +106,27 @@ class GeodesicIntegratedGradients(_Geodesic):
         method: str = "gausslegendre",
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
+        attribute_to_layer_input: bool = False,
     ) -> Any:
         """Attributions shaped like the inputs, and with `return_convergence_delta` also the completeness gap (batch,).
 
         Args:
             inputs: (batch, …), or a tuple of such.
             baselines: None (zeros), a number, (1, …) or (batch, …); a tuple of these for a tuple of inputs.
-            target: Captum's: an index, a tuple of indices for outputs of more dimensions, or one of either an example
-                in a list; a tensor of indices.
-            additional_forward_args: further arguments of the model; tensors of batch length go along row by row.
+            target: Captum's: an index; a tuple of indices for outputs of more dimensions; a list with one of either for
+                each example; or a tensor of indices.
+            additional_forward_args: further arguments of the model; tensors of batch length are split row by row.
             n_steps: where refinement starts, or all steps there are: see `tolerance`.
             method: "gausslegendre", "riemann_middle" or "riemann_trapezoid".
             internal_batch_size: rows in one model call; None chooses by the size of an input.
             return_convergence_delta: return `(attributions, delta)`.
+            attribute_to_layer_input: of `LayerGeodesicIntegratedGradients` only: explain the layer's input.
         """
         args = (inputs, baselines, target, additional_forward_args, n_steps, method, internal_batch_size)
-        result = self.explain(*args)
+        result = self.explain(*args, attribute_to_layer_input)
         if not return_convergence_delta:
             return result.values
-        if self.multiplies_by_inputs:
+        if self._multiplies or self.layer is not None:
             return result.values, result.completeness_gap
         with untouched(self.forward_func, device_of(inputs)):
             delta = self.compute_convergence_delta(result.values, baselines, inputs, target, additional_forward_args)
@@ -139,21 +141,29 @@ class GeodesicIntegratedGradients(_Geodesic):
         n_steps: int = 50,
         method: str = "gausslegendre",
         internal_batch_size: int | None = None,
+        attribute_to_layer_input: bool = False,
     ) -> Attribution:
         """As `attribute`, but with all that is known: lengths, certificates, a status for each example."""
-        score = _score(self.forward_func, target, additional_forward_args, internal_batch_size)
-        return self._settings.attributed(score, inputs, baselines, n_steps, method)
+        if method not in RULES_BY_METHOD:
+            known = f'{list(RULES_BY_METHOD)}; for one-sided sums take "riemann_middle"'
+            raise ValueError(f"method={method!r} is not offered, use one of {known}")
+        with _input_of(self.layer) if attribute_to_layer_input else nullcontext(self.layer) as explained:
+            score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
+            return attribute(score, inputs, baselines, n_steps=n_steps, rule=RULES_BY_METHOD[method], **self._settings)
 
 
-class LayerGeodesicIntegratedGradients(LayerAttribution, _Geodesic):  # type: ignore[misc] # no types
+class LayerGeodesicIntegratedGradients(LayerAttribution, GeodesicIntegratedGradients):  # type: ignore[misc] # no types
     """Geodesic Integrated Gradients of a layer's output or input, e.g. of an embedding, as in Captum's layer methods.
+
+    Attributions are shaped like the layer's output (or input). Baselines are raw inputs, as in Captum (token ids for an
+    embedding), or activations shaped like the layer's.
 
     Args:
         forward_func: the model, or a function around it.
         layer: the module whose output (or input) is explained. One module; of a tuple output, the first tensor.
-        device_ids: Captum's, for DataParallel, which is not served: leave it None.
-        multiply_by_inputs, solver, metric, tolerance, max_gradients, seed, progress: as in
-            `GeodesicIntegratedGradients`.
+        device_ids: Captum's, for DataParallel, which is not supported: leave it None.
+        multiply_by_inputs: as in `GeodesicIntegratedGradients`.
+        settings: solver, metric, tolerance, max_gradients, seed, progress: as in `GeodesicIntegratedGradients`.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Embedding(9, 6), torch.nn.Flatten(), torch.nn.Linear(24, 2)).eval()
@@ -168,94 +178,14 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, _Geodesic):  # type: ig
         layer: nn.Module,
         device_ids: list[int] | None = None,
         multiply_by_inputs: bool = True,
-        *,
-        solver: Solver | None = None,
-        metric: Metric | None = None,
-        tolerance: float | None = 0.01,
-        max_gradients: int | None = None,
-        seed: int = 0,
-        progress: bool = False,
+        **settings: Any,
     ) -> None:
         if not isinstance(layer, nn.Module):
             raise ValueError(f"layer is a {type(layer).__name__}, expected one module: explain several layers in turn")
         if device_ids:
-            raise ValueError(f"device_ids={device_ids}: DataParallel is not served, pass the module that it wraps")
+            raise ValueError(f"device_ids={device_ids}: DataParallel is not supported, pass the module that it wraps")
         LayerAttribution.__init__(self, forward_func, layer, device_ids)
-        GradientAttribution.__init__(self, forward_func)
-        self._settings = _Settings(multiply_by_inputs, solver, metric, tolerance, max_gradients, seed, progress)
-
-    @log_usage()  # type: ignore[untyped-decorator]
-    def attribute(
-        self,
-        inputs: Inputs,
-        baselines: Baselines = None,
-        target: CaptumTarget = None,
-        additional_forward_args: Any = None,
-        n_steps: int = 50,
-        method: str = "gausslegendre",
-        internal_batch_size: int | None = None,
-        return_convergence_delta: bool = False,
-        attribute_to_layer_input: bool = False,
-    ) -> Any:
-        """Attributions shaped like the layer's output (or input), and on request the completeness gap (batch,).
-
-        Baselines are raw inputs, as in Captum (token ids for an embedding), or activations shaped like the layer's.
-        The other arguments are those of `GeodesicIntegratedGradients.attribute`.
-        """
-        args = (inputs, baselines, target, additional_forward_args, n_steps, method, internal_batch_size)
-        result = self.explain(*args, attribute_to_layer_input=attribute_to_layer_input)
-        return (result.values, result.completeness_gap) if return_convergence_delta else result.values
-
-    def explain(
-        self,
-        inputs: Inputs,
-        baselines: Baselines = None,
-        target: CaptumTarget = None,
-        additional_forward_args: Any = None,
-        n_steps: int = 50,
-        method: str = "gausslegendre",
-        internal_batch_size: int | None = None,
-        attribute_to_layer_input: bool = False,
-    ) -> Attribution:
-        """As `attribute`, but with all that is known: lengths, certificates, a status for each example."""
-        probe = nn.Identity().train(self.layer.training)
-        explained = probe if attribute_to_layer_input else self.layer
-        score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
-        with _passed_through(probe, self.layer) if attribute_to_layer_input else nullcontext():
-            return self._settings.attributed(score, inputs, baselines, n_steps, method)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What a constructor was given, and the call that it leads to."""
-
-    multiply_by_inputs: bool
-    solver: Solver | None
-    metric: Metric | None
-    tolerance: float | None
-    max_gradients: int | None
-    seed: int
-    progress: bool
-
-    def __post_init__(self) -> None:
-        if not self.multiply_by_inputs and not isinstance(self.solver, StraightLine):
-            raise ValueError(
-                "multiply_by_inputs=False gives the mean gradient of the straight line; a bent path has no common "
-                "factor to leave out: pass solver=StraightLine(), or multiply_by_inputs=True"
-            )
-
-    def attributed(self, score: Score, inputs: Inputs, baselines: Baselines, n_steps: int, method: str) -> Attribution:
-        if method not in RULES_BY_METHOD:
-            raise ValueError(
-                f"method={method!r} is not offered, use one of {list(RULES_BY_METHOD)}: "
-                'for one-sided sums take "riemann_middle", which is more accurate at the same cost'
-            )
-        weighting: Weighting | None = None if self.multiply_by_inputs else _MeanGradient()
-        return attribute(
-            score, inputs, baselines, solver=self.solver, metric=self.metric, weighting=weighting,
-            tolerance=self.tolerance if self.multiply_by_inputs else None, n_steps=n_steps,
-            rule=RULES_BY_METHOD[method], max_gradients=self.max_gradients, seed=self.seed, progress=self.progress,
-        )  # fmt: skip
+        GeodesicIntegratedGradients.__init__(self, forward_func, multiply_by_inputs, **settings)
 
 
 @dataclass(frozen=True)
@@ -271,9 +201,6 @@ class _MeanGradient:
         return total
 
 
-# ---- Captum's forward functions, targets and layers in terms of a Score ------------------------------------------
-
-
 def _score(
     forward_func: Callable[..., Any],
     target: CaptumTarget,
@@ -282,13 +209,10 @@ def _score(
     layer: nn.Module | None = None,
 ) -> Score:
     extra = () if additional_forward_args is None else additional_forward_args
-    extra = extra if isinstance(extra, tuple) else (extra,)
     picks = isinstance(target, (list, tuple)) and len(target) > 0 and isinstance(target[0], (list, tuple))
-    model = forward_func
-    if picks or layer is not None:
-        model = _Wrapped(forward_func, layer, picks)
-    if picks:  # indices go along row by row, as an argument
-        extra, target = (*extra, torch.as_tensor(target)), None
+    model = _Wrapped(forward_func, layer, picks) if picks or layer is not None else forward_func
+    if picks:  # the indices of each row are passed as an argument
+        extra, target = (*(extra if isinstance(extra, tuple) else (extra,)), torch.as_tensor(target)), None
     return Score(model, _target(target), layer=layer, additional_forward_args=extra, batch_size=batch_size)
 
 
@@ -314,17 +238,15 @@ class _Pick:
 
 
 class _Wrapped(nn.Module):
-    """A forward function as a module that owns the layer to be explained, whatever it is a method or closure of."""
+    """A forward function as a module that owns the explained layer. The function may be a method or a closure."""
 
     def __init__(self, forward_func: Callable[..., Any], layer: nn.Module | None, picks: bool) -> None:
         super().__init__()
         owner = forward_func if isinstance(forward_func, nn.Module) else getattr(forward_func, "__self__", None)
         self.owner = owner if isinstance(owner, nn.Module) else None
-        self.layer = layer
-        self.forward_func = forward_func
-        self.picks = picks
+        self.layer, self.forward_func, self.picks = layer, forward_func, picks
         known = [m for m in (self.owner, layer) if m is not None]
-        self.training = bool(known) and known[0].training  # so that no mode is made up
+        self.training = bool(known) and known[0].training  # the mode of the model, never a default
 
     def forward(self, *args: Any) -> Any:
         if not self.picks:
@@ -334,10 +256,7 @@ class _Wrapped(nn.Module):
         if len(index) != len(output):
             raise ValueError("the list of targets is not as long as the batch: pass one tuple an example")
         _check_index(index.shape[1], output)
-        rows = torch.arange(len(output), device=output.device)
-        for i in index.unbind(1):
-            output = output[rows, i]
-        return output
+        return output[(torch.arange(len(output), device=output.device), *index.unbind(1))]
 
 
 def _check_index(given: int, output: Tensor) -> None:
@@ -348,12 +267,17 @@ def _check_index(given: int, output: Tensor) -> None:
         )
 
 
-def _passed_through(probe: nn.Module, layer: nn.Module) -> RemovableHandle:
-    """Inside `with`, the layer's first input is the probe's output: explaining the probe explains that input."""
+@contextmanager
+def _input_of(layer: nn.Module | None) -> Iterator[nn.Module]:
+    """A module whose output is the layer's first input: explaining it explains that input."""
+    if layer is None:
+        raise ValueError("attribute_to_layer_input needs a layer: use LayerGeodesicIntegratedGradients(model, layer)")
+    probe = nn.Identity().train(layer.training)
 
     def reroute(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if not args:
             raise ValueError("the layer is called with keyword arguments only: explain the layer before it instead")
         return probe(args[0]), *args[1:]
 
-    return layer.register_forward_pre_hook(reroute)
+    with layer.register_forward_pre_hook(reroute):
+        yield probe

@@ -1,4 +1,4 @@
-"""Guards: what is refused and why, and a model that is left as it was found.
+"""Guards: checks of inputs, targets, baselines and models, and a model that is left as it was.
 
 Every check raises a ValueError that says what was got, what was expected, and the call that fixes it.
 """
@@ -25,9 +25,6 @@ Inputs = Tensor | tuple[Tensor, ...]
 Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
 
 
-# ---- inputs and targets ------------------------------------------------------------------------------------------
-
-
 def checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
     """The inputs as a tuple of tensors (batch, *features) without graphs: finite numbers, at least one example."""
     given: Any = inputs
@@ -41,9 +38,7 @@ def checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]
         if part.ndim == 0 or len(part) == 0:
             raise ValueError(f"{name} has shape {tuple(part.shape)}, expected at least one example: (batch, *features)")
         if len(part) != len(parts[0]):
-            raise ValueError(
-                f"{name} has {len(part)} examples, inputs[0] has {len(parts[0])}: all inputs share the batch dimension"
-            )
+            raise ValueError(f"{name} has {len(part)} examples, inputs[0] has {len(parts[0])}: expected one batch size")
         if not part.is_floating_point():
             if not integers_allowed:
                 raise ValueError(
@@ -52,9 +47,8 @@ def checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]
                 )
         elif not torch.isfinite(part).all():
             bad = int((~torch.isfinite(flat_rows(part))).any(1).nonzero()[0])
-            raise ValueError(
-                f"{name} of example {bad} holds NaN or infinite values: drop or repair it, e.g. {name}.nan_to_num()"
-            )
+            remedy = f"drop or repair it, e.g. {name}.nan_to_num()"
+            raise ValueError(f"{name} of example {bad} holds NaN or infinite values: {remedy}")
     return tuple(ordinary(part) for part in parts)
 
 
@@ -68,43 +62,29 @@ def checked_target(target: Target) -> CheckedTarget:
         return int(target)
     tensor = torch.as_tensor(target)
     if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim > 1:
-        raise ValueError(
-            f"target has dtype {tensor.dtype} and shape {tuple(tensor.shape)}, expected integers of shape (batch,)"
-        )
+        got = f"dtype {tensor.dtype} and shape {tuple(tensor.shape)}"
+        raise ValueError(f"target has {got}, expected integers of shape (batch,)")
     return int(tensor) if tensor.ndim == 0 else tensor.detach().long()
-
-
-# ---- baselines ---------------------------------------------------------------------------------------------------
 
 
 def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
     """None, number, (1, …), (batch, …) or (batch, m, …) as one row a path: (batch · m, *features)."""
     n, features = len(inputs), inputs.shape[1:]
-    if isinstance(baseline, Tensor) and baseline.ndim == 0:
-        baseline = baseline.item()
-    if baseline is None or not isinstance(baseline, Tensor):
-        number = 0 if baseline is None else baseline
+    if not isinstance(baseline, Tensor) or baseline.ndim == 0:
+        number = baseline.item() if isinstance(baseline, Tensor) else 0 if baseline is None else baseline
         if not isinstance(number, (int, float)):
             raise ValueError(
-                f"baselines must be None, a number or a tensor, got {type(number).__name__}: "
-                "use torch.as_tensor(baselines)"
+                f"baselines must be None, a number or a tensor, got {type(number).__name__}: torch.as_tensor(baselines)"
             )
         if not inputs.is_floating_point() and number != int(number):
-            raise ValueError(
-                f"baselines={number} for inputs of {inputs.dtype}: pass a whole number (a token id), or activations"
-            )
+            raise ValueError(f"baselines={number} for inputs of {inputs.dtype}: pass a whole number, or activations")
         return torch.full((n * per_example, *features), number, dtype=inputs.dtype, device=inputs.device)
     given = tuple(baseline.shape)
     baseline = ordinary(baseline).to(inputs.device, inputs.dtype)
     if baseline.ndim == inputs.ndim:
         baseline = baseline.unsqueeze(1)  # (1 or batch, 1, *features)
-    if (
-        baseline.ndim != inputs.ndim + 1
-        or baseline.shape[2:] != features
-        or len(baseline) not in (1, n)
-        or baseline.shape[1] not in (1, per_example)
-        or not per_example
-    ):
+    fits = baseline.ndim == inputs.ndim + 1 and baseline.shape[2:] == features and len(baseline) in (1, n)
+    if not fits or not per_example or baseline.shape[1] not in (1, per_example):
         several = ", ".join(map(str, (n, "m", *features)))
         raise ValueError(
             f"baselines have shape {given}, inputs {tuple(inputs.shape)}: expected a number, "
@@ -115,17 +95,12 @@ def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: 
 
 def baselines_per_example(baselines: Baselines, inputs: Inputs, layer_shape: torch.Size | None = None) -> int:
     """How many baselines each example has: m of a (batch, m, …) tensor, else 1."""
-    pairs = zip(
-        baselines if isinstance(baselines, tuple) else (baselines,),
-        inputs if isinstance(inputs, tuple) else (inputs,),
-        strict=False,
-    )
+    given = baselines if isinstance(baselines, tuple) else (baselines,)
+    parts = inputs if isinstance(inputs, tuple) else (inputs,)
     counts = {
         b.shape[1]
-        for b, x in pairs
-        if isinstance(b, Tensor)
-        and b.ndim == x.ndim + 1
-        and not (layer_shape is not None and b.shape[1:] == layer_shape)
+        for b, x in zip(given, parts, strict=False)
+        if isinstance(b, Tensor) and b.ndim == x.ndim + 1 and b.shape[1:] != layer_shape
     }
     if isinstance(baselines, Tensor) and layer_shape is not None and baselines.shape[2:] == layer_shape:
         counts = {baselines.shape[1]}  # several activations an example
@@ -141,8 +116,6 @@ def fits_inputs(baseline: Tensor, inputs: Tensor) -> bool:
     return baseline.ndim >= inputs.ndim and shape == inputs.shape[1:] and same_kind
 
 
-# ---- models ------------------------------------------------------------------------------------------------------
-
 TYPE_WORDS = ("same dtype", "type (", "scalar type", "should be the same")
 SHAPE_WORDS = (
     "cannot be multiplied", "size mismatch", "must match the size", "Dimension out of range", "D input", "(unbatched)",
@@ -155,22 +128,18 @@ class UnfitInputs(ValueError):
 
 
 def advice_on(model: Any, inputs: Tensor, error: Exception) -> UnfitInputs | None:
-    """What is probably wrong with the inputs, going by the words of the model's error; None where they do not tell."""
+    """What is probably wrong with the inputs, judged by the text of the model's error; None where it does not say."""
     if is_out_of_memory(error):
         return None
     words, parameter = str(error), parameter_of(model)
     dtype = inputs.dtype if parameter is None else parameter.dtype
     if inputs.is_floating_point() and dtype != inputs.dtype and any(part in words for part in TYPE_WORDS):
-        advice = (
-            f"the inputs are {inputs.dtype}, the model's parameters {dtype}: pass inputs.to({dtype}), or use "
-            f"model.to({inputs.dtype})."
-        )
+        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})."
+        advice = f"the inputs are {inputs.dtype}, the model's parameters {dtype}: {remedy}"
     elif any(part in words for part in SHAPE_WORDS):
-        advice = (
-            f"the model cannot read inputs of shape {tuple(inputs.shape)}, {len(inputs)} examples of shape "
-            f"{tuple(inputs.shape[1:])}: expected (batch, *features) as the model was trained on. For a single example "
-            "pass inputs.unsqueeze(0)."
-        )
+        shape = f"{tuple(inputs.shape)}, {len(inputs)} examples of shape {tuple(inputs.shape[1:])}"
+        remedy = "expected (batch, *features) as in training. For a single example pass inputs.unsqueeze(0)."
+        advice = f"the model cannot read inputs of shape {shape}: {remedy}"
     else:
         return None
     return UnfitInputs(f"{advice} The model's error: {words}")
@@ -184,31 +153,25 @@ def parameter_of(model: Any) -> Tensor | None:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a smaller batch might have fitted in memory."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(
-        words in str(error) for words in ("out of memory", "can't allocate memory", "not enough memory")
-    )
+    words = ("out of memory", "can't allocate memory", "not enough memory")
+    said = isinstance(error, RuntimeError) and any(part in str(error) for part in words)
+    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 def warn_of_training_mode(model: Any) -> None:
     """Warn where dropout and batch statistics would be explained together with the model."""
     if isinstance(model, nn.Module) and model.training:
-        warnings.warn(
-            "the model is in training mode: dropout and batch statistics would be part of the explanation. "
-            "Call model.eval() first",
-            UserWarning,
-            stacklevel=3,
-        )
+        why = "dropout and batch statistics would be part of the explanation"
+        warnings.warn(f"the model is in training mode: {why}. Call model.eval() first", UserWarning, stacklevel=3)
 
 
 def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) -> None:
-    """A row must score the same among others as among copies of itself: BatchNorm in training mode does not.
+    """Refuse models whose score of a row depends on the other rows, as with BatchNorm in training mode.
 
-    Copies rather than alone: batches of one size round alike, so that a score near zero is not taken for dependent.
+    The row is compared among others and among copies of itself: batches of one size round alike.
     """
     companions = torch.cat([end[:1], start[:1], end[1:2]])
-    examples = torch.arange(len(companions)).clamp(max=1) * (torch.arange(len(companions)) > 1)  # 0, 0, 1
+    examples = torch.tensor([0, 0, 1])[: len(companions)]
     try:
         together = score.values(companions, examples)[0]
         alone = score.values(companions[:1].expand_as(companions), torch.zeros_like(examples))[0]
@@ -230,9 +193,6 @@ _DEPENDENT_ROWS = (
 )
 
 
-# ---- leaving the model untouched ---------------------------------------------------------------------------------
-
-
 def device_of(inputs: Any) -> torch.device:
     """The device of the inputs; the CPU where they are not tensors."""
     first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
@@ -243,8 +203,8 @@ def device_of(inputs: Any) -> torch.device:
 def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """Afterwards the model has the buffers, and the program the random state, that they had before.
 
-    Modes, gradients and hooks are never changed in the first place. But a module in training mode updates its buffers
-    (BatchNorm's running statistics) whenever it runs, and dropout draws random numbers.
+    A module in training mode updates its buffers (BatchNorm's running statistics) whenever it runs, and dropout draws
+    random numbers. Modes, gradients and hooks are never changed.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     saved = [(m, name, b.clone()) for m in modules if m.training for name, b in m.named_buffers(recurse=False)]
@@ -261,8 +221,8 @@ def untouched(model: Any, device: torch.device) -> Iterator[None]:
 def at_work(model: Any, device: torch.device) -> Iterator[None]:
     """Where paths are found and measured: the model is left untouched, and the caller's gradient mode does not matter.
 
-    Nothing inside records a graph by itself, not even a metric whose module can be trained. Code that needs
-    derivatives asks for them with `torch.enable_grad()`, which works even if the caller is in inference mode.
+    No graph is recorded inside. Code that needs derivatives asks for them with `torch.enable_grad()`, which works even
+    if the caller is in inference mode.
     """
     with untouched(model, device), torch.inference_mode(False), torch.no_grad():
         yield

@@ -63,9 +63,7 @@ def explain(
     assert isinstance(values, Tensor)
     if reduce_channels:
         if values.ndim < 3:
-            raise ValueError(
-                f"reduce_channels needs inputs (batch, channels, …, width), got {tuple(values.shape)}: leave it out"
-            )
+            raise ValueError(f"reduce_channels needs (batch, channels, …), got {tuple(values.shape)}: leave it out")
         values = values.sum(1, keepdim=True)
     return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()
 
@@ -78,8 +76,6 @@ def _classes(targets: Any) -> int | Tensor:
     """Quantus hands labels over as it got them: integers, or floats that are whole numbers."""
     tensor = _tensor(targets)
     if tensor.ndim > 1 or not torch.equal(tensor, tensor.round() if tensor.is_floating_point() else tensor):
-        raise ValueError(
-            f"targets have shape {tuple(tensor.shape)} and dtype {tensor.dtype}, expected whole numbers (batch,): "
-            "class indices"
-        )
+        got = f"shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
+        raise ValueError(f"targets have {got}, expected whole numbers (batch,): class indices")
     return int(tensor) if tensor.ndim == 0 else tensor.long()

@@ -1,13 +1,12 @@
 """Score: what is explained. A model and a target become one scalar per example.
 
-The Score only holds the question. `Score.bind` joins it to a batch of inputs (`bound.py`), which gives the scalar and
-its gradient.
+`Score.bind` joins it to a batch of inputs (`bound.py`), which gives the scalar and its gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, get_args
 
 import torch
@@ -36,15 +35,13 @@ class Score:
             "sigmoid", "logit_margin" (z_t − logsumexp of the other logits), or a callable.
         layer: explain this module's output instead of the model's input. The inputs may then be integers.
         additional_forward_args: further positional arguments of the model. A tensor whose first dimension is the
-            batch goes along row by row; anything else is passed to every call as it is.
+            batch is split row by row; anything else is passed to every call unchanged.
         batch_size: rows in one model call. None chooses by the size of an input. Halved when memory runs out.
 
     Example:
-        >>> model = torch.nn.Linear(3, 2).eval()
-        >>> score = Score(model, target=1, output="log_softmax")
+        >>> score = Score(torch.nn.Linear(3, 2).eval(), target=1, output="log_softmax")
         >>> score(torch.zeros(4, 3)).shape
         torch.Size([4])
-        >>> from dataclasses import replace
         >>> replace(score, target=0)
         Score(Linear, target=0, output='log_softmax')
     """
@@ -59,25 +56,18 @@ class Score:
 
     def __post_init__(self) -> None:
         if not callable(self.model):
-            raise ValueError(
-                f"model must be callable, got {type(self.model).__name__}: pass the module itself, Score(model, …)"
-            )
+            raise ValueError(f"model must be callable, got {type(self.model).__name__}: pass the module itself")
         if not callable(self.output) and self.output not in get_args(OutputName):
-            raise ValueError(
-                f"output={self.output!r} is unknown: use one of {list(get_args(OutputName))} or a callable"
-            )
+            known = list(get_args(OutputName))
+            raise ValueError(f"output={self.output!r} is unknown: use one of {known} or a callable")
         if self.output == "logit_margin" and (self.target is None or callable(self.target)):
             raise ValueError('output="logit_margin" compares one class with the others: give target as an index')
         check_integer("batch_size", self.batch_size, 1, or_none=", or None for a default by input size")
-        if self.layer is not None and not (
-            isinstance(self.model, nn.Module) and any(self.layer is module for module in self.model.modules())
-        ):
-            raise ValueError(
-                "layer is not a part of model: pass a submodule, as in Score(model, target, layer=model.embedding)"
-            )
+        modules = self.model.modules() if isinstance(self.model, nn.Module) else ()
+        if self.layer is not None and not any(self.layer is module for module in modules):
+            raise ValueError("layer is not a part of model: pass a submodule, as in Score(…, layer=model.embedding)")
         object.__setattr__(self, "target", checked_target(self.target))
-        args = self.additional_forward_args
-        args = () if args is None else args  # as Captum writes it
+        args = () if self.additional_forward_args is None else self.additional_forward_args
         object.__setattr__(self, "additional_forward_args", args if isinstance(args, tuple) else (args,))
 
     def bind(self, inputs: Inputs, baselines_per_example: int = 1) -> BoundScore:
@@ -93,7 +83,7 @@ class Score:
     def outputs(self, inputs: Inputs) -> Tensor:
         """What the model itself returns, before `output` and `target`, without gradients: (batch, …).
 
-        The inputs may be integers. Use it to choose a target; the model is left untouched.
+        The inputs may be integers. Use it to choose a target.
 
         Example:
             >>> Score(torch.nn.Linear(3, 2)).outputs(torch.zeros(4, 3)).argmax(1).shape
@@ -103,9 +93,21 @@ class Score:
             return ModelCalls(self, inputs, integers_allowed=True).outputs()
 
     def __repr__(self) -> str:
-        name = (
-            type(self.model).__name__
-            if isinstance(self.model, nn.Module)
-            else getattr(self.model, "__name__", "callable")
-        )
+        plain = getattr(self.model, "__name__", "callable")
+        name = type(self.model).__name__ if isinstance(self.model, nn.Module) else plain
         return f"Score({name}, target={self.target if isinstance(self.target, int) else '…'}, output={self.output!r})"
+
+
+def rows_of(score: Score, inputs: Inputs, baselines: Baselines, rows: Sequence[int]) -> tuple[Score, Inputs, Baselines]:
+    """The problem for some of its examples. A row may come several times."""
+    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+
+    def of(value: Any) -> Any:
+        has_rows = isinstance(value, Tensor) and value.ndim > 0 and len(value) == batch
+        return value[list(rows)] if has_rows else value
+
+    def of_each(values: Any) -> Any:
+        return tuple(map(of, values)) if isinstance(values, tuple) else of(values)
+
+    args = of_each(score.additional_forward_args)
+    return replace(score, target=of(score.target), additional_forward_args=args), of_each(inputs), of_each(baselines)

@@ -47,25 +47,29 @@ def explanation(
         output_names: what the score is called in the plots.
 
     Example:
-        >>> import pytest
+        >>> import leastpath as lp, pytest
         >>> shap = pytest.importorskip("shap")
-        >>> import leastpath as lp
         >>> inputs, score = torch.rand(5, 3), lp.Score(lambda x: x.sum(1) + 1)
         >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> explained = explanation(result, ["age", "height", "mass"], inputs, score=score)
-        >>> explained.shape, round(float(explained.base_values[0]), 3)
-        ((5, 3), 1.0)
+        >>> explanation(result, ["age", "height", "mass"], inputs, score=score).shape
+        (5, 3)
     """
     shap = optional("shap", "leastpath.shap needs SHAP", "shap")
+    given: Any = result
+    if hasattr(given, "encoded_values"):
+        return _of_table(shap, given, output_names)
+    if hasattr(given, "shown_values"):
+        return _of_text(shap, given, output_names)
     if not isinstance(result, Attribution):
-        return _of_table_or_text(shap, result, output_names)
+        expected = "the Attribution of lp.attribute, or what tabular.explain or transformers.explain gives"
+        raise ValueError(f"result is a {type(result).__name__}, expected {expected}")
     values = result.values
     if isinstance(values, tuple):
-        raise ValueError(
-            f"the result has values for {len(values)} inputs, SHAP draws one table: pass one of them, as in "
-            "explanation(dataclasses.replace(result, values=result.values[0]), …)"
-        )
-    names = list(feature_names) if feature_names is not None else _columns(inputs)
+        one = "dataclasses.replace(result, values=result.values[0])"
+        raise ValueError(f"the result has values for {len(values)} inputs, SHAP draws one table: pass {one}")
+    names = None if feature_names is None else list(feature_names)
+    if names is None and hasattr(inputs, "columns"):
+        names = [str(name) for name in inputs.columns]
     base = _base_values(result, inputs, score, base_values)
     data = None if inputs is None else _array(inputs)
     table = _array(values)
@@ -77,17 +81,6 @@ def explanation(
     if names is not None and len(names) != table.shape[1]:
         raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one a feature")
     return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)
-
-
-def _of_table_or_text(shap: Any, explained: Any, output_names: str | None) -> Any:
-    if hasattr(explained, "encoded_values"):
-        return _of_table(shap, explained, output_names)
-    if hasattr(explained, "shown_values"):
-        return _of_text(shap, explained, output_names)
-    raise ValueError(
-        f"result is a {type(explained).__name__}, expected the Attribution of lp.attribute(…), or what "
-        "leastpath.tabular.explain(…) or leastpath.transformers.explain(…) gives"
-    )
 
 
 def _of_table(shap: Any, explained: TableExplanation, output_names: str | None) -> Any:
@@ -111,9 +104,8 @@ def _of_text(shap: Any, explained: TextExplanation, output_names: str | None) ->
     values, data = (np.empty(len(explained.pieces), dtype=object) for _ in range(2))
     values[:] = [_array(v) for v in explained.shown_values]
     data[:] = [np.array(explained.display_tokens(b), dtype=object) for b in range(len(values))]
-    return shap.Explanation(
-        values, _array(explained.base_values), data, output_names=output_names or explained.target_name
-    )
+    name = output_names or explained.target_name
+    return shap.Explanation(values, _array(explained.base_values), data, output_names=name)
 
 
 def _base_values(result: Attribution, inputs: Any, score: Score | None, base_values: Any) -> np.ndarray:
@@ -128,11 +120,6 @@ def _base_values(result: Attribution, inputs: Any, score: Score | None, base_val
     if not isinstance(inputs, Tensor):
         raise ValueError("score needs the inputs as a tensor: explanation(result, inputs=inputs, score=score)")
     return _array(score(inputs) - result.score_change)
-
-
-def _columns(inputs: Any) -> list[str] | None:
-    columns = getattr(inputs, "columns", None)
-    return None if columns is None else [str(name) for name in columns]
 
 
 def _array(values: Any) -> np.ndarray:

@@ -127,7 +127,7 @@ ERRORS = {
     "no pairs": (lambda: axioms.symmetry(straight, lp.Score(product), X, []), r"pairs is empty: .*pairs=\[\(0, 1\)\]"),
     "not symmetric": (
         lambda: axioms.symmetry(straight, lp.Score(lambda x: x[:, 0] - x[:, 1]), X, [(0, 1)]),
-        "the score is not symmetric in features 0 and 1: swapping them changes it by up to",
+        "the score is not symmetric in features 0 and 1: a swap changes it by up to",
     ),
 }
 

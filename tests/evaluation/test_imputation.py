@@ -129,8 +129,8 @@ def test_batch_equals_loop(fill):
     [
         (lambda: filler("grey"), "is unknown"),
         (lambda: filler("samples"), "needs other inputs"),
-        (lambda: filler(float("nan")), "no fill"),
-        (lambda: filler(None), "no fill"),
+        (lambda: filler(float("nan")), "is unknown"),
+        (lambda: filler(None), "is unknown"),
         (lambda: prepared("blur", torch.rand(2, 5)), "needs images"),
         (lambda: prepared(Blur(-1), images()), "must be a finite number"),
         (lambda: prepared("linear", torch.rand(2, 5)), "needs images"),

@@ -124,7 +124,7 @@ def test_trapezoid_against_numpy():
         (lambda: bootstrap_interval([1.0, 2.0], resamples=10), "too few"),
         (lambda: bootstrap_interval([1.0, 2.0], method="basic"), "unknown"),
         (lambda: paired_test([1.0, 2.0], [1.0]), "same examples"),
-        (lambda: holm([0.1, np.nan]), "no NaN"),
+        (lambda: holm([0.1, np.nan]), "not be NaN"),
         (lambda: trapezoid(torch.rand(2, 1), [0.1]), "two or more points"),
         (lambda: trapezoid(torch.rand(2, 2), [0.2, 0.1]), "strictly increasing"),
     ],

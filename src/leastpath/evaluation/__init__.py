@@ -1,5 +1,4 @@
-"""Is it true? Measurements on attributions, whatever method they come from, and `compare`, which puts methods side by
-side."""
+"""Measures of how good attributions are, whatever method made them, and `compare`, which compares methods."""
 
 from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness, Symmetry
 from leastpath.evaluation.compare import compare
@@ -34,51 +33,13 @@ from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_inte
 from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relevance_gain
 
 __all__ = [
-    "compare",
-    "Comparison",
-    "Measure",
-    "Measured",
-    "measure_all",
-    "given_attribution",
-    "Masking",
-    "MaskedScores",
-    "PAPER_AREAS",
-    "FULL_AREAS",
-    "Comprehensiveness",
-    "Sufficiency",
-    "LogOdds",
-    "LogProbRatio",
-    "Insertion",
-    "Deletion",
-    "symmetric_relevance_gain",
-    "SymmetricRelevanceGain",
-    "Blur",
-    "NoisyLinear",
-    "Samples",
-    "Infidelity",
-    "MaxSensitivity",
-    "NoiseRobustness",
-    "AttackRobustness",
-    "Localization",
-    "RankCorrelation",
-    "KnownAnswers",
-    "Planted",
-    "planted_patch",
-    "planted_cancellation",
-    "planted_piecewise",
-    "Completeness",
-    "Cancellation",
-    "Certificate",
-    "Symmetry",
-    "purity",
-    "purity_of",
-    "auc_purity",
-    "roar",
-    "Retrained",
-    "bootstrap_interval",
-    "Interval",
-    "paired_test",
-    "PairedTest",
-    "holm",
-    "trapezoid",
-]
+    "compare", "Comparison", "Measure", "Measured", "measure_all", "given_attribution",
+    "Masking", "MaskedScores", "PAPER_AREAS", "FULL_AREAS",
+    "Comprehensiveness", "Sufficiency", "LogOdds", "LogProbRatio", "Insertion", "Deletion",
+    "symmetric_relevance_gain", "SymmetricRelevanceGain", "Blur", "NoisyLinear", "Samples",
+    "Infidelity", "MaxSensitivity", "NoiseRobustness", "AttackRobustness",
+    "Localization", "RankCorrelation", "KnownAnswers", "Planted",
+    "planted_patch", "planted_cancellation", "planted_piecewise",
+    "Completeness", "Cancellation", "Certificate", "Symmetry", "purity", "purity_of", "auc_purity",
+    "roar", "Retrained", "bootstrap_interval", "Interval", "paired_test", "PairedTest", "holm", "trapezoid",
+]  # fmt: skip

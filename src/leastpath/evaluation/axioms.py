@@ -1,4 +1,4 @@
-"""The axioms as measurements: numbers per example, never a bare yes or no.
+"""The axioms as measurements: numbers per example, not just yes or no.
 
 `explain` is any function (score, inputs, baselines) -> Attribution, e.g. `functools.partial(lp.attribute, solver=…)`.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Explain, Measured, required_method
 from leastpath.guards import flat_baseline
@@ -56,11 +57,9 @@ def dummy(values: Tensor, ignored: Tensor) -> Tensor:
         >>> dummy(torch.tensor([[3.0, 0.0]]), torch.tensor([False, True]))
         tensor([0.])
     """
-    if ignored.shape != values.shape[1:] or ignored.dtype != torch.bool:
-        raise ValueError(
-            f"ignored is {ignored.dtype} {tuple(ignored.shape)}, "
-            f"expected a bool mask of shape {tuple(values.shape[1:])}"
-        )
+    shape = tuple(values.shape[1:])
+    if ignored.shape != shape or ignored.dtype != torch.bool:
+        raise ValueError(f"ignored is {ignored.dtype} {tuple(ignored.shape)}, expected a bool mask of shape {shape}")
     if not ignored.any():
         raise ValueError("ignored marks no feature: mark those that the score does not depend on")
     return values[:, ignored].abs().amax(1)
@@ -80,9 +79,8 @@ def sensitivity(
     axiom holds.
     """
     start = flat_baseline(baselines, inputs, 1)
-    chosen = list(range(inputs[0].numel()) if features is None else features)
     gaps = []
-    for i in chosen:
+    for i in range(inputs[0].numel()) if features is None else features:
         probe = start.clone().flatten(1)
         probe[:, i] = inputs.flatten(1)[:, i]
         result = explain(score, probe.view_as(inputs), start)
@@ -107,12 +105,10 @@ def symmetry(
     start = flat_baseline(baselines, inputs, 1)
     gaps = []
     for i, j in pairs:
-        x, base = _alike(inputs, i, j), _alike(start, i, j)
         _check_symmetric(score, inputs, i, j)
-        values = explain(score, x, base).values
-        assert isinstance(values, Tensor)
-        flat = values.flatten(1)
-        gaps.append((flat[:, i] - flat[:, j]).abs())
+        result = explain(score, _alike(inputs, i, j), _alike(start, i, j))
+        values = _rows(result.values, result.score_change)
+        gaps.append((values[:, i] - values[:, j]).abs())
     if not gaps:
         raise ValueError("pairs is empty: name at least one pair of features, as in pairs=[(0, 1)]")
     return torch.stack(gaps)
@@ -123,10 +119,9 @@ def implementation_invariance(
 ) -> Tensor:
     """Σ|difference| of attributions between two implementations of one function, over Σ|values|: (batch,)."""
     start = flat_baseline(baselines, inputs, 1)
-    a, b = (explain(s, inputs, start).values for s in (score, same_score))
-    assert isinstance(a, Tensor) and isinstance(b, Tensor)
-    scale = a.flatten(1).abs().sum(1)
-    difference = (a - b).flatten(1).abs().sum(1)
+    results = [explain(s, inputs, start) for s in (score, same_score)]
+    a, b = (_rows(result.values, result.score_change) for result in results)
+    scale, difference = a.abs().sum(1), (a - b).abs().sum(1)
     return torch.where(scale > 0, difference / scale, difference)
 
 
@@ -137,11 +132,11 @@ class Lengths:
     For every path: no_cancellation ≥ magnitude ≥ |change|, no_cancellation ≥ rank_one ≥ |change|, conformal ≥ rank_one.
     """
 
-    no_cancellation: Tensor  # ∫ Σ|∂ᵢf γ̇ᵢ| dt
-    rank_one: Tensor  # ∫ |∇f·γ̇| dt
-    conformal: Tensor  # ∫ ‖∇f‖‖γ̇‖ dt
-    magnitude: Tensor  # Σ|attributions|
-    change: Tensor  # Δf
+    no_cancellation: Tensor  #: ∫ Σ|∂ᵢf γ̇ᵢ| dt
+    rank_one: Tensor  #: ∫ |∇f·γ̇| dt
+    conformal: Tensor  #: ∫ ‖∇f‖‖γ̇‖ dt
+    magnitude: Tensor  #: Σ|attributions|
+    change: Tensor  #: Δf
 
     def violations(self) -> dict[str, Tensor]:
         """By how much each inequality fails, relative to the larger side: (batch,) each, ≤ 0 where it holds."""
@@ -153,14 +148,12 @@ class Lengths:
             "rank_one ≥ |change|": (self.rank_one, change),
             "conformal ≥ rank_one": (self.conformal, self.rank_one),
         }
-        tiny = torch.finfo(change.dtype).tiny
+        tiny = torch.finfo(change.dtype).tiny  # 0/0 where both are zero
         return {name: (low - high) / torch.maximum(high, low).clamp_min(tiny) for name, (high, low) in pairs.items()}
 
     def certificates(self) -> dict[str, Tensor]:
         """Each length over |Δf|: ≥ 1, and 1 only on a provably shortest path."""
-        change = self.change.abs()
-        lengths = {"no_cancellation": self.no_cancellation, "rank_one": self.rank_one, "conformal": self.conformal}
-        return {name: length / change for name, length in lengths.items()}
+        return {name: getattr(self, name) / self.change.abs() for name in ("no_cancellation", "rank_one", "conformal")}
 
 
 def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: int | None = None) -> Lengths:
@@ -171,30 +164,28 @@ def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: in
         >>> lengths(score, Path.straight(torch.zeros(1, 2), torch.ones(1, 2))).certificates()["rank_one"]
         tensor([1.])
     """
-    measured = [
-        integrate(score, path, m, tolerance=tolerance, max_gradients=max_gradients)
-        for m in (NoCancellation(), RankOne(), Conformal())
-    ]
-    first = measured[0]
-    magnitude = first.values.reshape(len(path), -1).abs().sum(1)
+    metrics = (NoCancellation(), RankOne(), Conformal())
+    measured = [integrate(score, path, m, tolerance=tolerance, max_gradients=max_gradients) for m in metrics]
+    magnitude = flat_rows(measured[0].values).abs().sum(1)
     no_cancellation, rank_one, conformal = (m.length for m in measured)
-    return Lengths(no_cancellation, rank_one, conformal, magnitude, first.change)
-
-
-# ---- as measures -------------------------------------------------------------------------------------------------
+    return Lengths(no_cancellation, rank_one, conformal, magnitude, measured[0].change)
 
 
 class _Reported:
-    """What measures share that only read the result."""
+    """A measure that only reads the result."""
 
     def _reported(self, result: Attribution) -> Tensor:
         raise NotImplementedError
 
     def __call__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+        self, score: Score, inputs: Inputs | None, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,), as the result reports them; runs no model."""
-        _check_same_batch(result, inputs)
+        n = None if inputs is None else len(inputs[0] if isinstance(inputs, tuple) else inputs)
+        if n not in (None, len(result.status)):
+            raise ValueError(
+                f"the result explains {len(result.status)} examples, the inputs are {n}: pass its own inputs"
+            )
         return Measured.of(self._reported(result))
 
 
@@ -206,7 +197,7 @@ class Completeness(_Reported):
         relative: divide by |Δf|; inf where Δf is zero and the gap is not.
 
     Example:
-        >>> from leastpath.evaluation.measure import given_attribution
+        >>> from leastpath.evaluation import given_attribution
         >>> result = given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([2.0]))
         >>> Completeness(relative=True)(None, None, None, result).values
         tensor([0.5000])
@@ -217,30 +208,28 @@ class Completeness(_Reported):
     higher_is_better: bool = False
 
     def _reported(self, result: Attribution) -> Tensor:
-        gap = result.completeness_gap.abs()
-        return _relative(gap, result) if self.relative else gap
+        return self._scaled(result.completeness_gap.abs(), result)
+
+    def _scaled(self, gap: Tensor, result: Attribution) -> Tensor:
+        return torch.where(gap == 0, gap, gap / result.score_change.abs()) if self.relative else gap
 
 
 @dataclass(frozen=True)
-class Cancellation(_Reported):
+class Cancellation(Completeness):
     """Σ|values| − |Δf|, the gap to No-Cancellation Completeness: lower is better; NaN where Δf is not known.
 
-    Args:
-        relative: divide by |Δf|; inf where Δf is zero and the gap is not.
+    `relative` is as in `Completeness`.
 
     Example:
-        >>> from leastpath.evaluation.measure import given_attribution
-        >>> result = given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([1.0]))
-        >>> Cancellation()(None, None, None, result).values
+        >>> from leastpath.evaluation import given_attribution
+        >>> Cancellation()(None, None, None, given_attribution(torch.tensor([[2.0, -1.0]]), torch.ones(1))).values
         tensor([2.])
     """
 
-    relative: bool = False
     name: str = "cancellation"
-    higher_is_better: bool = False
 
     def _reported(self, result: Attribution) -> Tensor:
-        return _relative(result.cancellation, result) if self.relative else result.cancellation
+        return self._scaled(result.cancellation, result)
 
 
 @dataclass(frozen=True)
@@ -266,17 +255,15 @@ class Certificate(_Reported):
 class Symmetry:
     """Largest |Aᵢ − Aⱼ| over pairs of features that the score treats alike: lower is better. See `symmetry`.
 
-    Explains anew, at inputs where both features of a pair are equal.
+    Explains again, at inputs where both features of a pair are equal.
 
     Args:
         pairs: flat indices (i, j) of features that the score treats alike.
 
     Example:
         >>> import leastpath as lp
-        >>> score, inputs = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
-        >>> from leastpath.methods import METHODS
-        >>> line = METHODS["integrated_gradients"]
-        >>> Symmetry(((0, 1),))(score, inputs, None, line(score, inputs), explain=line).values
+        >>> score, inputs, line = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), lp.StraightLine()
+        >>> Symmetry(((0, 1),))(score, inputs, None, lp.attribute(score, inputs, solver=line), explain=line).values
         tensor([0.])
     """
 
@@ -306,33 +293,16 @@ class Symmetry:
             return made[-1]
 
         gaps = symmetry(counted, score, inputs, self.pairs, baselines)
-        forwards = sum((r.n_forwards for r in made), torch.zeros(len(inputs), dtype=torch.long))
-        gradients = sum((r.n_gradients for r in made), torch.zeros(len(inputs), dtype=torch.long))
+        forwards, gradients = sum(r.n_forwards for r in made), sum(r.n_gradients for r in made)
         return Measured.of(gaps.amax(0), None, forwards + 2 * len(made), gradients)  # the symmetry check runs two
 
 
-def _relative(gap: Tensor, result: Attribution) -> Tensor:
-    return torch.where(gap == 0, gap, gap / result.score_change.abs())
-
-
-def _check_same_batch(result: Attribution, inputs: Inputs | None) -> None:
-    """Refuse the result of other inputs; without inputs there is nothing to compare it with."""
-    if inputs is not None:
-        n = len(inputs[0] if isinstance(inputs, tuple) else inputs)
-        if len(result.status) != n:
-            raise ValueError(
-                f"the result explains {len(result.status)} examples, the inputs are {n}: "
-                "measure it with the inputs that it was made for"
-            )
-
-
-def _rows(values: object, score_change: Tensor) -> Tensor:
-    if isinstance(values, tuple):
-        return torch.cat([part.reshape(len(part), -1) for part in values], dim=1)
-    assert isinstance(values, Tensor)
-    if len(values) != len(score_change):
-        raise ValueError(f"values of {len(values)} examples and score changes of {len(score_change)}: they must match")
-    return values.reshape(len(values), -1)
+def _rows(values: Inputs, score_change: Tensor) -> Tensor:
+    """Attributions as (batch, features), the parts of a tuple side by side."""
+    rows = torch.cat([flat_rows(part) for part in (values if isinstance(values, tuple) else (values,))], 1)
+    if len(rows) != len(score_change):
+        raise ValueError(f"values of {len(rows)} examples and score changes of {len(score_change)}: they must match")
+    return rows
 
 
 def _alike(points: Tensor, i: int, j: int) -> Tensor:
@@ -346,7 +316,5 @@ def _check_symmetric(score: Score, inputs: Tensor, i: int, j: int) -> None:
     swapped[:, [i, j]] = swapped[:, [j, i]]
     a, b = score(inputs), score(swapped.view_as(inputs))
     if not torch.allclose(a, b, rtol=1e-3, atol=1e-5):
-        raise ValueError(
-            f"the score is not symmetric in features {i} and {j}: swapping them "
-            f"changes it by up to {float((a - b).abs().max()):.3g}"
-        )
+        most = float((a - b).abs().max())
+        raise ValueError(f"the score is not symmetric in features {i} and {j}: a swap changes it by up to {most:.3g}")

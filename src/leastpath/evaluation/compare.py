@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -15,39 +15,23 @@ from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
-from leastpath.evaluation.comparison import RESERVED, Comparison
+from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.guards import Baselines, Inputs
 from leastpath.run import Bar, Run
-from leastpath.score import Score
+from leastpath.score import Score, rows_of
 
 
-class _Kept(Protocol):
-    """Where finished pairs are: on the disk, or in memory."""
+class _Memory(dict[str, Unit]):
+    """The store's verbs without a disk."""
 
-    def write(self, key: str, record: Mapping[str, Any], arrays: Mapping[str, Tensor] | None = None) -> None: ...
-
-    def read(self, key: str) -> Unit: ...
-
-    def __contains__(self, key: object) -> bool: ...
-
-
-@dataclass
-class _Memory:
-    """The store's two verbs without a disk."""
-
-    units: dict[str, Unit] = field(default_factory=dict)
-
-    def write(self, key: str, record: Mapping[str, Any], arrays: Mapping[str, Tensor] | None = None) -> None:
-        self.units[key] = Unit(dict(record), dict(arrays or {}))
+    def write(self, key: str, record: dict[str, Any], arrays: dict[str, Tensor]) -> None:
+        self[key] = Unit(record, arrays)
 
     def read(self, key: str) -> Unit:
-        return self.units[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.units
+        return self[key]
 
 
 def compare(
@@ -66,7 +50,7 @@ def compare(
     seed: int = 0,
     progress: bool = False,
 ) -> Comparison:
-    """Explain the same inputs with every method, measure all explanations, and say who wins, by how much, at what cost.
+    """Explain the same inputs with every method, measure all explanations, and report the best method and its cost.
 
     Args:
         methods: names of `leastpath.methods.METHODS`, `Method` objects, solvers, or, in a mapping name -> method, also
@@ -76,7 +60,7 @@ def compare(
         baselines: as for `attribute`.
         measures: from `leastpath.evaluation`; without any, the evidence and costs that every result carries.
         store: a folder that keeps each finished (method, input) pair. The same call with the same folder goes on where
-            the last one was killed. Methods and inputs may be added; another score, measure or seed is refused.
+            the last one was killed. Methods and inputs may be added; another score, measure or seed is an error.
 
     Rarely needed:
         names: what to call the inputs, one each; their numbers by default.
@@ -93,20 +77,19 @@ def compare(
 
     Example:
         >>> import leastpath as lp, torch
-        >>> score = lp.Score(lambda x: (x**2).prod(1))
-        >>> found = compare({"line": lp.StraightLine(), "descent": lp.Descent()}, score, torch.ones(3, 2))
+        >>> found = compare([lp.StraightLine(), lp.Descent()], lp.Score(lambda x: (x**2).prod(1)), torch.ones(1, 2))
         >>> found.per_example["method"].tolist()
-        ['line', 'line', 'line', 'descent', 'descent', 'descent']
+        ['StraightLine', 'Descent']
     """
     entrants = _entrants(methods)
     check_level(level)
     _check(score, measures, batch_size, names, inputs)
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
-    if reference is not None and reference not in {e.name for e in entrants}:
+    if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
-    kept: _Kept = _Memory() if store is None else Store(store, _config(score, measures, seed))
-    examples = [_Example(score, inputs, baselines, b) for b in range(batch)]
-    keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x.what])}" for e in entrants for b, x in enumerate(examples)}
+    kept = _Memory() if store is None else Store(store, _config(score, measures, seed))
+    examples = [_described_example(*_rows(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
+    keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
     finished = True
     try:
@@ -120,20 +103,19 @@ def compare(
     units = {pair: kept.read(key) for pair, key in keys.items() if key in kept}
     if not finished:
         _tell_how_to_resume(len(units), len(keys), store)
-    return Comparison.of(
-        [e.name for e in entrants], names or range(batch), measures, units, failures, reference, level, finished
-    )
+    titles, rows = [e.name for e in entrants], names or range(batch)
+    return Comparison.of(titles, rows, measures, units, failures, reference, level, finished)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What all pairs share, and the two steps that each of them takes."""
+    """What all pairs share, and the two steps of each pair."""
 
     score: Score
     inputs: Inputs
     baselines: Baselines
     measures: Sequence[Measure]
-    kept: _Kept
+    kept: Store | _Memory
     keys: Mapping[tuple[str, int], str]
     fail_fast: bool
     seed: int
@@ -149,7 +131,7 @@ class _Work:
             except Exception as error:
                 if self.fail_fast:
                     raise
-                if len(rows) > 1:  # which of them was it?
+                if len(rows) > 1:  # find the input that fails
                     for b in rows:
                         self.do(entrant, range(b, b + 1))
                     return
@@ -160,50 +142,41 @@ class _Work:
         score, inputs, baselines = _rows(self.score, self.inputs, self.baselines, rows)
         start = time.perf_counter()
         result = entrant(score, inputs, baselines, self.seed)
-        _check_result(result, entrant.name, len(rows))
+        if len(result.status) != len(rows):
+            raise ValueError(f"{entrant.name} returned {len(result.status)} results for {len(rows)} inputs")
         explained = time.perf_counter()
         own = [m.select(rows) if isinstance(m, HoldsExamples) else m for m in self.measures]
-        measured = measure_all(own, score, inputs, baselines, result, explain=entrant, seed=self.seed)
+        found = measure_all(own, score, inputs, baselines, result, explain=entrant, seed=self.seed)
+        measured = {m.name: part for m, part in zip(self.measures, found, strict=True)}
         seconds = ((explained - start) / len(rows), (time.perf_counter() - explained) / len(rows))
         for i, b in enumerate(rows):
             if b in missing:
-                record, arrays = _unit(entrant.name, result, self.measures, measured, i, seconds)
-                self.kept.write(self.keys[entrant.name, b], record, arrays)
+                self.kept.write(self.keys[entrant.name, b], *_unit(entrant.name, result, measured, i, seconds))
 
 
 def _unit(
-    name: str,
-    result: Attribution,
-    measures: Sequence[Measure],
-    measured: Sequence[Measured],
-    i: int,
-    seconds: tuple[float, float],
+    name: str, result: Attribution, measured: Mapping[str, Measured], i: int, seconds: tuple[float, float]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Row i of a result and its measurements, as a unit of the store."""
     record = {
         "method": name,
-        "measures": {m.name: float(found.values[i]) for m, found in zip(measures, measured, strict=True)},
+        "measures": {title: float(found.values[i]) for title, found in measured.items()},
         "status": result.status[i].value,
         "ok": result.status[i].ok,
-        **{
-            n: float(getattr(result, n)[i]) for n in ("completeness_gap", "cancellation", "length_ratio", "certificate")
-        },
+        **{evidence: float(getattr(result, evidence)[i]) for evidence in EVIDENCE},
         "gradients": int(result.n_gradients[i]),
         "forwards": int(result.n_forwards[i]),
         "seconds": seconds[0],
-        "measuring_gradients": sum(int(found.n_gradients[i]) for found in measured),
-        "measuring_forwards": sum(int(found.n_forwards[i]) for found in measured),
+        "measuring_gradients": sum(int(found.n_gradients[i]) for found in measured.values()),
+        "measuring_forwards": sum(int(found.n_forwards[i]) for found in measured.values()),
         "measuring_seconds": seconds[1],
     }
     arrays = {
-        f"{m.name}/{curve}": (points if curve == "x" else points[i]).detach().double()
-        for m, found in zip(measures, measured, strict=True)
+        f"{title}/{curve}": (points if curve == "x" else points[i]).detach().double()
+        for title, found in measured.items()
         for curve, points in found.curves.items()
     }
     return record, arrays
-
-
-# ---- methods -----------------------------------------------------------------------------------------------------
 
 
 def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Explainer]:
@@ -213,110 +186,77 @@ def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Ex
         entrants = [explainer_of(given, name) for name, given in methods.items()]
     else:
         entrants = [explainer_of(given) for given in methods]
-    names = [e.name for e in entrants]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = _repeated([e.name for e in entrants])
     if twice:
-        raise ValueError(f"two methods are called {twice[0]!r}: name them in a mapping, {{'first': …, 'second': …}}")
+        raise ValueError(f"two methods are called {twice!r}: name them in a mapping, {{'first': …, 'second': …}}")
     if not entrants:
         raise ValueError('methods is empty: name at least one, as in methods=["integrated_gradients"]')
     return entrants
 
 
-# ---- examples ----------------------------------------------------------------------------------------------------
-
-
-class _Example:
+def _described_example(score: Score, inputs: Inputs, baselines: Baselines) -> Any:
     """What the results of one input depend on, beyond what all inputs share."""
-
-    def __init__(self, score: Score, inputs: Inputs, baselines: Baselines, b: int) -> None:
-        own, x, baseline = _rows(score, inputs, baselines, range(b, b + 1))
-        target = own.target if isinstance(own.target, Tensor) else None
-        self.what = described([x, baseline, target, own.additional_forward_args])
+    target = score.target if isinstance(score.target, Tensor) else None
+    return described([inputs, baselines, target, score.additional_forward_args])
 
 
 def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tuple[Score, Inputs, Baselines]:
-    """The problem, cut down to some of its examples."""
-    batch, cut = len(inputs[0] if isinstance(inputs, tuple) else inputs), slice(rows.start, rows.stop)
-
-    def of(value: Any) -> Any:
-        is_per_row = isinstance(value, Tensor) and value.ndim > 0 and len(value) == batch
-        return value[cut] if is_per_row else value
-
-    args = tuple(of(arg) for arg in score.additional_forward_args)
-    small = replace(score, target=of(score.target), additional_forward_args=args)
-    _check_shared(score.additional_forward_args, batch, len(rows))
-    parts = tuple(map(of, inputs)) if isinstance(inputs, tuple) else of(inputs)
-    return small, parts, tuple(map(of, baselines)) if isinstance(baselines, tuple) else of(baselines)
-
-
-def _check_shared(args: tuple[Any, ...], batch: int, rows: int) -> None:
-    """An argument that all examples share must not look like one row an example among fewer of them."""
-    for arg in args:
-        if isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == rows != batch:
+    """The problem for some of its examples, where every argument says whether it belongs to one example or to all."""
+    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    for arg in score.additional_forward_args:
+        if isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == len(rows) != batch:
             raise ValueError(
                 f"an additional argument of shape {tuple(arg.shape)} cannot be told from one row an example when "
-                f"examples are taken {rows} at a time: expand it to the batch of {batch}, bind it to the model with "
-                "functools.partial, or choose another batch_size"
+                f"examples are taken {len(rows)} at a time: expand it to the batch of {batch}, bind it to the model "
+                "with functools.partial, or choose another batch_size"
             )
+    return rows_of(score, inputs, baselines, rows)
 
 
 def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, Any]:
-    layer = None
-    if score.layer is not None:
-        layer = next(name for name, module in score.model.named_modules() if module is score.layer)  # type: ignore[attr-defined]
+    modules = [] if score.layer is None else score.model.named_modules()  # type: ignore[attr-defined]
     return {
         "kind": "comparison",
         "model": described(score.model),
         "target": "one an example" if isinstance(score.target, Tensor) else described(score.target),
         "output": described(score.output),
-        "layer": layer,
+        "layer": next((name for name, module in modules if module is score.layer), None),
         "measures": {measure.name: described(measure) for measure in measures},
         "seed": seed,
     }
-
-
-# ---- checks ------------------------------------------------------------------------------------------------------
 
 
 def _check(
     score: Score, measures: Sequence[Measure], batch_size: int, names: Sequence[str] | None, inputs: Inputs
 ) -> None:
     if not isinstance(score, Score):
-        raise ValueError(
-            f"score is a {type(score).__name__}, expected a Score: compare(methods, lp.Score(model, target), inputs)"
-        )
+        raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
     if not isinstance(measures, Sequence):
-        raise ValueError(f"measures={measures!r} is no list: pass measures=[…], also for a single one")
+        raise ValueError(f"measures={measures!r} is not a list: pass measures=[…], also for a single one")
     for measure in measures:
         if isinstance(measure, type):
             raise ValueError(f"the measure {measure.__name__} is a class: pass an instance, {measure.__name__}()")
         if not isinstance(measure, Measure):
-            raise ValueError(f"{measure!r} is no measure: it needs name, higher_is_better and a call")
-    titles = [measure.name for measure in measures]
-    twice = sorted({name for name in titles if titles.count(name) > 1})
+            raise ValueError(f"{measure!r} is not a measure: it needs name, higher_is_better and a call")
+        if measure.name in RESERVED:
+            raise ValueError(f"a measure is called {measure.name!r}, as another column is: give it another name")
+    twice = _repeated([measure.name for measure in measures])
     if twice:
-        raise ValueError(f"two measures are called {twice[0]!r}: give one of them another name")
-    taken = [name for name in titles if name in RESERVED]
-    if taken:
-        raise ValueError(f"a measure is called {taken[0]!r}, a column of every comparison: give it another name")
+        raise ValueError(f"two measures are called {twice!r}: give one of them another name")
     check_integer("batch_size", batch_size, 1)
-    score.bind(inputs)  # says what is wrong with inputs or targets, once and for all methods
+    score.bind(inputs)  # refuses wrong inputs and targets before any method runs
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if names is not None and len(names) != batch:
         raise ValueError(f"{len(names)} names for {batch} inputs: give one name an input")
 
 
-def _check_result(result: Attribution, name: str, batch: int) -> None:
-    if len(result.status) != batch:
-        raise ValueError(f"{name} returned {len(result.status)} results for {batch} inputs")
+def _repeated(names: Sequence[str]) -> str | None:
+    return next((name for name in sorted(names) if names.count(name) > 1), None)
 
 
 def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None) -> None:
-    remedy = (
-        "they are in this result only: give store=folder next time, to be able to go on"
-        if store is None
-        else f"call compare again with the same arguments and store={str(store)!r} to go on from here"
-    )
-    warnings.warn(
-        f"interrupted with {done} of {total} (method, input) pairs finished; {remedy}", UserWarning, stacklevel=3
-    )
+    remedy = f"call compare again with the same arguments and store={str(store)!r} to go on from here"
+    if store is None:
+        remedy = "they are in this result only: give store=folder next time, to be able to go on"
+    done_of = f"{done} of {total} (method, input) pairs finished"
+    warnings.warn(f"interrupted with {done_of}; {remedy}", UserWarning, stacklevel=3)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from leastpath._support.optional import optional
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
-from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
+from leastpath.evaluation.statistics import Interval, bootstrap_interval, holm, paired_test
 from leastpath.report.comparison import comparison_figure, comparison_table
 from leastpath.report.html import Report
 
@@ -24,7 +25,7 @@ EVIDENCE = ("completeness_gap", "cancellation", "length_ratio", "certificate")
 COSTS = ("gradients", "forwards", "seconds")
 MEASURING = ("measuring_gradients", "measuring_forwards", "measuring_seconds")
 RESERVED = ("method", "input", "name", "length_ratio", *COSTS, *MEASURING, "ok", "status", "failure")
-"""Columns that no measure may be called like. Not those of evidence that a measure reports under the same name."""
+"""Columns whose names no measure may have. Measures may share a name with the evidence that they report."""
 FIRST_REFERENCES = ("integrated_gradients", "StraightLine")
 
 
@@ -35,26 +36,20 @@ class Comparison:
     Example:
         >>> import leastpath as lp, torch
         >>> from leastpath.evaluation import compare
-        >>> score = lp.Score(lambda x: (x**2).prod(1))
-        >>> found = compare({"line": lp.StraightLine(), "descent": lp.Descent()}, score, torch.ones(3, 2))
+        >>> found = compare({"line": lp.StraightLine()}, lp.Score(lambda x: (x**2).prod(1)), torch.ones(3, 2))
         >>> found.table()["inputs", "done"].to_dict()
-        {'line': 3, 'descent': 3}
+        {'line': 3}
     """
 
+    #: One row a method and input: method, input, name, a column a measure, evidence, costs, status, failure.
     per_example: pd.DataFrame
-    """One row a method and input: method, input, name, a column a measure, evidence, costs, status, failure."""
     curves: pd.DataFrame
     """What is behind the measures that have curves, one row a point: method, input, measure, curve, x, value."""
-    methods: tuple[str, ...]
-    """In the order they were given."""
-    higher_is_better: Mapping[str, bool]
-    """By the name of each measure."""
-    reference: str
-    """The method that the others are also tested against."""
-    level: float
-    """Of the confidence intervals; tests call significant what has p < 1 − level."""
-    finished: bool
-    """False where Ctrl-C ended the comparison early."""
+    methods: tuple[str, ...]  #: in the order they were given
+    higher_is_better: Mapping[str, bool]  #: by the name of each measure
+    reference: str  #: the method that the others are also tested against
+    level: float  #: of the confidence intervals; significant is what has p < 1 − level
+    finished: bool  #: False where Ctrl-C ended the comparison early
 
     @staticmethod
     def of(
@@ -75,7 +70,8 @@ class Comparison:
                 start = {"method": method, "input": b, "name": str(name)}
                 if (method, b) in units:
                     unit = units[method, b]
-                    rows.append({**start, **_row(unit, measures)})
+                    found = {name: unit.record[name] for name in (*EVIDENCE, *COSTS, *MEASURING, "ok", "status")}
+                    rows.append(start | found | {m.name: unit.record["measures"][m.name] for m in measures})
                     points += [{**start, **point} for point in _points(unit)]
                 elif (method, b) in failures:
                     rows.append({**start, "ok": False, "failure": failures[method, b]})
@@ -88,8 +84,6 @@ class Comparison:
         chosen = reference or next((r for r in FIRST_REFERENCES if r in methods), methods[0])
         directions = {m.name: m.higher_is_better for m in measures}
         return Comparison(table, curves, tuple(methods), directions, chosen, level, finished)
-
-    # ---- numbers -------------------------------------------------------------------------------------------------
 
     def table(self) -> pd.DataFrame:
         """A row a method. Columns (measure, mean | low | high | n), then evidence and cost of an input, on average.
@@ -121,15 +115,9 @@ class Comparison:
 
     def _summary(self, measure: str, values: Any) -> dict[tuple[str, str], Any]:
         known = values[np.isfinite(values)]
-        if not len(known):
-            return {(measure, "mean"): np.nan, (measure, "low"): np.nan, (measure, "high"): np.nan, (measure, "n"): 0}
-        found = bootstrap_interval(known.to_numpy(), self.level)
-        return {
-            (measure, "mean"): found.mean,
-            (measure, "low"): found.low,
-            (measure, "high"): found.high,
-            (measure, "n"): found.n,
-        }
+        none = Interval(np.nan, np.nan, np.nan, self.level, 0)
+        found = bootstrap_interval(known.to_numpy(), self.level) if len(known) else none
+        return {(measure, part): getattr(found, part) for part in ("mean", "low", "high", "n")}
 
     def tests(self) -> pd.DataFrame:
         """Paired tests of every method against the best of each measure, and against the reference.
@@ -145,14 +133,14 @@ class Comparison:
         rows: list[dict[str, Any]] = []
         for measure in self.higher_is_better:
             values = self._wide(measure)
-            best = self._best(measure)
-            for against, other in (("best", best), ("reference", self.reference)):
+            for against, other in (("best", self._best(measure)), ("reference", self.reference)):
                 if other is None or other not in values:
                     continue
+                rivals = [m for m in values if m != other and (values[m] - values[other]).notna().any()]
                 family = [
-                    {"measure": measure, "against": against, "method": method, "other": other, **test}
-                    for method in values
-                    if method != other and (test := _tested(values[method], values[other], self.level))
+                    {"measure": measure, "against": against, "method": m, "other": other}
+                    | asdict(paired_test(values[m].to_numpy(), values[other].to_numpy(), self.level, omit_nan=True))
+                    for m in rivals
                 ]
                 for row, p in zip(family, holm([row["p_value"] for row in family]), strict=True):
                     rows.append({**row, "p_holm": float(p)})
@@ -160,7 +148,7 @@ class Comparison:
         return _pandas().DataFrame(rows, columns=columns)
 
     def winners(self) -> pd.DataFrame:
-        """A row a measure: the best method, who cannot be told from it, and whether it beats the reference.
+        """A row a measure: the best method, those not significantly worse, and whether it beats the reference.
 
         Columns: best, mean, tied (methods whose difference from the best is not significant), clear (nobody is tied),
         reference, beats_reference, p_reference (corrected). The best is by the mean over inputs that all methods have.
@@ -193,30 +181,22 @@ class Comparison:
         failed = self.per_example[self.per_example["failure"].notna()]
         return failed[["method", "input", "name", "failure"]].reset_index(drop=True)
 
-    def _wide(self, measure: str) -> dict[str, np.ndarray]:
-        """Values by method, (inputs,), NaN where there is none."""
-        inputs = sorted(self.per_example["input"].unique())
-        found = {}
-        for method, group in self.per_example.groupby("method", sort=False):
-            values = group.set_index("input")[measure].reindex(inputs).to_numpy(float)
-            found[str(method)] = np.where(np.isfinite(values), values, np.nan)
-        return found
+    def _wide(self, measure: str) -> pd.DataFrame:
+        """A row an input, a column a method; NaN where there is no finite value."""
+        table = self.per_example.pivot(index="input", columns="method", values=measure)
+        return table[self.per_example["method"].unique()].replace([np.inf, -np.inf], np.nan)
 
     def _best(self, measure: str) -> str | None:
-        values = {m: v for m, v in self._wide(measure).items() if not np.isnan(v).all()}
-        if not values:
+        values = self._wide(measure).dropna(axis=1, how="all")
+        if values.empty:
             return None
-        common = ~np.isnan(np.stack(list(values.values()))).any(0)
-        means = {m: v[common].mean() if common.any() else np.nanmean(v) for m, v in values.items()}
-        choose = max if self.higher_is_better[measure] else min
-        return choose(means, key=lambda method: means[method])
-
-    # ---- words and pictures --------------------------------------------------------------------------------------
+        common = values.dropna()
+        means = (values if common.empty else common).mean()
+        return str(means.idxmax() if self.higher_is_better[measure] else means.idxmin())
 
     def __repr__(self) -> str:
-        pairs = len(self.per_example)
-        state = "" if self.finished else ", interrupted"
-        return f"Comparison({len(self.methods)} methods, {len(self.higher_is_better)} measures, {pairs} pairs{state})"
+        size = f"{len(self.methods)} methods, {len(self.higher_is_better)} measures, {len(self.per_example)} pairs"
+        return f"Comparison({size}{'' if self.finished else ', interrupted'})"
 
     def __str__(self) -> str:
         return f"{self._in_words().to_string()}\n{self._key()}"
@@ -226,11 +206,10 @@ class Comparison:
         table, winners = self._table, self.winners()
         words: dict[str, list[str]] = {}
         for measure, higher in self.higher_is_better.items():
-            marks = {} if measure not in winners.index else {winners.loc[measure, "best"]: "*"}
-            if marks:
-                marks |= dict.fromkeys(winners.loc[measure, "tied"], "=")
-            title = f"{measure} {'↑' if higher else '↓'}"
-            words[title] = [
+            marks = {}
+            if measure in winners.index:
+                marks = {winners.loc[measure, "best"]: "*"} | dict.fromkeys(winners.loc[measure, "tied"], "=")
+            words[f"{measure} {'↑' if higher else '↓'}"] = [
                 _interval(*(table.loc[m, (measure, part)] for part in ("mean", "low", "high"))) + marks.get(m, " ")
                 for m in table.index
             ]
@@ -252,8 +231,7 @@ class Comparison:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The comparison as one self-contained page; written to `path` where one is given."""
-        inputs, methods = self.per_example["input"].nunique(), len(self.methods)
-        lead = f"{methods} methods on {inputs} inputs."
+        lead = f"{len(self.methods)} methods on {self.per_example['input'].nunique()} inputs."
         report = Report("Comparison of attribution methods", lead if self.finished else f"{lead} Interrupted.")
         report.section("Table").raw(comparison_table(self._in_words())).text(self._key())
         if self.higher_is_better:
@@ -261,8 +239,7 @@ class Comparison:
             report.section("Winners").table(_readable(self.winners()), caption, index=False)
         report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
         if self.higher_is_better:
-            tests = self._tests.round(6)
-            report.section("Paired tests").table(tests, "Difference: method − other.")
+            report.section("Paired tests").table(self._tests.round(6), "Difference: method − other.")
         if len(self.failures):
             report.section("Failures").table(self.failures, "These pairs are left out of the means.")
         if path is not None:
@@ -270,35 +247,17 @@ class Comparison:
         return report.html()
 
 
-def _row(unit: Unit, measures: Sequence[Measure]) -> dict[str, Any]:
-    record = unit.record
-    return {
-        **{name: record[name] for name in (*EVIDENCE, *COSTS, *MEASURING, "ok", "status")},
-        **{m.name: record["measures"][m.name] for m in measures},
-    }
-
-
 def _points(unit: Unit) -> list[dict[str, Any]]:
     found = []
     for name, curve in unit.arrays.items():
         measure, _, kind = name.rpartition("/")
-        if kind == "x":
-            continue
-        x = unit.arrays.get(f"{measure}/x")
-        axis = range(len(curve)) if x is None else x.tolist()
-        found += [
-            {"measure": measure, "curve": kind, "x": float(at), "value": value}
-            for at, value in zip(axis, curve.tolist(), strict=True)
-        ]
+        axis = unit.arrays.get(f"{measure}/x", range(len(curve)))
+        if kind != "x":
+            found += [
+                {"measure": measure, "curve": kind, "x": float(at), "value": float(value)}
+                for at, value in zip(axis, curve, strict=True)
+            ]
     return found
-
-
-def _tested(a: np.ndarray, b: np.ndarray, level: float) -> dict[str, Any] | None:
-    if np.isnan(a - b).all():
-        return None
-    test = paired_test(a, b, level, omit_nan=True)
-    parts = ("difference", "low", "high", "p_value", "n")
-    return {name: getattr(test, name) for name in parts}
 
 
 def _interval(mean: float, low: float, high: float) -> str:
@@ -320,8 +279,4 @@ def _readable(winners: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("comparisons are pandas tables: pip install 'leastpath[eval]'") from error
-    return pandas
+    return optional("pandas", "comparisons are pandas tables", "eval")

@@ -1,10 +1,10 @@
-"""Models whose right answer is known, and how near an explanation comes to it."""
+"""Models whose right answer is known, and how close an explanation comes to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from leastpath.score import Baselines, Inputs, Score
 
 Answer = Tensor | Callable[[Inputs], Tensor]
 Kind = Literal["mass", "pointing", "iou", "roc_auc"]
-KINDS = ("mass", "pointing", "iou", "roc_auc")
+KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,15 @@ class Planted:
     """A problem with its answer.
 
     Example:
-        >>> problem = planted_patch(n=2)
-        >>> problem.inputs.shape, problem.mask.shape
-        (torch.Size([2, 3, 16, 16]), torch.Size([3, 16, 16]))
+        >>> planted_patch(n=2).mask.shape
+        torch.Size([3, 16, 16])
     """
 
     score: Score
-    inputs: Tensor
-    """(batch, *features)"""
-    baselines: Tensor
-    """(batch, *features)"""
-    attributions: Tensor
-    """(batch, *features): the right answer."""
-    mask: Tensor
-    """bool (*features): the features that matter at all."""
+    inputs: Tensor  #: (batch, *features)
+    baselines: Tensor  #: (batch, *features)
+    attributions: Tensor  #: (batch, *features): the right answer
+    mask: Tensor  #: bool (*features): the features that matter at all
 
 
 class PatchModel(nn.Module):
@@ -63,8 +58,8 @@ class PatchModel(nn.Module):
 def planted_patch(n: int = 32, size: int = 16, patch: int = 5, channels: int = 3, seed: int = 0) -> Planted:
     """Noise images with a bright patch, and a model that sees nothing else. Baselines are black.
 
-    The explained score is linear in the patch, so that every path gives the same attributions: all positive, inside
-    the patch, and the order in which they are removed is the best there is for the baseline fill.
+    The explained score is linear in the patch, so every path gives the same attributions. They are positive, inside the
+    patch, and removing features in their order is the best possible for the baseline fill.
 
     Example:
         >>> planted_patch(n=4).mask.sum().item()  # 5 × 5 pixels, three channels
@@ -88,8 +83,8 @@ def planted_cancellation(n: int = 64, pairs: int = 4, idle: int = 4, seed: int =
     """Features that others cancel, after the conflicting features of XAI-Units.
 
     f(x) = Σᵢ wᵢ xᵢ (1 − cᵢ) over pairs (xᵢ, cᵢ), xᵢ in [0.5, 1.5], cᵢ 0 or 1, and some idle features. The answer: xᵢ
-    brings wᵢ xᵢ, and a cᵢ that is on takes it away again, −wᵢ xᵢ. A method that shows neither hides the conflict. Path
-    methods share it out (half each on the straight line), so none reaches the answer itself; its order they can.
+    gives wᵢ xᵢ, and a cᵢ of 1 takes it away again, −wᵢ xᵢ. A method that shows neither hides the conflict. Path methods
+    share it out (half each on the straight line): they cannot give these values, but they can give their order.
     Features are x₀, x₁, …, c₀, c₁, …, idle ones; baselines are zero.
 
     Example:
@@ -114,8 +109,8 @@ def planted_cancellation(n: int = 64, pairs: int = 4, idle: int = 4, seed: int =
 def planted_piecewise(n: int = 64, features: int = 8, idle: int = 4, seed: int = 0) -> Planted:
     """A piecewise linear score with a closed form: f(x) = Σᵢ wᵢ max(xᵢ − τᵢ, 0), and some idle features.
 
-    It is additive, so that every path has the same attributions, wᵢ (max(xᵢ − τᵢ, 0) − max(x̄ᵢ − τᵢ, 0)), although the
-    gradient at the input knows only the last piece.
+    It is additive, so every path has the same attributions, wᵢ (max(xᵢ − τᵢ, 0) − max(x̄ᵢ − τᵢ, 0)). The gradient at the
+    input shows only the last piece.
 
     Example:
         >>> planted_piecewise(n=2).attributions.shape
@@ -135,7 +130,7 @@ def planted_piecewise(n: int = 64, features: int = 8, idle: int = 4, seed: int =
 
 
 class KnownAnswers:
-    """Answers (n, …) that are found again by the input they belong to, in whatever batches the inputs come.
+    """Answers (n, …), looked up by the input that they belong to. Inputs may come in any batches.
 
     Example:
         >>> inputs, masks = torch.rand(3, 1, 4, 4), torch.rand(3, 4, 4) > 0.5
@@ -147,21 +142,14 @@ class KnownAnswers:
         if len(inputs) != len(answers):
             raise ValueError(f"got {len(answers)} answers for {len(inputs)} inputs: pass one an input")
         self._answers = answers
-        self._rows = {key: row for row, key in enumerate(_keys(inputs))}
+        self._rows = {digest(x): row for row, x in enumerate(inputs)}
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """The answers of these inputs: (batch, …)."""
         try:
-            rows = [self._rows[key] for key in _keys(inputs if isinstance(inputs, Tensor) else inputs[0])]
-        except KeyError as error:
-            raise ValueError(
-                "an input has no known answer: pass all inputs to KnownAnswers(inputs, answers)"
-            ) from error
-        return self._answers[rows]
-
-
-def _keys(inputs: Tensor) -> list[str]:
-    return [digest(row) for row in inputs]
+            return self._answers[[self._rows[digest(x)] for x in (inputs if isinstance(inputs, Tensor) else inputs[0])]]
+        except KeyError:
+            raise ValueError("an input has no known answer: pass all inputs to KnownAnswers(inputs, answers)") from None
 
 
 @dataclass(frozen=True)
@@ -176,11 +164,10 @@ class Localization:
             larger |A| than one outside, ties counting half. Ties of "pointing" and "iou" go to the first feature.
 
     Example:
-        >>> problem = planted_patch(n=2)
-        >>> from leastpath.evaluation.measure import given_attribution
-        >>> truth = given_attribution(problem.attributions)
-        >>> Localization(problem.mask)(problem.score, problem.inputs, None, truth).values
-        tensor([1., 1.], dtype=torch.float64)
+        >>> from leastpath.evaluation import given_attribution
+        >>> patch = planted_patch(n=1)
+        >>> Localization(patch.mask)(patch.score, patch.inputs, None, given_attribution(patch.attributions)).values
+        tensor([1.], dtype=torch.float64)
     """
 
     answer: Answer
@@ -203,8 +190,8 @@ class Localization:
             raise ValueError(f"the answer has dtype {masks.dtype}, expected a bool mask: answer > 0")
         inside = masks.sum(1)
         if bool(((inside == 0) | (inside == masks.shape[1])).any()):
-            raise ValueError("a mask marks nothing or everything: it locates no answer")
-        values = _LOCALIZED[self.kind](strengths.double().cpu().numpy(), masks.cpu().numpy())
+            raise ValueError("a mask marks nothing or everything: mark the features of the answer only")
+        values = _localized(self.kind, strengths.double().cpu().numpy(), masks.cpu().numpy())
         zero = (strengths == 0).all(1).cpu()
         return Measured.of(torch.where(zero, torch.nan, torch.as_tensor(values, dtype=torch.float64)))
 
@@ -220,11 +207,11 @@ class RankCorrelation:
         signed: rank by the values themselves, not by their magnitudes.
 
     Example:
-        >>> problem = planted_patch(n=2)
-        >>> from leastpath.evaluation.measure import given_attribution
-        >>> truth = given_attribution(problem.attributions)
-        >>> RankCorrelation(problem.attributions)(problem.score, problem.inputs, None, truth).values
-        tensor([1., 1.], dtype=torch.float64)
+        >>> from leastpath.evaluation import given_attribution
+        >>> patch = planted_patch(n=1)
+        >>> found = given_attribution(patch.attributions * 3)
+        >>> RankCorrelation(patch.attributions)(patch.score, patch.inputs, None, found).values
+        tensor([1.], dtype=torch.float64)
     """
 
     answer: Answer
@@ -237,8 +224,8 @@ class RankCorrelation:
     ) -> Measured:
         """Values (batch,); runs no model."""
         truth, found = _paired(self.answer, inputs, checked_attributions(score.bind(inputs), result))
-        pair = [side.double().cpu() if self.signed else side.double().cpu().abs() for side in (truth, found)]
-        a, b = (torch.as_tensor(_ranks(side.numpy())) for side in pair)
+        pair = (side if self.signed else side.abs() for side in (truth, found))
+        a, b = (torch.as_tensor(_ranks(side.double().cpu().numpy())) for side in pair)
         a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
         scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
         return Measured.of(torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan))
@@ -256,34 +243,20 @@ def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tenso
     return rows.to(attributions.device), attributions.reshape(batch, -1)
 
 
-def _mass(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    total = strengths.sum(1)
-    return (strengths * masks).sum(1) / np.where(total > 0, total, 1)
-
-
-def _pointing(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(masks, strengths.argmax(1)[:, None], 1)[:, 0].astype(float)
-
-
-def _iou(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    order = np.argsort(-strengths, 1, kind="stable")
-    places = np.argsort(order, 1, kind="stable")
-    chosen = places < masks.sum(1, keepdims=True)
-    return (chosen & masks).sum(1) / (chosen | masks).sum(1)
-
-
-def _roc_auc(strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+def _localized(kind: Kind, strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    """How well strengths |A| lie inside masks: (n, features) twice -> (n,). See `Localization`."""
     inside = masks.sum(1)
+    if kind == "mass":
+        total = strengths.sum(1)
+        return (strengths * masks).sum(1) / np.where(total > 0, total, 1)
+    if kind == "pointing":
+        return np.take_along_axis(masks, strengths.argmax(1)[:, None], 1)[:, 0].astype(float)
+    if kind == "iou":
+        places = np.argsort(np.argsort(-strengths, 1, kind="stable"), 1)
+        chosen = places < inside[:, None]
+        return (chosen & masks).sum(1) / (chosen | masks).sum(1)
     ranks = (_ranks(strengths) * masks).sum(1)
     return (ranks - inside * (inside + 1) / 2) / (inside * (masks.shape[1] - inside))
-
-
-_LOCALIZED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "mass": _mass,
-    "pointing": _pointing,
-    "iou": _iou,
-    "roc_auc": _roc_auc,
-}
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What stands in for a masked feature: baseline, mean, blur, noise, other inputs, or a guess from its neighbours."""
+"""What replaces a masked feature: baseline, mean, blur, noise, other inputs, or a guess from its neighbours."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.baselines import blurred
 
 DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
@@ -59,47 +60,40 @@ class BaselineFill:
 
 
 @dataclass(frozen=True)
-class Number:
-    """One number everywhere."""
+class Once:
+    """Values (batch, *shape) that a function makes once for a batch, of the points and their generators."""
 
-    value: float
-
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
-        """See `Filler`."""
-        return Fixed(torch.full_like(points, self.value))
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The example's own mean: per channel (first dimension) for three and more dimensions, else over all of it."""
+    make: Callable[[Tensor, Sequence[torch.Generator]], Tensor]
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
-        return Fixed(_moments(points)[0].expand_as(points))
+        values: Any = self.make(points, generators)
+        if not isinstance(values, Tensor) or values.shape != points.shape:
+            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"the fill returned {got}, expected a tensor {tuple(points.shape)}: one fill a value")
+        return Fixed(values.detach().to(points))
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Gaussian noise with the example's own mean and deviation, per channel as in `Mean`."""
+def _mean(points: Tensor, _generators: Sequence[torch.Generator]) -> Tensor:
+    return _moments(points)[0].expand_as(points)
 
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
-        """See `Filler`."""
-        mean, deviation = _moments(points)
-        return Fixed(mean + deviation * _normal(points, generators))
+
+def _noise(points: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+    mean, deviation = _moments(points)
+    return mean + deviation * _normal(points, generators)
 
 
 @dataclass(frozen=True)
 class Blur:
-    """The image blurred by a Gaussian over its last two dimensions, its border repeated outwards.
+    """The image blurred by a Gaussian over its last two dimensions. The border is repeated outwards.
 
     Args:
         sigma: in pixels. None: a twentieth of the shorter side, at least one pixel.
 
     Example:
         >>> flat = torch.ones(1, 3, 8, 8)
-        >>> filling = Blur(sigma=1.0).prepare(flat, torch.zeros_like(flat), [torch.Generator()])
-        >>> torch.allclose(filling.rows(torch.tensor([0]), flat > 0), flat)  # a flat image blurs to itself
-        True
+        >>> Blur(sigma=1.0).prepare(flat, flat, [torch.Generator()]).rows(torch.tensor([0]), flat > 0).shape
+        torch.Size([1, 3, 8, 8])
     """
 
     sigma: float | None = None
@@ -116,9 +110,8 @@ class Samples:
     """Another input, drawn at random for each example from `pool` (n, *shape); never the example itself.
 
     Example:
-        >>> pool, points = torch.ones(4, 2), torch.zeros(1, 2)
-        >>> filling = Samples(pool).prepare(points, points, [torch.Generator()])
-        >>> filling.rows(torch.tensor([0]), points > 0)
+        >>> points = torch.zeros(1, 2)
+        >>> Samples(torch.ones(4, 2)).prepare(points, points, [torch.Generator()]).rows(torch.tensor([0]), points > 0)
         tensor([[1., 1.]])
     """
 
@@ -127,30 +120,13 @@ class Samples:
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
         if self.pool.shape[1:] != points.shape[1:]:
-            raise ValueError(
-                f"the pool of samples has shape {tuple(self.pool.shape)}, expected (n, {_shape(points)}): other inputs "
-                "of the same kind"
-            )
+            expected = ("n", *points.shape[1:])
+            raise ValueError(f"the pool of samples has shape {tuple(self.pool.shape)}, expected {expected}")
         pool = self.pool.to(points)
         return Fixed(torch.stack([_other(point, pool, g) for point, g in zip(points, generators, strict=True)]))
 
     def __repr__(self) -> str:
         return f"Samples(pool={tuple(self.pool.shape)}, sum={float(self.pool.sum()):.9g})"
-
-
-@dataclass(frozen=True)
-class Function:
-    """A user's function: points (batch, *shape) -> fills of the same shape."""
-
-    function: Callable[[Tensor], Tensor]
-
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
-        """See `Filler`."""
-        values: Any = self.function(points)
-        if not isinstance(values, Tensor) or values.shape != points.shape:
-            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(f"the fill returned {got}, expected a tensor {tuple(points.shape)}: one fill a value")
-        return Fixed(values.detach().to(points))
 
 
 @dataclass(frozen=True)
@@ -191,32 +167,30 @@ class _LinearFilling:
 
 
 FILLS: Mapping[str, Filler] = MappingProxyType(
-    {"baseline": BaselineFill(), "mean": Mean(), "blur": Blur(), "noise": Noise(), "linear": NoisyLinear()}
+    {"baseline": BaselineFill(), "mean": Once(_mean), "blur": Blur(), "noise": Once(_noise), "linear": NoisyLinear()}
 )
 
 
 def filler(fill: Fill, pool: Tensor | None = None) -> tuple[str, Filler]:
-    """A fill's name and what it does, out of whatever the user wrote.
+    """The name of a fill and the object that makes it, from what the user wrote.
 
     Example:
-        >>> filler("blur"), filler(0.5)
-        (('blur', Blur(sigma=None)), ('0.5', Number(value=0.5)))
+        >>> filler("blur")
+        ('blur', Blur(sigma=None))
     """
     if isinstance(fill, str):
+        fills = FILLS if pool is None else {**FILLS, "samples": Samples(pool)}
+        if fill in fills:
+            return fill, fills[fill]
         if fill == "samples":
-            if pool is None:
-                raise ValueError('fill="samples" needs other inputs to draw from: Masking(fill="samples", pool=inputs)')
-            return fill, Samples(pool)
-        if fill not in FILLS:
-            raise ValueError(f"fill={fill!r} is unknown: use one of {[*FILLS, 'samples']}, a number or a callable")
-        return fill, FILLS[fill]
+            raise ValueError('fill="samples" needs other inputs to draw from: Masking(fill="samples", pool=inputs)')
     if isinstance(fill, Filler) and not isinstance(fill, type):
         return type(fill).__name__.lower(), fill
     if isinstance(fill, (int, float)) and not isinstance(fill, bool) and np.isfinite(fill):
-        return f"{fill:g}", Number(float(fill))
+        return f"{fill:g}", Once(lambda points, _: torch.full_like(points, fill))
     if callable(fill):
-        return getattr(fill, "__name__", "callable"), Function(fill)
-    raise ValueError(f"fill={fill!r} is no fill: use one of {[*FILLS, 'samples']}, a finite number or a callable")
+        return getattr(fill, "__name__", "callable"), Once(lambda points, _: fill(points))
+    raise ValueError(f"fill={fill!r} is unknown: use one of {[*FILLS, 'samples']}, a finite number or a callable")
 
 
 def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:
@@ -227,22 +201,13 @@ def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:
     pixels = result.view(len(images), -1, height * width)  # (n, channels, pixels)
     holes = masked.reshape(len(images), -1, height * width).cpu().numpy()
     for image, channels in zip(pixels, holes, strict=True):
-        for mask, members in _distinct(channels):
+        masks, owner = np.unique(channels, axis=0, return_inverse=True)  # channels with one mask share its solution
+        for i, mask in enumerate(masks):
             if mask.any():
+                members = (owner.reshape(-1) == i).nonzero()[0]
                 known = image[members].double().cpu().numpy()  # (members, pixels)
-                filled = _solved(known, mask, (height, width))
-                image[members] = torch.as_tensor(filled).to(image)
+                image[members] = torch.as_tensor(_solved(known, mask, (height, width))).to(image)
     return result
-
-
-def _distinct(masks: np.ndarray) -> list[tuple[np.ndarray, list[int]]]:
-    """Each distinct mask of an image (channels, pixels), with the channels that have it."""
-    if (masks == masks[:1]).all():
-        return [(masks[0], list(range(len(masks))))]
-    found: dict[bytes, list[int]] = {}
-    for channel, mask in enumerate(masks):
-        found.setdefault(mask.tobytes(), []).append(channel)
-    return [(masks[members[0]], members) for members in found.values()]
 
 
 def _solved(values: np.ndarray, mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -286,7 +251,7 @@ def _normal(points: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
 
 def _other(point: Tensor, pool: Tensor, generator: torch.Generator) -> Tensor:
     """A row of the pool that is not the point itself."""
-    different = (pool != point).reshape(len(pool), -1).any(1).nonzero()[:, 0]
+    different = flat_rows(pool != point).any(1).nonzero()[:, 0]
     if not len(different):
         raise ValueError("the pool of samples holds nothing but the example itself: pass more inputs")
     return pool[different[int(torch.randint(len(different), (), generator=generator))]]
@@ -294,11 +259,5 @@ def _other(point: Tensor, pool: Tensor, generator: torch.Generator) -> Tensor:
 
 def _check_image(points: Tensor, name: str) -> None:
     if points.ndim < 3:
-        raise ValueError(
-            f'fill="{name}" needs images, (batch, channels, height, width), got {tuple(points.shape)}: '
-            'use "mean" or "baseline"'
-        )
-
-
-def _shape(points: Tensor) -> str:
-    return ", ".join(map(str, points.shape[1:]))
+        got = f"got {tuple(points.shape)}"
+        raise ValueError(f'fill="{name}" needs images, (batch, channels, height, width), {got}: use "mean"')

@@ -1,6 +1,6 @@
 """Masking curves: what happens to the prediction as the features that an explanation ranks highest are taken away.
 
-One engine runs the model: all areas × fills of an example share one ranking. The measures below only read its curves.
+`Masking` runs the model, once for all areas and fills of a ranking. The measures below only read its curves.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -16,16 +16,17 @@ from torch.nn import functional
 
 from leastpath._support.fingerprint import described
 from leastpath._support.maps import maps_over
-from leastpath._support.rows import per_row
+from leastpath._support.rows import flat_rows, per_row
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.evaluation.support import feature_labels
 from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
 from leastpath.methods.groups import numbered_groups
 from leastpath.score import Score
-from leastpath.support import Kind, Probability, judged_score
+from leastpath.support import Kind, Probability, judged_score, removal_places
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -33,12 +34,11 @@ FULL_AREAS = tuple(k / 20 for k in range(21))
 """0, 5, …, 100 %: from the input to the fill, or back."""
 
 LARGE = 4_096  # values of an input above which it is broadcast rather than gathered
-PROBABILITIES = ("auto", "softmax", "sigmoid", "given", "score")
 
 
 @dataclass(frozen=True, eq=False)
 class Masking:
-    """What is masked, in which order, and what stands in for it.
+    """What is masked, in which order, and what replaces it.
 
     Measures that are given the same `Masking` object share its forward passes (`measure_all`).
 
@@ -87,17 +87,13 @@ normalize=False, pool=None)
         if not areas or any(not 0 <= k <= 1 for k in areas) or any(a >= b for a, b in pairwise(areas)):
             raise ValueError(f"areas={areas} must increase within [0, 1], as in areas=(0.01, 0.1, 0.5)")
         object.__setattr__(self, "areas", areas)
-        for name, given, known in (
-            ("rank", self.rank, ("magnitude", "signed")),
-            ("probability", self.probability, PROBABILITIES),
-        ):
-            if given not in known:
-                raise ValueError(f"{name}={given!r} is unknown: use one of {list(known)}")
+        for name, known in (("rank", ("magnitude", "signed")), ("probability", get_args(Probability))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {list(known)}")
         if isinstance(self.features, str) and self.features not in ("values", "pixels", "tokens"):
-            raise ValueError(
-                f'features={self.features!r} is unknown: use "values", "pixels", "tokens" or integer segments'
-            )
-        _ = self.fillers  # names that do not exist are refused here, not after an explanation was computed
+            allowed = '"values", "pixels", "tokens" or integer segments'
+            raise ValueError(f"features={self.features!r} is unknown: use {allowed}")
+        _ = self.fillers  # refuses unknown names before anything is computed
 
     @property
     def fillers(self) -> dict[str, Filler]:
@@ -139,41 +135,36 @@ normalize=False, pool=None)
     def _ranking(self, bound: BoundScore, attributions: Tensor, features: str | Tensor) -> tuple[Tensor, Tensor]:
         """The place of each value in the ranking (batch, *shape), and how many places to mask (batch, areas).
 
-        No places at all, -1, for an example whose attributions are all zero.
+        The count is -1 for an example whose attributions are all zero.
         """
-        flat = attributions.reshape(bound.batch, -1)
-        index, sizes = masked_together(features, bound.batch, bound.shape)
-        strength = flat.abs() if self.rank == "magnitude" else flat
-        if index is not None:
-            summed = torch.full((bound.batch, int(sizes.max())), -torch.inf, dtype=flat.dtype, device=flat.device)
-            summed[torch.arange(int(sizes.max())) < sizes[:, None]] = 0  # places that an example lacks come last
-            strength = summed.scatter_add_(1, index.to(flat.device), strength)
-        order = strength.sort(dim=1, descending=True, stable=True).indices
-        places = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1]).to(order).expand_as(order))
-        if index is not None:
-            places = places.gather(1, index.to(flat.device))
-        shares = torch.tensor(self.areas, dtype=torch.float64) * sizes[:, None]
+        if isinstance(features, Tensor):
+            labels: Tensor | None = numbered_groups(features, bound.batch, bound.shape)
+        else:
+            labels = feature_labels(features, bound)
+        places, sizes = removal_places(attributions, labels, self.rank)
+        shares = torch.tensor(self.areas, dtype=torch.float64) * sizes[:, None].cpu()
         # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
         counts = torch.where(shares > 0, torch.floor(shares + 0.5 + 1e-9).clamp_min(1), 0).long()
-        counts[(flat == 0).all(1).cpu()] = -1
-        return places.to(torch.int32).reshape(-1, *bound.shape), counts
+        counts[(flat_rows(attributions) == 0).all(1).cpu()] = -1
+        return places.to(torch.int32), counts
 
     def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
         points = bound.explained()
-        start = points
-        if any(isinstance(f, BaselineFill) for f in self.fillers.values()):
-            start = one_start(bound, inputs, baselines, 'fill="baseline"')
+        needs_start = any(isinstance(f, BaselineFill) for f in self.fillers.values())
+        start = one_start(bound, inputs, baselines, 'fill="baseline"') if needs_start else points
         # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
         return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}
 
     def __repr__(self) -> str:
-        parts = [f"{name}={_shown(getattr(self, name))}" for name in self.__dataclass_fields__]
+        settings = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        # Tensors by their checksum, so that maskings that differ do not look alike.
+        parts = [f"{k}=<{described(v)}>" if isinstance(v, Tensor) else f"{k}={v!r}" for k, v in settings.items()]
         return f"Masking({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
 class MaskedScores:
-    """What the engine found: log-odds of the target class, or raw scores where there is no probability.
+    """The scores that a masking found: log-odds of the target class, or raw scores where there is no probability.
 
     Example:
         >>> found = MaskedScores("log_odds", (0.1,), ("baseline",), torch.zeros(2), torch.zeros(2, 1, 1), torch.ones(2))
@@ -184,12 +175,9 @@ class MaskedScores:
     kind: Kind
     areas: tuple[float, ...]
     fills: tuple[str, ...]
-    clean: Tensor
-    """(batch,): of the inputs as they are."""
-    masked: Tensor
-    """(batch, fills, areas); NaN for examples whose attributions are all zero."""
-    n_forwards: Tensor
-    """(batch,)"""
+    clean: Tensor  #: (batch,): of the inputs as they are
+    masked: Tensor  #: (batch, fills, areas); NaN for examples whose attributions are all zero
+    n_forwards: Tensor  #: (batch,)
     normalize: bool = False
 
     def probability(self) -> tuple[Tensor, Tensor]:
@@ -205,10 +193,8 @@ class MaskedScores:
     def log_odds(self) -> tuple[Tensor, Tensor]:
         """log p/(1 − p): clean (batch, 1, 1) and masked (batch, fills, areas)."""
         if self.kind != "log_odds":
-            raise ValueError(
-                "this score has no probability, and so no logarithm of one: give the Score a class index as target, or "
-                'say what its output is, Masking(probability="sigmoid")'
-            )
+            remedy = 'give the Score a class index as target, or use Masking(probability="sigmoid")'
+            raise ValueError(f"this score has no probability, and so no logarithm of one: {remedy}")
         return self.clean[:, None, None], self.masked
 
     def summary(self, curves: Tensor, sign: float = 1.0) -> Measured:
@@ -217,33 +203,6 @@ class MaskedScores:
         under = trapezoid(curves, areas, self.normalize) if len(areas) > 1 else curves[..., 0]
         named = {name: curves[:, i] for i, name in enumerate(self.fills)}
         return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
-
-
-def masked_together(features: str | Tensor, batch: int, shape: torch.Size) -> tuple[Tensor | None, Tensor]:
-    """What is masked together: the number of each value's feature (batch, values), and how many there are (batch,).
-
-    None for single values, which need no grouping.
-    """
-    n = max(1, shape.numel())
-    if isinstance(features, Tensor):
-        index = numbered_groups(features, batch, shape).reshape(batch, n)
-        return index, index.amax(1) + 1
-    if features == "values":
-        return None, torch.full((batch,), n)
-    if features == "pixels":
-        if len(shape) < 2:
-            raise ValueError(
-                f'features="pixels" needs inputs (batch, channels, …), got {(batch, *shape)}: use features="values"'
-            )
-        map_ = torch.arange(shape[1:].numel()).reshape(1, *shape[1:])
-    else:
-        if len(shape) < 2:
-            raise ValueError(
-                f'features="tokens" needs (batch, length, width), got {(batch, *shape)}: explain the embedding, '
-                'Score(…, layer=model.embedding), or use features="values"'
-            )
-        map_ = torch.arange(shape[:-1].numel()).reshape(*shape[:-1], 1)
-    return map_.expand(shape).reshape(1, n).expand(batch, n), torch.full((batch,), map_.numel())
 
 
 def _masked_scores(
@@ -262,7 +221,7 @@ def _masked_scores(
     limits = torch.cat([nothing, count.repeat(fills)])
     which = torch.cat([torch.zeros(bound.batch, dtype=torch.long), torch.arange(fills).repeat_interleave(n)])
     points, found, at = bound.explained(), [], 0
-    while at < len(owners):
+    while at < len(owners):  # the batch size may fall on the way
         rows = slice(at, at + bound.batch_size)
         filled = _filled(points, places, fillings, owners[rows], limits[rows], which[rows], keep)
         found.append(bound.values(filled, owners[rows]).double().cpu())
@@ -277,28 +236,21 @@ def _masked_scores(
 
 
 def _filled(
-    points: Tensor,
-    places: Tensor,
-    fillings: list[Filling],
-    owners: Tensor,
-    limits: Tensor,
-    which: Tensor,
-    keep: bool,
+    points: Tensor, places: Tensor, fillings: list[Filling], owners: Tensor, limits: Tensor, which: Tensor, keep: bool
 ) -> Tensor:
     """Rows of masked inputs: each of an example (n,), with a number of places masked or kept (n,), by a fill (n,).
 
     Large inputs are not gathered row by row: rows of one example are broadcast from it, which saves most of the time.
     """
     large = points[0].numel() >= LARGE
-    parts: list[Tensor] = []
-    at = 0
+    parts, at = [], 0
     for n in (which * len(points) + owners if large else which).unique_consecutive(return_counts=True)[1].tolist():
         example = owners[at : at + (1 if large else n)].to(points.device)
         limit = per_row(limits[at : at + n].to(places), points)
         mask = (places[example] >= limit) if keep else (places[example] < limit)
         parts.append(torch.where(mask, fillings[int(which[at])].rows(example, mask), points[example]))
         at += n
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    return torch.cat(parts)
 
 
 def _distinct_masks(counts: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -315,28 +267,19 @@ def _distinct_masks(counts: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Te
     return b, counts[b, k], spots
 
 
-def _shown(value: object) -> str:
-    """A setting as text that tells apart what differs: tensors by shape and checksum."""
-    if isinstance(value, Tensor):
-        return f"<{described(value)}>"
-    return repr(value)
-
-
 PAPER_MASKING = Masking()
 """The paper's: 15 areas of 1 % to 65 %, over values, filled with the baseline."""
 FULL_MASKING = Masking(FULL_AREAS)
 """From the input to the baseline in 20 equal steps."""
 
 
-# ---- the measures ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _MaskingMeasure:
-    """What the measures share. Final classes below differ in direction and in how they read the curves."""
+    """What the measures share: they differ in direction, in the curve that they read, and in its sign."""
 
     masking: Masking = PAPER_MASKING
     keep = False
+    sign = 1.0
 
     @property
     def stage_key(self) -> tuple[Masking, bool]:
@@ -347,9 +290,12 @@ class _MaskingMeasure:
         """Everything that runs the model."""
         return self.masking.curves(score, inputs, baselines, result, keep=self.keep, seed=seed)
 
+    def _curves(self, found: MaskedScores) -> Tensor:
+        raise NotImplementedError
+
     def read(self, staged: MaskedScores) -> Measured:
         """This measure's curves and values."""
-        raise NotImplementedError
+        return staged.summary(self._curves(staged), self.sign)
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
@@ -373,33 +319,23 @@ class Comprehensiveness(_MaskingMeasure):
     name: str = "comprehensiveness"
     higher_is_better: bool = True
 
-    def read(self, staged: MaskedScores) -> Measured:
-        """The drop in probability."""
-        clean, masked = staged.probability()
-        return staged.summary(clean - masked)
+    def _curves(self, found: MaskedScores) -> Tensor:
+        clean, masked = found.probability()
+        return clean - masked
 
 
 @dataclass(frozen=True)
-class Sufficiency(_MaskingMeasure):
+class Sufficiency(Comprehensiveness):
     """p(x) − p(x with its top features only): lower is better. The value is the area under the curve.
 
     Example:
-        >>> import leastpath as lp
-        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
-        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> Sufficiency(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
-        tensor([[0.0865, 0.0000]], dtype=torch.float64)
+        >>> Sufficiency(Masking(fill="mean")).higher_is_better
+        False
     """
 
     name: str = "sufficiency"
     higher_is_better: bool = False
     keep = True
-
-    def read(self, staged: MaskedScores) -> Measured:
-        """The drop in probability."""
-        clean, kept = staged.probability()
-        return staged.summary(clean - kept)
 
 
 @dataclass(frozen=True)
@@ -408,20 +344,16 @@ class LogOdds(_MaskingMeasure):
     "area over the curve": higher is better.
 
     Example:
-        >>> import leastpath as lp
-        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
-        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> LogOdds(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
-        tensor([[0.5000, 0.0000]], dtype=torch.float64)
+        >>> LogOdds(Masking(features="pixels", fill="blur")).higher_is_better
+        True
     """
 
     name: str = "log_odds"
     higher_is_better: bool = True
+    sign = -1.0
 
-    def read(self, staged: MaskedScores) -> Measured:
-        """The log-odds after masking."""
-        return staged.summary(staged.log_odds()[1], sign=-1)
+    def _curves(self, found: MaskedScores) -> Tensor:
+        return found.log_odds()[1]
 
 
 @dataclass(frozen=True)
@@ -430,21 +362,17 @@ class LogProbRatio(_MaskingMeasure):
     under the curve: higher is better.
 
     Example:
-        >>> import leastpath as lp
-        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
-        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> LogProbRatio(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
-        tensor([[-0.2727, -0.4917]], dtype=torch.float64)
+        >>> LogProbRatio(Masking(features="tokens")).higher_is_better
+        True
     """
 
     name: str = "log_prob_ratio"
     higher_is_better: bool = True
+    sign = -1.0
 
-    def read(self, staged: MaskedScores) -> Measured:
-        """The ratio of probabilities, as a logarithm."""
-        clean, masked = staged.log_probability()
-        return staged.summary(masked - clean, sign=-1)
+    def _curves(self, found: MaskedScores) -> Tensor:
+        clean, masked = found.log_probability()
+        return masked - clean
 
 
 @dataclass(frozen=True)
@@ -452,41 +380,27 @@ class Deletion(_MaskingMeasure):
     """p(x without its top features), from all of the input to none of it: lower is better. The value is the area.
 
     Example:
-        >>> import leastpath as lp
-        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
-        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> Deletion(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
-        tensor([[0.6225, 0.5000]], dtype=torch.float64)
+        >>> Deletion().masking is Insertion().masking  # every twentieth of the features
+        True
     """
 
     masking: Masking = FULL_MASKING
     name: str = "deletion"
     higher_is_better: bool = False
 
-    def read(self, staged: MaskedScores) -> Measured:
-        """The probability that is left."""
-        return staged.summary(staged.probability()[1])
+    def _curves(self, found: MaskedScores) -> Tensor:
+        return found.probability()[1]
 
 
 @dataclass(frozen=True)
-class Insertion(_MaskingMeasure):
+class Insertion(Deletion):
     """p(x with its top features only), from none of the input to all of it: higher is better. The value is the area.
 
     Example:
-        >>> import leastpath as lp
-        >>> weights = torch.tensor([[1.0, 0.0], [0.5, 0.0]])
-        >>> score, inputs = lp.Score(lambda x: x @ weights, 0, "softmax"), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> Insertion(Masking(areas=(0.5, 1.0)))(score, inputs, None, result).curves["baseline"]
-        tensor([[0.7311, 0.8176]], dtype=torch.float64)
+        >>> Insertion(Masking(FULL_AREAS, fill="blur")).higher_is_better
+        True
     """
 
-    masking: Masking = FULL_MASKING
     name: str = "insertion"
     higher_is_better: bool = True
     keep = True
-
-    def read(self, staged: MaskedScores) -> Measured:
-        """The probability that has come back."""
-        return staged.summary(staged.probability()[1])

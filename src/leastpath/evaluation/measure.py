@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution, without_path
 from leastpath.bound import BoundScore
-from leastpath.explainer import Explainer, explainer_of
+from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.guards import Baselines, Inputs, baselines_per_example
-from leastpath.methods.method import Method
 from leastpath.score import Score
-from leastpath.solution import Solver
 from leastpath.status import Note, Outcome, Status
 
-INSTEAD = 'mask with another fill, Masking(fill="mean")'
-
-Explain = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
-"""How robustness measures explain anew: a method or its name, a solver, or a function (score, inputs, baselines, seed)
--> Attribution."""
+Explain = Contender
+"""What explains again: a method, its name, a solver, or a function (score, inputs, baselines, seed) -> Attribution."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +31,10 @@ class Measured:
         tensor([0, 0])
     """
 
-    values: Tensor
-    """(batch,): one number an example; NaN where the measure is not defined, which its documentation explains."""
-    curves: Mapping[str, Tensor]
-    """Curves behind the values: (batch, points) each, and "x", their common axis (points,). Empty where there is none.
-    """
-    n_forwards: Tensor
-    """(batch,) int64: model evaluations without gradient."""
-    n_gradients: Tensor
-    """(batch,) int64: model gradients."""
+    values: Tensor  #: (batch,): NaN where the measure is not defined, which its documentation explains
+    curves: Mapping[str, Tensor]  #: behind the values: (batch, points) each, and "x", their common axis (points,)
+    n_forwards: Tensor  #: (batch,) int64: model evaluations without gradient
+    n_gradients: Tensor  #: (batch,) int64: model gradients
 
     @staticmethod
     def of(
@@ -60,16 +51,17 @@ class Measured:
         return Measured(values.detach().cpu(), dict(curves or {}), counts(n_forwards), counts(n_gradients))
 
     def __post_init__(self) -> None:
-        for name, part in (("values", self.values), ("n_forwards", self.n_forwards), ("n_gradients", self.n_gradients)):
-            if part.shape != (len(self.values),):
-                raise ValueError(f"{name} has shape {tuple(part.shape)}, expected one number an example: (batch,)")
+        for name in ("values", "n_forwards", "n_gradients"):
+            shape = tuple(getattr(self, name).shape)
+            if shape != (len(self.values),):
+                raise ValueError(f"{name} has shape {shape}, expected one number an example: (batch,)")
 
 
 @runtime_checkable
 class Measure(Protocol):
     """A frozen dataclass of settings with one call. Values of a batch are those of a loop over its examples.
 
-    What it may declare besides: `ExplainsAnew`, `HoldsExamples`, `Staged`.
+    A measure may also be `ExplainsAnew`, `HoldsExamples` or `Staged`.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -89,7 +81,7 @@ class Measure(Protocol):
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a larger value speaks for the explanation."""
+        """Whether a larger value means a better explanation."""
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
@@ -141,24 +133,21 @@ class Staged(Protocol):
         """Measures with equal keys share their first step."""
 
     def stage(self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, seed: int) -> Any:
-        """The first step: everything that runs the model."""
+        """The first step, which runs the model."""
 
     def read(self, staged: Any) -> Measured:
         """The second step: this measure's numbers out of what the first one found."""
 
 
 def needs_method(measure: Measure) -> TypeGuard[ExplainsAnew]:
-    """Whether a measure explains anew and must be called with `explain=`. One that does not say so does not."""
+    """Whether a measure explains again and must be called with `explain=`."""
     return isinstance(measure, ExplainsAnew) and measure.needs_method
 
 
 def required_method(explain: Explain | None, name: str) -> Explainer:
-    """How to explain anew, which the measure `name` cannot do without."""
+    """What explains again, for the measure `name`, which needs it."""
     if explain is None:
-        raise ValueError(
-            f'{name} explains anew: pass explain=METHODS["…"], or a function (score, inputs, baselines, seed) -> '
-            "Attribution"
-        )
+        raise ValueError(f"{name} explains other inputs too: pass explain=, the method that made the result")
     return explainer_of(explain, name)
 
 
@@ -174,11 +163,11 @@ def measure_all(
 ) -> list[Measured]:
     """Several measures of one explanation. Masking measures over one `Masking` run the model once between them.
 
-    What is shared is charged to the first measure that needed it; the others then cost nothing.
+    The first measure that needs a shared step counts its cost; for the others it is free.
 
     Args:
-        explain: how the explanation was made, a method, a solver or (score, inputs, baselines, seed) -> Attribution;
-            for measures that explain anew.
+        explain: what made the explanation, for measures that explain again: a method, a solver or a function
+            (score, inputs, baselines, seed) -> Attribution.
 
     Example:
         >>> import leastpath as lp
@@ -193,17 +182,14 @@ def measure_all(
     found = []
     for measure in measures:
         if isinstance(measure, Staged):
-            key = measure.stage_key
-            if key in staged:
-                shared = measure.read(staged[key])
-                free = torch.zeros_like(shared.n_forwards)
-                found.append(Measured(shared.values, shared.curves, free, free.clone()))
-                continue
-            staged[key] = measure.stage(score, inputs, baselines, result, seed)
-            found.append(measure.read(staged[key]))
+            paid = measure.stage_key in staged
+            if not paid:
+                staged[measure.stage_key] = measure.stage(score, inputs, baselines, result, seed)
+            read = measure.read(staged[measure.stage_key])
+            found.append(Measured.of(read.values, read.curves) if paid else read)
         elif needs_method(measure):
-            anew = required_method(explain, measure.name)
-            found.append(measure(score, inputs, baselines, result, seed=seed, explain=anew))
+            method = required_method(explain, measure.name)
+            found.append(measure(score, inputs, baselines, result, seed=seed, explain=method))
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found
@@ -219,11 +205,11 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
         >>> given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([1.0])).cancellation
         tensor([2.])
     """
-    parts = values if isinstance(values, tuple) else (values,)
+    parts = _parts(values)
     for part in parts:
         if not isinstance(part, Tensor):
             raise ValueError(f"values is a {type(part).__name__}, expected a tensor: use torch.as_tensor(values)")
-    flat = torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
+    flat = torch.cat([flat_rows(part.detach()) for part in parts], 1)
     unknown = torch.full((len(flat),), torch.nan, dtype=flat.dtype, device=flat.device)
     change = unknown if score_change is None else score_change.to(flat)
     note = Note(Outcome.SOLVER_NOTE, "the values were given from outside, so nothing certifies them")
@@ -243,27 +229,17 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
 def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:
     """The attributions as points of the explained space: (batch, *shape), finite and on its device."""
     if not isinstance(result, Attribution):
-        raise ValueError(
-            f"result is a {type(result).__name__}, expected an Attribution: given_attribution(values) makes one of a "
-            "tensor"
-        )
-    parts = result.values if isinstance(result.values, tuple) else (result.values,)
-    expected = bound.split(bound.explained())
-    shapes = [tuple(part.shape) for part in (expected if isinstance(expected, tuple) else (expected,))]
-    if [tuple(part.shape) for part in parts] != shapes:
-        got = ", ".join(str(tuple(part.shape)) for part in parts)
-        raise ValueError(
-            f"the attributions have shape {got}, what is explained has {', '.join(map(str, shapes))}: "
-            "measure the result with the score and inputs that it was made for"
-        )
-    joint = torch.cat([part.reshape(len(part), -1) for part in parts], 1) if len(parts) > 1 else parts[0]
-    joint = joint.detach().to(bound.device, bound.work_dtype)
-    bad = ~torch.isfinite(joint).reshape(len(joint), -1).all(1)
+        raise ValueError(f"result is a {type(result).__name__}, expected an Attribution: given_attribution(values)")
+    parts, explained = _parts(result.values), _parts(bound.split(bound.explained()))
+    got, expected = (", ".join(str(tuple(part.shape)) for part in side) for side in (parts, explained))
+    if got != expected:
+        remedy = "pass the score and the inputs that the result was made for"
+        raise ValueError(f"the attributions have shape {got}, what is explained has {expected}: {remedy}")
+    joint = torch.cat([flat_rows(part) for part in parts], 1).detach().to(bound.device, bound.work_dtype)
+    bad = ~torch.isfinite(joint).all(1)
     if bad.any():
-        raise ValueError(
-            f"the attributions of example {int(bad.nonzero()[0, 0])} hold NaN or infinite values, which rank nothing: "
-            "explain it again (its status says what happened), or drop it"
-        )
+        first = int(bad.nonzero()[0, 0])
+        raise ValueError(f"the attributions of example {first} hold NaN or infinite values: see its status, or drop it")
     return joint.reshape(-1, *bound.shape)
 
 
@@ -271,25 +247,23 @@ def one_start(bound: BoundScore, inputs: Inputs, baselines: Baselines, what: str
     """The baselines as points (batch, *shape), for what can use only one an example."""
     m = baselines_per_example(baselines, inputs, bound.shape if bound.score.layer is not None else None)
     if m > 1:
-        raise ValueError(
-            f"{what} needs one baseline an example, got {m}: pass one, as in baselines[:, 0], or {INSTEAD}"
-        )
+        instead = 'Masking(fill="mean")'
+        raise ValueError(f"{what} needs one baseline an example, got {m}: pass baselines[:, 0], or use {instead}")
     return bound.ends(baselines)[0]
 
 
 def generators(inputs: Inputs, seed: int) -> list[torch.Generator]:
     """One random generator an example, seeded by the example itself.
 
-    Noise then differs between examples, and yet does not depend on their place in a batch: a batch gives what a loop
-    gives, and methods are compared under the same noise. Equal examples get equal noise.
+    So noise differs between examples but not with their place in a batch: a batch gives what a loop gives, and methods
+    are compared under the same noise. Equal examples get equal noise.
     """
-    parts = inputs if isinstance(inputs, tuple) else (inputs,)
-    rows = []
-    for b in range(len(parts[0])):
-        digest = 0
-        for part in parts:
-            digest = zlib.crc32(
-                part[b].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), digest
-            )
-        rows.append(torch.Generator().manual_seed((seed * 1_000_003 + digest) % 2**63))
-    return rows
+    made = []
+    for example in zip(*_parts(inputs), strict=True):
+        values = [x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for x in example]
+        made.append(torch.Generator().manual_seed((seed * 1_000_003 + zlib.crc32(b"".join(values))) % 2**63))
+    return made
+
+
+def _parts(inputs: Inputs) -> tuple[Tensor, ...]:
+    return inputs if isinstance(inputs, tuple) else (inputs,)

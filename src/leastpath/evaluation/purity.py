@@ -1,6 +1,6 @@
-"""Purity: do the inputs that an explanation calls important belong to the class that the baseline does not?
+"""Purity: are the inputs with the largest attributions of another class than the baseline?
 
-The paper's measure for half-moons. It judges a whole data set, so it is a function and no `Measure`.
+The paper's measure for half-moons. It judges a whole data set, so it is a function and not a `Measure`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import checked_attributions, one_start
 from leastpath.evaluation.statistics import trapezoid
@@ -34,22 +35,21 @@ def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> f
         >>> purity(torch.tensor([[3.0, -1.0], [0.1, 0.0], [2.0, 0.0], [0.0, 0.2]]), torch.tensor([1, 0, 1, 0]), 0)
         1.0
     """
-    n = len(values)
-    other = predicted.cpu() != torch.as_tensor(baseline_class).cpu()
-    if predicted.shape != (n,) or other.shape != (n,):
+    n, baseline = len(values), torch.as_tensor(baseline_class).cpu()
+    if predicted.shape != (n,) or baseline.shape not in ((), (n,)):
         raise ValueError(
             f"got attributions of {n} inputs, classes {tuple(predicted.shape)} and a baseline class of shape "
-            f"{tuple(torch.as_tensor(baseline_class).shape)}: expected one class an input, ({n},)"
+            f"{tuple(baseline.shape)}: expected one class an input, ({n},)"
         )
     if n < 2:
         raise ValueError("purity compares the halves of a data set: pass two or more inputs")
-    magnitude = values.detach().reshape(n, -1).abs().double().sum(1).cpu()
+    magnitude = flat_rows(values.detach()).abs().double().sum(1).cpu()
     if not torch.isfinite(magnitude).all():
-        raise ValueError("the attributions hold NaN or infinite values, which rank nothing: drop these inputs")
+        raise ValueError("the attributions hold NaN or infinite values, which have no order: drop these inputs")
     if not bool((magnitude > 0).any()):
-        raise ValueError("all attributions are zero: they rank nothing, and purity is not defined")
+        raise ValueError("all attributions are zero: they have no order, and purity is not defined")
     top = magnitude.sort(dim=0, descending=True, stable=True).indices[: n // 2]
-    return float(other[top].double().mean())
+    return float((predicted.cpu() != baseline)[top].double().mean())
 
 
 def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attribution) -> float:

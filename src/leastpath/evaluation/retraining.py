@@ -1,7 +1,6 @@
 """ROAR: remove the top features from all data, train again, and see how much accuracy is lost.
 
-A model that was not retrained may fail on masked inputs merely because it never saw such; retraining takes that away.
-It is for models that train in seconds.
+Without retraining, a model may fail on masked inputs only because it never saw any. For models that train in seconds.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import flat_rows
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.run import Bar, Run
+from leastpath.support import Rank, removal_places
 
 Data = tuple[Tensor, Tensor]
 Train = Callable[[Tensor, Tensor, int], Callable[[Tensor], Tensor]]
@@ -34,10 +35,8 @@ class Retrained:
         tensor([0.9500, 0.6000])
     """
 
-    areas: tuple[float, ...]
-    """Shares of features removed; the first is 0, the untouched data."""
-    accuracy: Mapping[str, Tensor]
-    """By method: (areas, repeats). NaN where an interruption came first."""
+    areas: tuple[float, ...]  #: shares of features removed; the first is 0, the unchanged data
+    accuracy: Mapping[str, Tensor]  #: by method: (areas, repeats); NaN where an interruption came first
 
     @property
     def finished(self) -> bool:
@@ -92,9 +91,8 @@ def roar(
 
     Example:
         >>> from sklearn.tree import DecisionTreeClassifier
-        >>> x = torch.rand(60, 4)
+        >>> x, oracle = torch.rand(60, 4), torch.tensor([1.0, 0, 0, 0]).expand(60, 4)
         >>> y = (x[:, 0] > 0.5).long()
-        >>> oracle = torch.tensor([1.0, 0, 0, 0]).expand(60, 4)
         >>> found = roar(DecisionTreeClassifier(), {"oracle": (oracle, oracle)}, (x, y), (x, y), areas=(0.25,))
         >>> found.mean("oracle")[0].item()
         1.0
@@ -104,7 +102,8 @@ def roar(
     if repeats < 1:
         raise ValueError(f"repeats={repeats} must be at least 1; 3 or more give standard errors")
     filled = training[0].float().mean(0) if fill is None else torch.as_tensor(fill)
-    places = {name: [_places(part, signed) for part in pair] for name, pair in attributions.items()}
+    rank: Rank = "signed" if signed else "magnitude"
+    places = {name: [removal_places(part, None, rank)[0] for part in pair] for name, pair in attributions.items()}
     accuracy = {name: torch.full((len(shares), repeats), torch.nan, dtype=torch.float64) for name in attributions}
     total = repeats * (1 + len(attributions) * (len(shares) - 1))
     with Run(seed, None, progress).bar("ROAR", total) as bar:
@@ -117,17 +116,10 @@ def roar(
 
 
 def _fill_in(
-    accuracy: dict[str, Tensor],
-    places: dict[str, list[Tensor]],
-    shares: tuple[float, ...],
-    fill: Tensor,
-    train: Any,
-    training: Data,
-    test: Data,
-    seed: int,
-    bar: Bar,
-) -> None:
-    """All trainings, repeat by repeat, so that an interruption leaves whole curves rather than whole methods."""
+    accuracy: dict[str, Tensor], places: dict[str, list[Tensor]], shares: tuple[float, ...], fill: Tensor, train: Any,
+    training: Data, test: Data, seed: int, bar: Bar,
+) -> None:  # fmt: skip
+    """All trainings, repeat by repeat: an interruption then leaves complete curves for every method."""
     for repeat in range(next(iter(accuracy.values())).shape[1]):
         clean = _accuracy(train, training, test, seed + repeat)
         for a in accuracy.values():
@@ -135,9 +127,8 @@ def _fill_in(
         bar.advance()
         for k, share in enumerate(shares[1:], 1):
             for name, ranked in places.items():
-                data = [
-                    (_removed(x, place, share, fill), y) for (x, y), place in zip((training, test), ranked, strict=True)
-                ]
+                pairs = zip((training, test), ranked, strict=True)
+                data = [(_removed(x, place, share, fill), y) for (x, y), place in pairs]
                 accuracy[name][k, repeat] = _accuracy(train, data[0], data[1], seed + repeat)
                 bar.advance(note=f"{name} at {share:.0%}")
 
@@ -146,10 +137,8 @@ def _accuracy(train: Any, training: Data, test: Data, seed: int) -> float:
     predict = _fitted(train, training, seed)
     predicted = torch.as_tensor(predict(test[0])).cpu()
     if predicted.shape != test[1].shape:
-        raise ValueError(
-            f"the trained model predicts {tuple(predicted.shape)} for labels {tuple(test[1].shape)}: "
-            "return one class an input, as in lambda x: model(x).argmax(1)"
-        )
+        got, expected = tuple(predicted.shape), tuple(test[1].shape)
+        raise ValueError(f"the trained model predicts {got} for labels {expected}: return one class an input")
     return float((predicted == test[1].cpu()).double().mean())
 
 
@@ -161,25 +150,13 @@ def _fitted(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
     estimator = copy.deepcopy(train)
     if "random_state" in inspect.signature(type(estimator)).parameters:
         estimator.set_params(random_state=seed)
-    estimator.fit(_table(training[0]), training[1].cpu().numpy())
-    return lambda x: estimator.predict(_table(x))
-
-
-def _table(x: Tensor) -> np.ndarray:
-    return x.reshape(len(x), -1).cpu().numpy()
-
-
-def _places(attributions: Tensor, signed: bool) -> Tensor:
-    """The place of each feature in its example's ranking: (n, features). Ties go to the first feature."""
-    flat = attributions.detach().reshape(len(attributions), -1)
-    strength = flat if signed else flat.abs()
-    order = strength.sort(dim=1, descending=True, stable=True).indices
-    return torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1]).expand_as(order).to(order))
+    estimator.fit(flat_rows(training[0]).cpu().numpy(), training[1].cpu().numpy())
+    return lambda x: estimator.predict(flat_rows(x).cpu().numpy())
 
 
 def _removed(x: Tensor, places: Tensor, share: float, fill: Tensor) -> Tensor:
-    count = max(1, int(share * places.shape[1] + 0.5 + 1e-9))
-    return torch.where((places < count).view_as(x).to(x.device), fill.to(x), x)
+    count = max(1, int(share * x[0].numel() + 0.5 + 1e-9))
+    return torch.where((places < count).to(x.device), fill.to(x), x)
 
 
 def _checked_areas(areas: Sequence[float]) -> tuple[float, ...]:
@@ -198,13 +175,9 @@ def _check_data(attributions: Mapping[str, tuple[Tensor, Tensor]], training: Dat
     for name, pair in attributions.items():
         for what, part, x in zip(("training", "test"), pair, (training[0], test[0]), strict=True):
             if part.shape != x.shape:
-                raise ValueError(
-                    f"{name} has {what} attributions {tuple(part.shape)}, expected the inputs' shape {tuple(x.shape)}"
-                )
-            flat = part.reshape(len(part), -1)
-            if not torch.isfinite(flat).all():
-                raise ValueError(f"{name} has NaN or infinite {what} attributions, which rank nothing")
-            if bool((flat == 0).all(1).any()):
-                raise ValueError(
-                    f"{name} has {what} attributions that are all zero and rank nothing: drop these inputs"
-                )
+                shapes = f"{tuple(part.shape)}, expected the inputs' shape {tuple(x.shape)}"
+                raise ValueError(f"{name} has {what} attributions {shapes}")
+            if not torch.isfinite(part).all():
+                raise ValueError(f"{name} has NaN or infinite {what} attributions: drop these inputs")
+            if bool((flat_rows(part) == 0).all(1).any()):
+                raise ValueError(f"{name} has {what} attributions that are all zero: drop these inputs")

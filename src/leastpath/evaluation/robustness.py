@@ -1,12 +1,11 @@
-"""Does the explanation hold still? Captum's infidelity and sensitivity, and pictures under noise and under attack.
+"""Is the explanation stable? Captum's infidelity and sensitivity, and pictures under noise and under attack.
 
-All work in the explained space, so that tuples are one joint vector. Random numbers belong to the example: a batch
-gives what a loop gives, and methods are judged under the same perturbations.
+All work in the explained space, where a tuple is one vector. Random numbers depend on the example only: a batch gives
+what a loop gives, and all methods are judged under the same perturbations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +25,17 @@ WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
 
 
+class _Positive:
+    """A measure whose numbers must all be positive."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and not value > 0:
+                raise ValueError(f"{name}={value} must be positive")
+
+
 @dataclass(frozen=True)
-class Infidelity:
+class Infidelity(_Positive):
     """Captum's infidelity: mean squared error of the attributions as a linear model of small changes. Lower is better.
 
     The change of score under noise is predicted from attributions that are a feature's share of f(x) − f(x̄), so each
@@ -40,8 +48,7 @@ class Infidelity:
 
     Example:
         >>> import leastpath as lp
-        >>> score = lp.Score(lambda x: x @ torch.tensor([1.0, 2.0]))
-        >>> inputs = torch.tensor([[1.0, 3.0]])
+        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([1.0, 2.0])), torch.tensor([[1.0, 3.0]])
         >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
         >>> float(Infidelity()(score, inputs, None, result).values[0]) < 1e-10  # a linear score has no error
         True
@@ -53,13 +60,10 @@ class Infidelity:
     name: str = "infidelity"
     higher_is_better: bool = False
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "noise", "n_samples")
-
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
-        """Values (batch,): costs n_samples + 1 forward passes an example, or so (Captum repeats the clean one)."""
+        """Values (batch,). Costs about n_samples + 1 forward passes an example (Captum repeats the clean one)."""
         metrics = _captum_metrics()
         warn_of_training_mode(score.model)
         with untouched(score.model, device_of(inputs)):
@@ -67,29 +71,22 @@ class Infidelity:
             attributions = checked_attributions(bound, result)
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
             end = bound.explained().to(bound.work_dtype)
-            noise = _noise(inputs, seed, self.n_samples, end)  # (batch, n, …)
-            noise = noise * per_row(self.noise * _deviation(end), noise)
+            noise = self.noise * _own_noise(inputs, seed, self.n_samples, end)
 
+            @metrics.infidelity_perturb_func_decorator(True)  # type: ignore[untyped-decorator]
             def perturbed(points: Tensor, _baselines: Tensor) -> Tensor:
                 return points - noise.reshape(points.shape)
 
             def forward(points: Tensor) -> Tensor:
                 return bound.values(points, torch.arange(bound.batch).repeat_interleave(len(points) // bound.batch))
 
-            values = metrics.infidelity(
-                forward,
-                metrics.infidelity_perturb_func_decorator(True)(perturbed),
-                end,
-                attributions,
-                start,
-                n_perturb_samples=self.n_samples,
-                normalize=self.normalize,
-            )
+            settings = {"n_perturb_samples": self.n_samples, "normalize": self.normalize}
+            values = metrics.infidelity(forward, perturbed, end, attributions, start, **settings)
         return Measured.of(values.double(), None, torch.as_tensor(bound.forwards_spent))
 
 
 class _Again:
-    """Explains changed inputs with the method under judgement, and counts what that costs."""
+    """Explains changed inputs with the judged method, and counts the cost."""
 
     def __init__(
         self, score: Score, inputs: Inputs, baselines: Baselines, explain: Explain | None, seed: int, name: str
@@ -100,8 +97,7 @@ class _Again:
         self.score, self.inputs, self.baselines, self.seed = score, inputs, baselines, seed
         self.bound = score.bind(inputs)
         self.points = self.bound.explained()
-        self._gradients = torch.zeros(self.bound.batch, dtype=torch.long)
-        self._forwards = torch.zeros(self.bound.batch, dtype=torch.long)
+        self._forwards, self._gradients = torch.zeros(2, self.bound.batch, dtype=torch.long)
 
     def __call__(self, points: Tensor) -> Tensor:
         result = self._explain(self.score, self.bound.split(points), self.baselines, self.seed)
@@ -109,16 +105,13 @@ class _Again:
         self._forwards += result.n_forwards.cpu()
         return checked_attributions(self.bound, result)
 
-    def noise(self, n: int, uniform: bool = False) -> Tensor:
-        return _noise(self.inputs, self.seed, n, self.points, uniform)
-
     def measured(self, values: Tensor) -> Measured:
-        forwards = self._forwards + torch.as_tensor(self.bound.forwards_spent).long()
-        return Measured.of(values, None, forwards, self._gradients + torch.as_tensor(self.bound.gradients_spent).long())
+        own = [torch.as_tensor(n).long() for n in (self.bound.forwards_spent, self.bound.gradients_spent)]
+        return Measured.of(values, None, self._forwards + own[0], self._gradients + own[1])
 
 
-class _ExplainsAnew:
-    """What measures share that change the inputs and explain them again. The final classes below compare."""
+class _ExplainsAnew(_Positive):
+    """A measure that changes the inputs and explains them again."""
 
     name: str
 
@@ -146,16 +139,15 @@ class MaxSensitivity(_ExplainsAnew):
 
     Args:
         radius: half the side of the cube, in units of the input.
-        n_samples: points in the cube; each is explained anew.
+        n_samples: points in the cube; each is explained again.
 
     NaN where the attributions are zero everywhere.
 
     Example:
         >>> import leastpath as lp
-        >>> from leastpath.methods import METHODS
         >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([1.0, 2.0])), torch.ones(1, 2)
-        >>> line = METHODS["integrated_gradients"]
-        >>> bool(MaxSensitivity(radius=0.02)(score, inputs, None, line(score, inputs), explain=line).values < 0.05)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> bool(MaxSensitivity()(score, inputs, None, result, explain=lp.StraightLine()).values < 0.05)
         True
     """
 
@@ -165,12 +157,9 @@ class MaxSensitivity(_ExplainsAnew):
     higher_is_better: bool = False
     needs_method: bool = True
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "radius", "n_samples")
-
     def _values(self, again: _Again, attributions: Tensor) -> Tensor:
         metrics, bound = _captum_metrics(), again.bound
-        shift = again.noise(self.n_samples, uniform=True) * self.radius  # (batch, n, …)
+        shift = self.radius * _uniform(again.inputs, again.seed, self.n_samples, again.points)
 
         def explanation(points: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
             if isinstance(points, tuple):  # the inputs themselves, whose explanation is at hand
@@ -183,7 +172,7 @@ class MaxSensitivity(_ExplainsAnew):
             return rows + shift.reshape(rows.shape).to(rows)
 
         values = metrics.sensitivity_max(explanation, again.points, perturbed, n_perturb_samples=self.n_samples)
-        zero = (attributions == 0).reshape(bound.batch, -1).all(1).cpu()
+        zero = (flat_rows(attributions) == 0).all(1).cpu()
         return torch.where(zero, torch.nan, values.double().cpu())
 
 
@@ -195,16 +184,15 @@ class NoiseRobustness(_ExplainsAnew):
 
     Args:
         noise: standard deviation of the noise, in deviations of the image's own values.
-        n_samples: noisy images, each explained anew; the value is the mean over them.
+        n_samples: noisy images, each explained again; the value is their mean.
 
     NaN where the attributions are zero everywhere.
 
     Example:
         >>> import leastpath as lp
-        >>> from leastpath.methods import METHODS
         >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
-        >>> line = METHODS["integrated_gradients"]
-        >>> bool(NoiseRobustness()(score, images, None, line(score, images), explain=line).values > 0.9)
+        >>> result = lp.attribute(score, images, solver=lp.StraightLine())
+        >>> bool(NoiseRobustness()(score, images, None, result, explain=lp.StraightLine()).values > 0.9)
         True
     """
 
@@ -214,12 +202,9 @@ class NoiseRobustness(_ExplainsAnew):
     higher_is_better: bool = True
     needs_method: bool = True
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "noise", "n_samples")
-
     def _values(self, again: _Again, attributions: Tensor) -> Tensor:
-        before, noise = pictures(attributions), again.noise(self.n_samples)  # (batch, n, …)
-        noise = noise * per_row(self.noise * _deviation(again.points), noise)
+        before = pictures(attributions)
+        noise = self.noise * _own_noise(again.inputs, again.seed, self.n_samples, again.points)
         likeness = [ssim(before, pictures(again(again.points + noise[:, j]))) for j in range(self.n_samples)]
         return torch.stack(likeness).mean(0)
 
@@ -228,11 +213,11 @@ class NoiseRobustness(_ExplainsAnew):
 class AttackRobustness(_ExplainsAnew):
     """Likeness (SSIM) of the attribution's picture before and after an attributional attack. Higher is better.
 
-    The attack looks for a change of the input, at most `radius` in every value, that leaves the score (to within
-    `keep` · |f(x) − f(x̄)|) and turns its gradient as far as it can: ascent on ‖∇f(x + δ) − ∇f(x)‖² along the score's
-    level set. The slope of that is a finite difference of gradients, so that ReLU nets can be attacked as well. The
-    attack knows nothing of the method: all methods are judged on the same inputs. One made for it can be stronger,
-    and small ReLU nets have few kinks within reach, where this one is hardly stronger than noise.
+    The attack looks for a change of the input, at most `radius` in every value, that keeps the score (to within
+    `keep` · |f(x) − f(x̄)|) and turns its gradient as far as possible. It climbs ‖∇f(x + δ) − ∇f(x)‖² along the score's
+    level set, by finite differences of gradients, so that it also works on ReLU nets. It does not know the method: all
+    methods are judged on the same inputs. An attack made for one method can be stronger. On small ReLU nets, which have
+    few kinks within reach, this one is hardly stronger than noise.
 
     Args:
         radius: largest change of a value, in units of the input.
@@ -243,10 +228,9 @@ class AttackRobustness(_ExplainsAnew):
 
     Example:
         >>> import leastpath as lp
-        >>> from leastpath.methods import METHODS
         >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
-        >>> line = METHODS["integrated_gradients"]
-        >>> bool(AttackRobustness()(score, images, None, line(score, images), explain=line).values > 0.9)
+        >>> result = lp.attribute(score, images, solver=lp.StraightLine())
+        >>> bool(AttackRobustness()(score, images, None, result, explain=lp.StraightLine()).values > 0.9)
         True
     """
 
@@ -256,9 +240,6 @@ class AttackRobustness(_ExplainsAnew):
     name: str = "attack_ssim"
     higher_is_better: bool = True
     needs_method: bool = True
-
-    def __post_init__(self) -> None:
-        _check_positive(self, "radius", "steps", "keep")
 
     def _values(self, again: _Again, attributions: Tensor) -> Tensor:
         before = pictures(attributions)
@@ -272,7 +253,7 @@ class AttackRobustness(_ExplainsAnew):
         rows, clean = torch.arange(bound.batch), bound.explained().to(bound.work_dtype)
         value, gradient = bound.gradients(clean, rows)
         allowed = self.keep * (value - bound.values(start, rows)).abs()
-        shift = self.radius * _across(_noise(inputs, seed, 1, clean, uniform=True)[:, 0], gradient).clamp(-1, 1)
+        shift = self.radius * _across(_uniform(inputs, seed, 1, clean)[:, 0], gradient).clamp(-1, 1)
         best, furthest = clean.clone(), torch.full_like(value, -1.0)
         for _ in range(self.steps):
             moved_value, turned = bound.gradients(clean + shift, rows)
@@ -284,7 +265,8 @@ class AttackRobustness(_ExplainsAnew):
             ahead = difference / per_row(distance.clamp_min(TINY), difference) * self.radius
             _, next_ = bound.gradients(clean + shift + ahead, rows)
             uphill = _across(next_ - turned, turned)  # H(∇f(x + δ) − ∇f(x)) up to its length, along the score's level
-            further = shift + 2.5 * self.radius / self.steps * uphill / per_row(_largest(uphill), uphill)
+            largest = flat_rows(uphill).abs().amax(1).clamp_min(TINY)
+            further = shift + 2.5 * self.radius / self.steps * uphill / per_row(largest, uphill)
             further = further.clamp(-self.radius, self.radius)
             shift = torch.where(per_row(admissible, shift), further, shift / 2)  # back towards the input, if need be
         return best, furthest >= 0
@@ -300,14 +282,12 @@ def pictures(attributions: Tensor) -> Tensor:
         torch.Size([2, 8, 8])
     """
     if attributions.ndim not in (3, 4):
-        raise ValueError(
-            f"pictures need attributions (batch, channels, height, width), got {tuple(attributions.shape)}: "
-            "for other inputs use MaxSensitivity"
-        )
+        got = f"got {tuple(attributions.shape)}"
+        raise ValueError(f"pictures need (batch, channels, height, width), {got}: use MaxSensitivity for other inputs")
     flat = attributions.abs().double().cpu()
     flat = flat.sum(1) if flat.ndim == 4 else flat
-    top = torch.quantile(flat.reshape(len(flat), -1), 0.99, dim=1)
-    top = torch.where(top > 0, top, flat.reshape(len(flat), -1).amax(1))  # few values, all above the percentile
+    top = torch.quantile(flat_rows(flat), 0.99, dim=1)
+    top = torch.where(top > 0, top, flat_rows(flat).amax(1))  # few values, all above the percentile
     return (flat / top[:, None, None]).clamp_max(1)
 
 
@@ -322,44 +302,29 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     side = min(WINDOW, (min(a.shape[1:]) - 1) // 2 * 2 + 1)  # odd, and no larger than the picture
     if side < 3:
         raise ValueError(f"pictures of {tuple(a.shape[1:])} are too small for SSIM: at least 3 × 3")
-    return torch.tensor(
-        [
-            np.nan if np.isnan(p).any() or np.isnan(q).any() else likeness(p, q, win_size=side, data_range=1.0)
-            for p, q in zip(a.double().cpu().numpy(), b.double().cpu().numpy(), strict=True)
-        ],
-        dtype=torch.float64,
-    )
-
-
-def _deviation(points: Tensor) -> Tensor:
-    """Standard deviation of each row's values: (n, *shape) -> (n,)."""
-    return flat_rows(points).std(1, correction=0)
+    pairs = zip(a.double().cpu().numpy(), b.double().cpu().numpy(), strict=True)
+    found = [likeness(p, q, win_size=side, data_range=1.0) if np.isfinite(p + q).all() else np.nan for p, q in pairs]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def _across(steps: Tensor, gradient: Tensor) -> Tensor:
-    """Steps (n, *shape) without their part along the gradient: they leave the score, to first order."""
+    """Steps (n, *shape) without their part along the gradient: they do not change the score, to first order."""
     flat, along = flat_rows(steps), flat_rows(gradient)
     share = (flat * along).sum(1, keepdim=True) / along.square().sum(1, keepdim=True).clamp_min(TINY)
     return (flat - share * along).view_as(steps)
 
 
-def _largest(points: Tensor) -> Tensor:
-    """Largest magnitude of each row, above zero: (n, *shape) -> (n,)."""
-    return points.reshape(len(points), -1).abs().amax(1).clamp_min(TINY)
+def _own_noise(inputs: Inputs, seed: int, n: int, points: Tensor) -> Tensor:
+    """n draws for each point, with the deviation of the point's own values: (batch, *shape) -> (batch, n, *shape)."""
+    normal = torch.stack([torch.randn(n, *points.shape[1:], generator=g) for g in generators(inputs, seed)]).to(points)
+    return normal * per_row(flat_rows(points).std(1, correction=0), normal)
 
 
-def _noise(inputs: Inputs, seed: int, n: int, points: Tensor, uniform: bool = False) -> Tensor:
-    """Standard normal, or uniform in [-1, 1], n draws for each of the points (batch, *shape): (batch, n, *shape)."""
-    shape = (n, *points.shape[1:])
-    draw: Callable[..., Tensor] = (lambda *a, **k: 2 * torch.rand(*a, **k) - 1) if uniform else torch.randn
-    return torch.stack([draw(shape, generator=g) for g in generators(inputs, seed)]).to(points)
+def _uniform(inputs: Inputs, seed: int, n: int, points: Tensor) -> Tensor:
+    """n draws in [-1, 1] for each point: (batch, *shape) -> (batch, n, *shape)."""
+    draws = [torch.rand(n, *points.shape[1:], generator=g) for g in generators(inputs, seed)]
+    return (2 * torch.stack(draws) - 1).to(points)
 
 
 def _captum_metrics() -> Any:
     return optional("captum.metrics", "infidelity and sensitivity come from Captum", "captum")
-
-
-def _check_positive(settings: object, *names: str) -> None:
-    for name in names:
-        if not getattr(settings, name) > 0:
-            raise ValueError(f"{name}={getattr(settings, name)} must be positive")

@@ -60,8 +60,7 @@ def bootstrap_interval(
 ) -> Interval:
     """A confidence interval of the mean over examples.
 
-    BCa by default: it corrects the percentile interval for bias and skewness, and measures of explanations are
-    skewed (a few images lose all of their probability).
+    BCa by default: it corrects the percentile interval for bias and skewness. Measures of explanations are skewed.
 
     Args:
         values: (n,), one number an example.
@@ -77,15 +76,18 @@ def bootstrap_interval(
         True
     """
     x = _checked(values, "values", omit_nan)
-    _check_settings(level, resamples)
+    check_level(level)
+    if resamples < 99:
+        raise ValueError(f"resamples={resamples} is too few for an interval: use 999 or more")
     if method not in ("bca", "percentile"):
         raise ValueError(f'method={method!r} is unknown: use "bca" or "percentile"')
     mean = float(x.mean())
     if len(x) == 1:
-        return Interval(mean, np.nan, np.nan, level, 1)
-    if np.ptp(x) == 0:  # BCa's acceleration is 0/0, and every resample is the mean
-        return Interval(mean, mean, mean, level, len(x))
-    low, high = _bootstrap_ends(x, level, resamples, method, seed)
+        low = high = np.nan
+    elif np.ptp(x) == 0:  # BCa's acceleration is 0/0, and every resample is the mean
+        low = high = mean
+    else:
+        low, high = _bootstrap_ends(x, level, resamples, method, seed)
     return Interval(mean, low, high, level, len(x))
 
 
@@ -101,9 +103,9 @@ def paired_test(
     """Do two methods differ on the same examples? a, b: (n,), example by example.
 
     The p-value is that of a sign-flip permutation test of the mean difference, two-sided: under "no difference" each
-    example's difference is as likely with the other sign. It is exact for any distribution, and it is about the mean,
-    the quantity that tables print; Wilcoxon's test is about ranks and can contradict the table. All 2ⁿ flips are tried
-    up to 13 examples, `resamples` random ones above that, the observed one counted among them.
+    example's difference is as likely with the other sign. It is exact for any distribution, and it tests the mean,
+    which tables print. All 2ⁿ flips are tried up to 13 examples; above that `resamples` random ones, the observed one
+    counted among them.
 
     Example:
         >>> paired_test([3.0, 4.0, 5.0], [1.0, 1.0, 1.0]).p_value  # 2 of the 8 sign flips are as extreme
@@ -112,7 +114,6 @@ def paired_test(
     x, y = _array(a, "a"), _array(b, "b")
     if x.shape != y.shape:
         raise ValueError(f"a has {len(x)} examples and b {len(y)}: a paired test needs both on the same examples")
-    _check_settings(level, resamples)
     d = _checked(x - y, "a − b", omit_nan)
     interval = bootstrap_interval(d, level, resamples=resamples, seed=seed)
     return PairedTest(interval.mean, interval.low, interval.high, _sign_flip_p(d, resamples, seed), len(d))
@@ -121,21 +122,19 @@ def paired_test(
 def holm(p_values: Tensor | ArrayLike) -> np.ndarray:
     """Holm's step-down correction: p-values (m,) of m comparisons -> adjusted ones (m,), in the same order.
 
-    Below a level α they keep the chance of any false claim among the m below α, whatever their dependence.
+    If only those below α are called significant, the chance of any false claim is below α, also if tests depend on
+    each other.
 
     Example:
         >>> holm([0.01, 0.04, 0.03]).round(6).tolist()
         [0.03, 0.06, 0.06]
     """
     p = _array(p_values, "p_values")
-    if not len(p):
-        return p
     if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError("p_values must lie in [0, 1] and be no NaN: leave out comparisons that could not be made")
+        raise ValueError("p_values must lie in [0, 1] and not be NaN: leave out comparisons that could not be made")
     order = np.argsort(p, kind="stable")
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
     result = np.empty_like(p)
-    result[order] = adjusted
+    result[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
     return result
 
 
@@ -151,10 +150,8 @@ def trapezoid(curves: Tensor, x: Sequence[float] | Tensor, normalize: bool = Fal
     """
     axis = torch.as_tensor(x, dtype=curves.dtype, device=curves.device)
     if axis.ndim != 1 or len(axis) != curves.shape[-1] or len(axis) < 2 or not bool((axis.diff() > 0).all()):
-        raise ValueError(
-            f"x has shape {tuple(axis.shape)} for curves {tuple(curves.shape)}: an area needs two or more points, "
-            "strictly increasing, one a column of the curves"
-        )
+        got = f"x has shape {tuple(axis.shape)} for curves {tuple(curves.shape)}"
+        raise ValueError(f"{got}: an area needs two or more points, strictly increasing, one for each column")
     area = torch.trapezoid(curves, axis)
     return area / (axis[-1] - axis[0]) if normalize else area
 
@@ -163,22 +160,16 @@ def _bootstrap_ends(x: np.ndarray, level: float, resamples: int, method: str, se
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", DegenerateDataWarning)
         found = bootstrap(
-            (x,),
-            np.mean,
-            n_resamples=resamples,
-            batch=max(1, CHUNK // len(x)),
-            vectorized=True,
-            confidence_level=level,
-            method=method,
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
+            (x,), np.mean, n_resamples=resamples, batch=max(1, CHUNK // len(x)), vectorized=True,
+            confidence_level=level, method=method, rng=np.random.default_rng(seed),
+        ).confidence_interval  # fmt: skip
     if method == "bca" and np.isnan(found.low):  # values that differ by rounding only have no bias and no skewness
         return _bootstrap_ends(x, level, resamples, "percentile", seed)
     return float(found.low), float(found.high)
 
 
 def _sign_flip_p(d: np.ndarray, resamples: int, seed: int) -> float:
-    if len(d) == 1:  # refused by scipy: both flips are as extreme
+    if len(d) == 1:  # scipy does not take it; both flips are equally extreme
         return 1.0
     observed, rounding = abs(d.sum()), 1e-12 * np.abs(d).sum()
 
@@ -187,16 +178,11 @@ def _sign_flip_p(d: np.ndarray, resamples: int, seed: int) -> float:
         # Flips that give the same sum in another order of addition must count as equal.
         return np.where(np.abs(sums - observed) <= rounding, observed, sums)
 
+    # permutation_type="samples" flips the signs of a single sample.
     found = permutation_test(
-        (d,),
-        size,
-        permutation_type="samples",  # of a single sample: its signs
-        n_resamples=np.inf if len(d) <= EXACT else resamples,
-        batch=max(1, CHUNK // len(d)),
-        vectorized=True,
-        alternative="greater",
-        rng=np.random.default_rng(seed),
-    )
+        (d,), size, permutation_type="samples", n_resamples=np.inf if len(d) <= EXACT else resamples,
+        batch=max(1, CHUNK // len(d)), vectorized=True, alternative="greater", rng=np.random.default_rng(seed),
+    )  # fmt: skip
     return float(found.pvalue)
 
 
@@ -211,15 +197,12 @@ def _array(values: Tensor | ArrayLike, name: str) -> np.ndarray:
 
 def _checked(values: Tensor | ArrayLike, name: str, omit_nan: bool) -> np.ndarray:
     array = _array(values, name)
-    if omit_nan:
-        array = array[~np.isnan(array)]
+    array = array[~np.isnan(array)] if omit_nan else array
     if not len(array):
         raise ValueError(f"{name} holds no number: there is nothing to average")
     if not np.isfinite(array).all():
-        raise ValueError(
-            f"{name} holds {int((~np.isfinite(array)).sum())} of {len(array)} values that are NaN or infinite: "
-            "look into these examples, or leave out NaN with omit_nan=True"
-        )
+        bad = f"{int((~np.isfinite(array)).sum())} of {len(array)} values that are NaN or infinite"
+        raise ValueError(f"{name} holds {bad}: look into these examples, or leave out NaN with omit_nan=True")
     return array
 
 
@@ -227,9 +210,3 @@ def check_level(level: float) -> None:
     """Refuse a level of confidence outside (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"level={level} must lie between 0 and 1, as in level=0.95")
-
-
-def _check_settings(level: float, resamples: int) -> None:
-    check_level(level)
-    if resamples < 99:
-        raise ValueError(f"resamples={resamples} is too few for an interval: use 999 or more")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -18,7 +20,6 @@ from leastpath.score import Baselines, Inputs, Score
 from leastpath.support import SHARES, Probability, Rank, RowFill, judged_score, patches, symmetric_gain
 
 NAMES = ("values", "pixels", "patches", "tokens")
-RANKS = ("magnitude", "net", "signed")
 
 
 def symmetric_relevance_gain(
@@ -45,7 +46,7 @@ def symmetric_relevance_gain(
         inputs: (batch, *features), or a tuple of such.
         values: the explanation, shaped like what was explained.
         baselines: for fill="baseline", one an example.
-        fill: what stands in for removed features: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a
+        fill: what replaces removed features: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a
             callable inputs -> fills, an object of `evaluation.imputation`, or a tensor (batch, *features).
         features: what is removed together: "values" (every number by itself), "pixels" (all channels of a position),
             "patches" (cells of a grid of 16 × 16), "tokens" (all of the last dimension), or integers shaped like an
@@ -54,7 +55,7 @@ def symmetric_relevance_gain(
 
     Rarely needed:
         rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA. None: "net" for
-            tokens, as readers see them, and "magnitude" for all else.
+            tokens, whose sums are shown, and "magnitude" for all else.
         probability: see `Masking`.
         seed: of fills that are drawn at random.
 
@@ -77,11 +78,8 @@ class SymmetricRelevanceGain:
     """`symmetric_relevance_gain` as a measure, for `compare` and `measure_all`. Higher is better.
 
     Example:
-        >>> import leastpath as lp
-        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([[4.0, 0.0], [0.0, 0.0]]), 0), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
-        >>> SymmetricRelevanceGain(shares=(0.5,))(score, inputs, None, result).values
-        tensor([0.4820], dtype=torch.float64)
+        >>> SymmetricRelevanceGain(features="pixels", fill="blur", shares=(0.1, 0.5)).higher_is_better
+        True
     """
 
     features: str | Tensor = "values"
@@ -97,8 +95,8 @@ class SymmetricRelevanceGain:
             raise ValueError(f"shares={self.shares} must lie above 0 and be at most 1, as in shares=(0.1, 0.5, 0.9)")
         if isinstance(self.features, str) and self.features not in NAMES:
             raise ValueError(f"features={self.features!r} is unknown: use one of {list(NAMES)} or integer labels")
-        if self.rank not in (None, *RANKS):
-            raise ValueError(f"rank={self.rank!r} is unknown: use one of {list(RANKS)}, or None")
+        if self.rank not in (None, *get_args(Rank)):
+            raise ValueError(f"rank={self.rank!r} is unknown: use one of {list(get_args(Rank))}, or None")
         if not isinstance(self.fill, Tensor):
             filler(self.fill)
 
@@ -129,17 +127,13 @@ def feature_labels(features: str | Tensor, bound: BoundScore) -> Tensor | None:
     if features == "values":
         return None
     if len(shape) < (3 if features == "patches" else 2):
-        example = {"pixels": "channels, …", "patches": "channels, height, width", "tokens": "length, width"}[features]
-        raise ValueError(
-            f'features="{features}" needs (batch, {example}), got {(bound.batch, *shape)}: use features="values"'
-        )
-    if features == "tokens":
-        labels = torch.arange(shape[:-1].numel()).reshape(*shape[:-1], 1)
-    elif features == "pixels":
-        labels = torch.arange(shape[1:].numel()).reshape(1, *shape[1:])
-    else:
-        labels = patches(*shape[-2:])
-    return labels.expand(1, *shape)
+        needed = {"pixels": "channels, …", "patches": "channels, height, width", "tokens": "length, width"}[features]
+        got = (bound.batch, *shape)
+        raise ValueError(f'features="{features}" needs (batch, {needed}), got {got}: use features="values"')
+    if features == "patches":
+        return patches(*shape[-2:]).expand(1, *shape)
+    together = (*shape[:-1], 1) if features == "tokens" else (1, *shape[1:])
+    return torch.arange(math.prod(together)).reshape(together).expand(1, *shape)
 
 
 def _row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:

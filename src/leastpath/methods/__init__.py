@@ -1,4 +1,4 @@
-"""Methods: one table, name -> method, with the peers beside our own.
+"""Methods: one table, name -> method, of our own methods and those of others.
 
 from leastpath.methods import METHODS
 result = METHODS["guided_ig"](score, inputs, baselines)

@@ -1,7 +1,7 @@
 """The classic methods, called from Captum and not rewritten.
 
-Captum sees a function of points and row numbers; the Score behind it knows each row's target and extra arguments,
-counts what is run, and makes of tuples and layers one space. So every method explains exactly the score's scalar.
+Captum sees a function of points and row numbers. The score behind it knows the target and the extra arguments of each
+row, counts what is run, and joins tuples into one space. So every method explains exactly the score's scalar.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leastpath.score import Score
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 
-INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss before the status says so
+INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss without a note in the status
 
 
 def imported_captum(method: str) -> Any:
@@ -33,7 +33,7 @@ def imported_captum(method: str) -> Any:
     return optional("captum.attr", f"{method} is Captum's", "captum")
 
 
-def _coalitions_said(n_samples: int | None, segments: int | Tensor | None) -> str:
+def _coalitions(n_samples: int | None, segments: int | Tensor | None) -> str:
     samples = "10 a group" if n_samples is None else n_samples
     return f"n_samples={samples}, segments={'given' if isinstance(segments, Tensor) else segments}"
 
@@ -49,7 +49,7 @@ def input_x_gradient(problem: Problem) -> Explained:
 def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) -> Explained:
     """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
 
-    Several baselines an example, (batch, m, *features), are drawn from; the draws are the same for every example.
+    It draws from several baselines an example, (batch, m, *features). The draws are the same for every example.
 
     Args:
         n_samples: gradients an example.
@@ -60,12 +60,10 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
 
     def one(row: int) -> Tensor:
         drawn = []
-        for n in _parts(n_samples, problem.bound.batch_size):
-            rows, several = torch.tensor([row]), problem.start[row : row + problem.m]
-            mean = peer.attribute(
-                problem.end[row : row + 1], several, n_samples=n, stdevs=float(noise), additional_forward_args=(rows,)
-            )
-            drawn.append(mean * n / n_samples)
+        most, x, several = problem.bound.batch_size, problem.end[row : row + 1], problem.start[row : row + problem.m]
+        for n in (min(most, n_samples - done) for done in range(0, n_samples, most)):
+            settings = {"stdevs": float(noise), "additional_forward_args": (torch.tensor([row]),)}
+            drawn.append(peer.attribute(x, several, n_samples=n, **settings) * n / n_samples)
         return torch.stack(drawn).sum(0)
 
     values = _one_by_one(problem, one, step=problem.m).repeat_interleave(problem.m, 0)
@@ -77,14 +75,14 @@ def deep_lift(problem: Problem) -> Explained:
     """DeepLift with the rescale rule. Two rows an example, run with gradient.
 
     Complete where every non-linear step is a module that Captum has a rule for (ReLU, Tanh, Sigmoid, max pooling, …),
-    used once. Everything else (ReLU6, GELU, functions, the softmax of the score's output) has none: its gradient at the
-    input is used instead, and the status says by how much the sum misses the change of score.
+    used once. For everything else (ReLU6, GELU, functions, the softmax of the score's output) the gradient at the input
+    is used, and the status says by how much the sum misses the change of score.
     """
     captum, score = imported_captum("deep_lift"), problem.bound.score
     model = score.model
     if not isinstance(model, nn.Module):
         raise ValueError(
-            f"deep_lift rewrites the backward pass of modules, and the model is a plain {type(score.model).__name__}: "
+            f"deep_lift rewrites the backward pass of modules, and the model is a plain {type(model).__name__}: "
             "pass an nn.Module, Score(module, …), or use another method"
         )
     peer = captum.DeepLift(_ScalarModule(problem.bound))
@@ -106,7 +104,7 @@ def occlusion(
     Args:
         window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
             all channels, a token of a layer's (tokens, width), otherwise single features.
-        stride: between windows, likewise. None: half a window, rounded up.
+        stride: between windows, one number or one a dimension. None: half a window, rounded up.
     """
     peer, size = imported_captum("occlusion").Occlusion(problem.bound.differentiable), window_of(problem, window)
     sides = zip(size, problem.bound.shape, strict=True)
@@ -121,11 +119,11 @@ def occlusion(
     return Explained(_in_chunks(problem, chunk), {"window": size, "stride": step})
 
 
-@method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions_said(n_samples, segments)})")
+@method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions(n_samples, segments)})")
 def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
 
-    The baseline stands for an absent group. Coalitions are the same for every example.
+    An absent group is set to its baseline. Coalitions are the same for every example.
 
     Args:
         n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
@@ -137,9 +135,7 @@ def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int
     return _surrogate(problem, lambda row: peer, n_samples, segments, "kernel_shap")
 
 
-@method_without_path(
-    lambda n_samples, segments, alpha: f"Lime({_coalitions_said(n_samples, segments)}, alpha={alpha:g})"
-)
+@method_without_path(lambda n_samples, segments, alpha: f"Lime({_coalitions(n_samples, segments)}, alpha={alpha:g})")
 def lime(
     problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50, alpha: float = 0.01
 ) -> Explained:
@@ -161,15 +157,8 @@ def lime(
     return _surrogate(problem, peer_of, n_samples, segments, "lime")
 
 
-# ---- what they share ---------------------------------------------------------------------------------------------
-
-
 def _surrogate(
-    problem: Problem,
-    peer_of: Callable[[int], Any],
-    n_samples: int | None,
-    segments: int | Tensor | None,
-    name: str,
+    problem: Problem, peer_of: Callable[[int], Any], n_samples: int | None, segments: int | Tensor | None, name: str
 ) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
     check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 a group")
@@ -178,7 +167,7 @@ def _surrogate(
     budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
 
     def one(row: int) -> Tensor:
-        if int(counts[row]) == 1:  # a single player takes all; Captum cannot draw coalitions of one
+        if int(counts[row]) == 1:  # one group gets the whole change; Captum cannot draw coalitions of one
             return shared_evenly(problem.change[row : row + 1], groups[row])[None]
         coefficients = peer_of(row).attribute(
             problem.end[row : row + 1], problem.start[row : row + 1],
@@ -221,19 +210,17 @@ def _without_rule(score: Score, model: nn.Module) -> list[str]:
 
     activations = {type(m) for m in model.modules() if type(m).__module__ == "torch.nn.modules.activation"}
     found = sorted(kind.__name__ for kind in activations - set(SUPPORTED_NON_LINEAR))
-    return [*found, *([score.output] if isinstance(score.output, str) and score.output != "raw" else [])]
+    return [*found, score.output] if isinstance(score.output, str) and score.output != "raw" else found
 
 
 def _missed(values: Tensor, change: Tensor, without_rule: list[str]) -> list[str]:
     """A sentence for each row (rows,) whose values do not add up, with the likely reason."""
-    sums = flat_rows(values).sum(1)
     why = f"no rule for {', '.join(without_rule)}" if without_rule else "some step of the model has no rule"
-    pairs = zip(sums.tolist(), change.tolist(), strict=True)
     return [
         f"adds up to {got:.3g} where the score changed by {wanted:.3g}: {why}, whose gradient is used"
         if abs(got - wanted) > INCOMPLETE * abs(wanted) + 1e-6
         else ""
-        for got, wanted in pairs
+        for got, wanted in zip(flat_rows(values).sum(1).tolist(), change.tolist(), strict=True)
     ]
 
 
@@ -251,15 +238,14 @@ class _ScalarModule(nn.Module):
 
 @contextmanager
 def _without_leftovers(model: nn.Module) -> Iterator[None]:
-    """DeepLift notes activations on the modules and forgets those that no gradient came back through."""
+    """DeepLift stores activations on the modules, and leaves those that no gradient came back through."""
     before = {module: set(vars(module)) for module in model.modules()}
     try:
         yield
     finally:
         for module, names in before.items():
-            for name in HOOKED:
-                if name in vars(module) and name not in names:
-                    delattr(module, name)
+            for name in set(HOOKED) & set(vars(module)) - names:
+                delattr(module, name)
 
 
 @contextmanager
@@ -279,13 +265,8 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Captum says of its own workings; the model's warnings pass."""
+    """Without Captum's warnings about its own hooks. Warnings of the model pass."""
     with warnings.catch_warnings():
         for message in ("Setting forward, backward hooks", "Input Tensor \\d+ did not already require gradients"):
             warnings.filterwarnings("ignore", message)
         yield
-
-
-def _parts(n: int, most: int) -> list[int]:
-    """n as a sum of numbers of at most `most`."""
-    return [min(most, n - done) for done in range(0, n, most)]

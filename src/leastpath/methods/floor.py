@@ -21,7 +21,7 @@ def random(problem: Problem) -> Explained:
 
 
 def _noise(x: Tensor, seed: int) -> Tensor:
-    # Bytes, not hash(): Python's is salted anew in every process.
+    # Bytes, not hash(), which differs from process to process.
     content = x.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
     digest = hashlib.sha256(content + str(seed).encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))

@@ -23,10 +23,8 @@ def is_image(shape: torch.Size) -> bool:
 def feature_groups(problem: Problem, segments: int | Tensor | None) -> Tensor:
     """The group of each feature: (rows, *shape), numbered from 0 without gaps for each row.
 
-    Args:
-        problem: what is explained.
-        segments: how many superpixels an image is cut into; or the groups themselves, integers of shape (height,
-            width), (batch, height, width), (*features) or (batch, *features), see `maps_over`. None: every feature.
+    `segments` is how many superpixels an image is cut into; or the groups themselves, integers of shape (height,
+    width), (batch, height, width), (*features) or (batch, *features), see `maps_over`; or None, for single features.
     """
     bound, shape, rows = problem.bound, problem.bound.shape, len(problem)
     if isinstance(segments, Tensor):

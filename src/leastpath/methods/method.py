@@ -24,18 +24,16 @@ class Method:
         kind: "path" (a path and the line integral), "weighting" (a path and another integrand), "peer" (no path:
             Captum's attributions, for instance), "floor" (what every method must beat).
         summary: one sentence.
-        complete: whether attributions add up to f(x) − f(x̄), but for the error of the integral.
-        explain: does it: `explain(score, inputs, baselines, seed=…, progress=…, **settings)`.
-        defaults: all settings, with the values they have unless a call says otherwise.
+        complete: whether attributions add up to f(x) − f(x̄), up to the error of the integral.
+        explain: the function that is called: `explain(score, inputs, baselines, seed=…, progress=…, **settings)`.
+        defaults: all settings with their defaults.
         takes_baselines: whether baselines may be given; a method that chooses its own start refuses them.
-        extra: what `pip install leastpath[extra]` must have brought; None: nothing.
+        extra: the extra of `pip install leastpath[extra]` that it needs, or None.
 
     Example:
-        >>> import torch
+        >>> import leastpath as lp, torch
         >>> from leastpath.methods import METHODS
-        >>> import leastpath as lp
-        >>> score = lp.Score(lambda x: x.prod(1))
-        >>> METHODS["integrated_gradients"](score, torch.ones(1, 2)).values
+        >>> METHODS["integrated_gradients"](lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)).values
         tensor([[0.5000, 0.5000]])
     """
 
@@ -61,10 +59,7 @@ class Method:
     ) -> Attribution:
         """Explain inputs (batch, *features); `settings` are those named in `defaults`."""
         if not isinstance(score, Score):
-            raise ValueError(
-                f'score is a {type(score).__name__}, expected a Score: METHODS["{self.name}"](lp.Score(model, target), '
-                "inputs)"
-            )
+            raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
         given = self.with_settings(**settings).defaults
         return self.explain(score, inputs, baselines, seed=seed, progress=progress, **given)
 
@@ -86,7 +81,7 @@ class Method:
 
 
 def settings_of(explain: Callable[..., Attribution]) -> dict[str, Any]:
-    """The keyword-only parameters of an explaining function with their defaults, but for seed and progress."""
+    """The keyword-only parameters of an explaining function with their defaults, without seed and progress."""
     return {
         name: parameter.default
         for name, parameter in inspect.signature(explain).parameters.items()
@@ -95,7 +90,7 @@ def settings_of(explain: Callable[..., Attribution]) -> dict[str, Any]:
 
 
 class UnknownMethod(KeyError, ValueError):
-    """Asked for a method that the table does not have. A KeyError, so that `in` and `.get` work as everywhere.
+    """The table has no method of this name. It is a KeyError, so `in` and `.get` work as in any mapping.
 
     Example:
         >>> from leastpath.methods import METHODS
@@ -122,15 +117,7 @@ class Methods(Mapping[str, Method]):
         """Names whose meaning no user can change."""
 
     def add(self, method: Method) -> None:
-        """Add a method of a user's own. A name of the user's own that is added again means the new method.
-
-        Example:
-            >>> from leastpath.methods import METHODS
-            >>> METHODS.add(METHODS["lime"])
-            Traceback (most recent call last):
-            ...
-            ValueError: 'lime' is a method of leastpath itself: give yours another name
-        """
+        """Add a method of a user's own. Adding its name again replaces it."""
         if method.name in self.built_in:
             raise ValueError(f"{method.name!r} is a method of leastpath itself: give yours another name")
         if not re.fullmatch(r"[\w.-]+", method.name):
@@ -139,10 +126,8 @@ class Methods(Mapping[str, Method]):
 
     def __getitem__(self, name: str) -> Method:
         if name not in self._methods:
-            raise UnknownMethod(
-                f"no method is called {name!r}: use one of {', '.join(self._methods)}; or add yours, in every process "
-                "that asks for it, by leastpath.methods.register"
-            )
+            known, own = ", ".join(self._methods), "in every process that asks for it, by leastpath.methods.register"
+            raise UnknownMethod(f"no method is called {name!r}: use one of {known}; or add yours, {own}")
         return self._methods[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Attributions that have no path: what is left of the evidence when nothing is integrated."""
+"""Attributions without a path, and the evidence that exists without one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution, bound_with_baselines, without_path
 from leastpath.bound import BoundScore
-from leastpath.guards import check_rows_are_independent, device_of, untouched, warn_of_training_mode
+from leastpath.guards import check_rows_are_independent, device_of, ordinary, untouched, warn_of_training_mode
 from leastpath.run import Bar, Run
 from leastpath.score import Baselines, Inputs, Score
 from leastpath.status import Note, Outcome, Status
@@ -23,7 +23,7 @@ from leastpath.status import Note, Outcome, Status
 
 @dataclass(frozen=True)
 class Problem:
-    """What is explained, in one space whatever the inputs: (rows, *shape), a row for each example and baseline."""
+    """What is explained, as points of one space: (rows, *shape), a row for each example and baseline."""
 
     bound: BoundScore
     start: Tensor  # (rows, *shape)
@@ -39,21 +39,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Explained:
-    """What a pathless method found.
+    """What a pathless method found."""
 
-    Args:
-        values: (rows, *shape).
-        stats: becomes `result.stats`.
-        remarks: a sentence for each row; empty where there is nothing to say.
-        change: (rows,) the change of score that values are held against, where it is not that between the ends.
-        uses_all_baselines: the m rows of an example are one answer drawn from all its baselines, m times.
-    """
-
-    values: Tensor
-    stats: Mapping[str, Any] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
-    change: Tensor | None = None
-    uses_all_baselines: bool = False
+    values: Tensor  #: (rows, *shape)
+    stats: Mapping[str, Any] = field(default_factory=dict)  #: becomes `result.stats`
+    remarks: Sequence[str] = ()  #: a sentence for each row, which may be empty
+    change: Tensor | None = None  #: (rows,), the change of score to add up to; None: that between the ends
+    uses_all_baselines: bool = False  #: the m rows of an example are one answer from all its baselines, m times
 
 
 def pathless(
@@ -66,7 +58,7 @@ def pathless(
     seed: int = 0,
     progress: bool = False,
 ) -> Attribution:
-    """Run `explain` on the problem and add the evidence that needs no path. Leaves model and random state alone."""
+    """Run `explain` on the problem and add the evidence that needs no path. Model and random state stay as they are."""
     warn_of_training_mode(score.model)
     with untouched(score.model, device_of(inputs)):
         bound, m = bound_with_baselines(score, inputs, baselines)
@@ -74,17 +66,11 @@ def pathless(
         check_rows_are_independent(bound, start, end)
         rows = torch.arange(len(end))
         change = bound.values(end, rows) - bound.values(start, rows)
-        # Captum differentiates by itself: neither the caller's mode nor its inference tensors may reach it.
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            Run(seed, None, progress).bar(described.partition("(")[0], len(end)) as bar,
-        ):
-            a, b = (x.clone() if x.is_inference() else x for x in (start, end))
-            explained = explain(Problem(bound, a, b, change, m, seed, bar))
-    values = explained.values.detach().to(bound.work_dtype)
-    _check_finite(values, bound, described)
-    return _assembled(bound, m, values, change if explained.change is None else explained.change, explained, described)
+        # Captum differentiates: the caller's gradient mode and its inference tensors must not reach it.
+        shown = Run(seed, None, progress).bar(described.partition("(")[0], len(end))
+        with torch.inference_mode(False), torch.enable_grad(), shown as bar:
+            explained = explain(Problem(bound, ordinary(start), ordinary(end), change, m, seed, bar))
+    return _assembled(bound, m, change if explained.change is None else explained.change, explained, described)
 
 
 def method_without_path(
@@ -120,10 +106,8 @@ def method_without_path(
             **settings: Any,
         ) -> Attribution:
             given = defaults | settings
-            explain = functools.partial(explain_rows, **given)
-            return pathless(
-                score, inputs, baselines, explain, described=described(**given), seed=seed, progress=progress
-            )
+            explain, name = functools.partial(explain_rows, **given), described(**given)
+            return pathless(score, inputs, baselines, explain, described=name, seed=seed, progress=progress)
 
         shared = list(inspect.signature(method, follow_wrapped=False).parameters.values())[:-1]
         method.__signature__ = inspect.Signature([*shared[:3], *own, *shared[3:]], return_annotation="Attribution")  # type: ignore[attr-defined]
@@ -132,10 +116,13 @@ def method_without_path(
     return made
 
 
-def _assembled(
-    bound: BoundScore, m: int, values: Tensor, change: Tensor, explained: Explained, described: str
-) -> Attribution:
+def _assembled(bound: BoundScore, m: int, change: Tensor, explained: Explained, described: str) -> Attribution:
+    values = explained.values.detach().to(bound.work_dtype)
     flat = flat_rows(values)
+    bad = (~torch.isfinite(flat).all(1)).nonzero()
+    if len(bad):
+        example, causes = bound.row(int(bad[0])), "sqrt(0), log(0), 0/0 or norm(0)"
+        raise ValueError(f"{described} gives NaN or infinite attributions for example {example}: look for {causes}")
 
     def mean(tensor: Tensor) -> Tensor:
         return tensor if m == 1 else tensor.unflatten(0, (-1, m)).mean(1)
@@ -161,18 +148,8 @@ def _assembled(
 def _status(flat: Tensor, remarks: Sequence[str], row: int, described: str) -> Status:
     notes = []
     if not flat.any():
-        notes.append(
-            Note(Outcome.FLAT, f"{described} gives zero everywhere; choose another baseline, target, output or setting")
-        )
+        remedy = "choose another baseline, target, output or setting"
+        notes.append(Note(Outcome.FLAT, f"{described} gives zero everywhere; {remedy}"))
     if remarks and remarks[row]:
         notes.append(Note(Outcome.SOLVER_NOTE, remarks[row]))
     return Status((*notes, Note(Outcome.SOLVER_NOTE, f"{described} has no path, so nothing certifies its values")))
-
-
-def _check_finite(values: Tensor, bound: BoundScore, described: str) -> None:
-    bad = (~torch.isfinite(flat_rows(values)).all(1)).nonzero()
-    if len(bad):
-        raise ValueError(
-            f"{described} gives NaN or infinite attributions for example {bound.row(int(bad[0]))}: look for sqrt(0), "
-            "log(0), 0/0 or norm(0) in the model"
-        )

@@ -25,8 +25,8 @@ NEEDED = {  # what a method needs, and the settings that give it
 class PathExplainer:
     """`attribute` with one kind of solver. Settings are the solver's and the integral's.
 
-    Where both have one of the same name (`max_gradients`, `tolerance`, `n_steps`), it is the integral's, unless it is
-    listed in `own`; a solver made by hand, `solver=`, has all of its own.
+    Where both have one of the same name (`max_gradients`, `tolerance`, `n_steps`), it is the integral's, unless `own`
+    lists it. A solver made by hand, `solver=`, keeps all of its own.
     """
 
     name: str
@@ -52,9 +52,7 @@ class PathExplainer:
         solver = settings.pop("solver")
         if solver is None and self.needs and all(settings[name] is None for name in self.needs):
             what, given = NEEDED[self.needs[0]]
-            raise ValueError(
-                f'{self.name} needs {what}: pass {self.needs[0]}, as in METHODS["{self.name}"](score, inputs, {given})'
-            )
+            raise ValueError(f"{self.name} needs {what}: pass {self.needs[0]}, as in method(score, inputs, {given})")
         return attribute(
             score, inputs, baselines, solver=solver or self.make(**settings), weighting=self.weighting,
             seed=seed, progress=progress, **integral,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from leastpath.attribution import Attribution
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.score import Baselines, Inputs, Score, rows_of
 from leastpath.status import finished
 
 
@@ -23,10 +23,7 @@ def smooth(method: Method, *, name: str | None = None, title: str | None = None)
     The result has the settings of the method and two more: `n_samples`, and `noise`, the standard deviation as a share
     of the range of the input's values (max − min, for each example).
 
-    Args:
-        method: any method.
-        name: of the new method; `smooth_` and the old one's by default.
-        title: likewise.
+    `name` and `title` are those of the new method; by default they are made from the old ones.
 
     Example:
         >>> import leastpath as lp
@@ -35,17 +32,11 @@ def smooth(method: Method, *, name: str | None = None, title: str | None = None)
         >>> smoothed(lp.Score(lambda x: (x**2).sum(1)), torch.ones(2, 3), n_samples=4).values.shape
         torch.Size([2, 3])
     """
-    return Method(
-        name or f"smooth_{method.name}",
-        title or f"SmoothGrad of {method.title}",
-        "peer",
-        f"Mean of {method.title} over noisy copies of the input.",
-        complete=False,
-        explain=SmoothExplainer(method),
-        defaults={**method.defaults, "n_samples": 10, "noise": 0.15},
-        extra="captum",
-        takes_baselines=method.takes_baselines,
-    )
+    name, title = name or f"smooth_{method.name}", title or f"SmoothGrad of {method.title}"
+    summary = f"Mean of {method.title} over noisy copies of the input."
+    defaults = {**method.defaults, "n_samples": 10, "noise": 0.15}
+    explain = SmoothExplainer(method)
+    return Method(name, title, "peer", summary, False, explain, defaults, "captum", method.takes_baselines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,95 +64,51 @@ class SmoothExplainer:
         if not all(part.is_floating_point() for part in parts):
             raise ValueError("integers cannot be made noisy: smooth needs floating-point inputs")
 
+        def smoothed(example: int) -> tuple[tuple[Tensor, ...], Attribution]:
+            """The mean of one example's attributions, and the result of its noisy copies."""
+            own, _, start = rows_of(score, inputs, baselines, [example] * n_samples)
+            found: list[Attribution] = []
+
+            def of_copies(copies: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+                noisy = tuple(copy.to(part.dtype) for copy, part in zip(copies, parts, strict=True))  # noise is float32
+                asked = noisy if isinstance(inputs, tuple) else noisy[0]
+                found.append(finished(self.method(own, asked, start, seed=seed, **settings)))
+                values = found[0].values
+                return values if isinstance(values, tuple) else (values,)
+
+            clean = tuple(part[example : example + 1].detach() for part in parts)
+            deviations = tuple(noise * float(x.max() - x.min()) for x in clean)
+            tunnel = captum.NoiseTunnel(_as_captum(captum, of_copies))
+            with seeded(seed):
+                mean = tunnel.attribute(clean, nt_type="smoothgrad", nt_samples=n_samples, stdevs=deviations)
+            return mean, found[0]
+
         def explain_rows(problem: Problem) -> Explained:
-            values, changes, remarks = [], [], []
-            for row in range(0, len(problem), problem.m):
-                example = problem.bound.row(row)
-                noisy = _Noisy(self.method, _repeated(score, example, len(parts[0]), n_samples), settings, seed)
-                noisy.dtypes = [part.dtype for part in parts]
-                noisy.baselines = _baseline_of(baselines, example, parts)
-                tunnel = captum.NoiseTunnel(_as_captum(captum, noisy.values_of))
-                mine = tuple(part[example : example + 1].detach() for part in parts)
-                with seeded(seed):
-                    mean = tunnel.attribute(
-                        mine if isinstance(inputs, tuple) else mine[0], nt_type="smoothgrad", nt_samples=n_samples,
-                        stdevs=tuple(noise * float(x.max() - x.min()) for x in mine),
-                    )  # fmt: skip
-                values.append(problem.bound.join(mean if isinstance(mean, tuple) else (mean,)))
-                problem.bound.gradients_spent[row] += noisy.n_gradients
-                problem.bound.forwards_spent[row] += noisy.n_forwards
-                remarks.append(f"{noisy.n_ok} of {n_samples} noisy copies went well" if noisy.n_ok < n_samples else "")
-                changes.append(noisy.change / n_samples)
-                problem.bar.advance(problem.m)
-            repeats = problem.m
+            m, values, changes, remarks = problem.m, [], [], []
+            for row in range(0, len(problem), m):
+                mean, copies = smoothed(problem.bound.row(row))
+                values.append(problem.bound.join(mean))
+                changes.append(copies.score_change.mean())
+                problem.bound.gradients_spent[row] += int(copies.n_gradients.sum())
+                problem.bound.forwards_spent[row] += int(copies.n_forwards.sum())
+                n_ok = sum(status.ok for status in copies.status)
+                remarks += [f"{n_ok} of {n_samples} noisy copies went well" if n_ok < n_samples else ""] * m
+                problem.bar.advance(m)
             # A method with a start of its own has its own change of score, here the mean over the copies.
-            own = None if self.method.takes_baselines else torch.stack(changes)
-            return Explained(
-                torch.cat(values).repeat_interleave(repeats, 0), {"n_samples": n_samples},
-                [remark for remark in remarks for _ in range(repeats)], change=own, uses_all_baselines=True,
-            )  # fmt: skip
+            change = None if self.method.takes_baselines else torch.stack(changes)
+            stats = {"n_samples": n_samples}
+            return Explained(torch.cat(values).repeat_interleave(m, 0), stats, remarks, change, uses_all_baselines=True)
 
         described = f"NoiseTunnel({self.method.title}, n_samples={n_samples}, noise={noise:g})"
         return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
 
 
-class _Noisy:
-    """One example's noisy copies, explained by the method, with what that cost."""
-
-    def __init__(self, method: Method, score: Score, settings: dict[str, Any], seed: int) -> None:
-        self.method, self.score, self.settings, self.seed = method, score, settings, seed
-        self.baselines: Baselines = None
-        self.dtypes: list[torch.dtype] = []
-        self.n_gradients = self.n_forwards = self.n_ok = 0
-        self.change = torch.zeros(())
-
-    def values_of(self, copies: Inputs) -> Inputs:
-        """(n_samples, *features) -> attributions likewise."""
-        parts = copies if isinstance(copies, tuple) else (copies,)
-        noisy = tuple(
-            part.to(dtype) for part, dtype in zip(parts, self.dtypes, strict=True)
-        )  # Captum's noise is float32
-        asked = noisy if isinstance(copies, tuple) else noisy[0]
-        result = finished(self.method(self.score, asked, self.baselines, seed=self.seed, **self.settings))
-        self.n_gradients += int(result.n_gradients.sum())
-        self.n_forwards += int(result.n_forwards.sum())
-        self.change = self.change.to(result.score_change) + result.score_change.sum()
-        self.n_ok += sum(status.ok for status in result.status)
-        return result.values
-
-
-def _as_captum(captum: Any, explain: Callable[[Inputs], Inputs]) -> Any:
+def _as_captum(captum: Any, explain: Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]) -> Any:
     """An object that NoiseTunnel takes for an attribution of Captum."""
 
-    def attribute(_self: Any, inputs: Inputs, **_settings: Any) -> Inputs:
+    def attribute(_self: Any, inputs: tuple[Tensor, ...], **_settings: Any) -> tuple[Tensor, ...]:
         return explain(inputs)
 
     attribute.__wrapped__ = attribute  # type: ignore[attr-defined]  # NoiseTunnel unwraps Captum's logging
-    kind = type(
-        "Explained",
-        (captum.Attribution,),
-        {"attribute": attribute, "multiplies_by_inputs": True, "has_convergence_delta": lambda _self: False},
-    )
-    return kind(explain)
-
-
-def _repeated(score: Score, example: int, batch: int, n: int) -> Score:
-    """The score of one example, n times: its target and its rows of the extra arguments."""
-    target = score.target[example].repeat(n) if isinstance(score.target, Tensor) else score.target
-    args = tuple(
-        arg[example : example + 1].repeat_interleave(n, 0)
-        if isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == batch
-        else arg
-        for arg in score.additional_forward_args
-    )
-    return replace(score, target=target, additional_forward_args=args)
-
-
-def _baseline_of(baselines: Baselines, example: int, parts: tuple[Tensor, ...]) -> Baselines:
-    """The baseline of one example, with a first dimension of one where it has any."""
-    if isinstance(baselines, tuple):
-        chosen = (_baseline_of(b, example, (part,)) for b, part in zip(baselines, parts, strict=False))
-        return tuple(chosen)  # type: ignore[arg-type]
-    if isinstance(baselines, Tensor) and baselines.ndim > 0 and len(baselines) == len(parts[0]):
-        return baselines[example : example + 1]
-    return baselines
+    answers = {"attribute": attribute, "multiplies_by_inputs": True, "has_convergence_delta": lambda _self: False}
+    return type("Explained", (captum.Attribution,), answers)(explain)

@@ -45,18 +45,13 @@ def _weighted(name: str, title: str, solver: type[Solver], weighting: Weighting,
 
 
 _integrated_gradients = _path(
-    "integrated_gradients",
-    "Integrated Gradients",
-    StraightLine,
+    "integrated_gradients", "Integrated Gradients", StraightLine,
     "The line integral of the gradient along the straight line, with error control.",
-)
+)  # fmt: skip
 
 METHODS = Methods(
     (
-        Method(
-            "random", "Random", "floor", "Normal numbers that know nothing of the model.", False, random,
-            settings_of(random),
-        ),
+        Method("random", "Random", "floor", "Normal numbers that know nothing of the model.", False, random),
         _peer("Input × Gradient", input_x_gradient, "The input times the gradient at the input."),
         _integrated_gradients,
         _peer("Gradient SHAP", gradient_shap, "Gradients at random points between input and baselines, averaged."),
@@ -127,8 +122,8 @@ def register(
 ) -> Method:
     """Add a method of your own to the table. From then on comparisons, jobs and commands know it by its name.
 
-    Another process has a table of its own: put the call at the top of a module, and every process that imports the
-    module knows the method. Jobs send their method to their workers, so these need not know it by name.
+    Each process has its own table: put the call at the top of a module that every process imports. Jobs send their
+    method to their workers, which need not know its name.
 
     Args:
         explain: a function `(score, inputs, baselines=None, *, seed=0, progress=False, **settings) -> Attribution`,
@@ -141,19 +136,15 @@ def register(
 
     Example:
         >>> import leastpath as lp, torch
-        >>> from leastpath.methods import METHODS, register
         >>> def ten_steps(score, inputs, baselines=None, *, n_steps=10, seed=0, progress=False):
-        ...     return lp.attribute(
-        ...         score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=n_steps, seed=seed
-        ...     )
+        ...     return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=n_steps)
         >>> method = register(ten_steps, complete=True)
         >>> METHODS["ten_steps"](lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), n_steps=4).n_gradients
         tensor([4])
     """
-    if isinstance(explain, Method):
-        made = explain
-    else:
-        made = _of_solver(explain) if isinstance(explain, Solver) else _of_function(explain)
+    made = explain
+    if not isinstance(made, Method):
+        made = _of_solver(made) if isinstance(made, Solver) else _of_function(made)
     given = {"name": name, "title": title or name, "summary": summary, "kind": kind, "complete": complete}
     method = replace(made, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
     if method.kind not in get_args(Kind):
