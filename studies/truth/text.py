@@ -13,7 +13,7 @@ from studies.findings.config import Setting
 from studies.findings.domains.text import ENCODER, sentiment_model, short_sentences, text_encoder
 from studies.truth.problem import Opened, Problem
 
-TRAINED = 1500  # sentences that the head is fitted to
+TRAINED = 1000  # sentences that the head is fitted to
 
 
 def open_sentences(setting: Setting, data: Path | None) -> Opened:
