@@ -140,7 +140,7 @@ def attribute(
         baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …), or by name,
             `lp.baselines.several("black", "mean")`. With a layer: raw inputs, or activations shaped like its output.
         solver: what finds the path. None: what the study of truth chose for this kind of input (docs/truth.md):
-            `ElasticBand`, and for images from one baseline `StraightLine`. `result.solver` names the choice.
+            `ElasticBand`, and for images `StraightLine`. `result.solver` names the choice.
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
@@ -178,7 +178,7 @@ def attribute(
         start, end = bound.ends(baselines)
         removed_together(bound, support, bound.batch // m)  # refuses wrong labels before the solver works
         check_rows_are_independent(bound, start, end)
-        solver = solver or default_solver(kind_of(bound), m)
+        solver = solver or default_solver(kind_of(bound))
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
         solution = _solved(solver, bound, geometry, inputs, m, metric, start, end, run)
         _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
@@ -199,16 +199,17 @@ def _check_score(score: Any) -> None:
         )
 
 
-def default_solver(kind: Kind, baselines: int) -> Solver:
+def default_solver(kind: Kind) -> Solver:
     """What studies/truth chose for a kind of input: clearly worse than the straight line on no net, fill or gate.
 
-    On photographs from a single baseline the band was behind the line, so images keep the line there.
+    For images nothing passed all gates, so they keep the line. From several baselines the band explains them better by
+    removal, but a planted mark follows its removal less closely (docs/truth.md).
 
     Example:
-        >>> default_solver("image", baselines=1), default_solver("tokens", baselines=1).groups
+        >>> default_solver("image"), default_solver("tokens").groups
         (StraightLine(), 'token')
     """
-    if kind == "image" and baselines == 1:
+    if kind == "image":
         return StraightLine()
     return ElasticBand(groups="token" if kind == "tokens" else None)
 

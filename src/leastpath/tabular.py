@@ -20,12 +20,10 @@ from leastpath.guards import UnfitInputs, parameter_of
 from leastpath.outputs import Output
 from leastpath.score import Score
 from leastpath.solution import Solver
-from leastpath.solvers.descent.solver import Descent
+from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.tested import headline
 
-FEW_COLUMNS = 50  # above, a background of ordinary size is too thin for a neighbour graph
-LEAST_NEIGHBORS, MANY_NEIGHBORS = 15, 50  # measured: see benchmarks/tabular.py
 ROWS_TO_COMPARE = 500  # for finding out which column a transformer's outputs come from
 
 
@@ -182,13 +180,14 @@ def explain(
         baseline: "mean" of the encoded background (frequencies, for categories), "median" (and the most frequent
             category), a row or frame of the same columns, or a number: so many rows of the background, averaged.
         output: what is explained: "log_softmax" by default, "raw" for a model of one output.
-        solver: None: up to 50 columns a `NeighborGraph` over the background, else `Descent`. `choice` says which.
+        solver: None: `ElasticBand`, one step for each column; with `n_neighbors` a `NeighborGraph` over the
+            background. `choice` says which.
 
     Rarely needed:
         support: test the result: does the score change when the columns that come out first get the baseline's values?
         groups: which outputs of a transformer belong to which column, where this cannot be found by trying.
-        n_neighbors: of each point of the graph. None: two for each number that a row is encoded as, at least 50, but
-            at most a quarter of the points. In wide tables few neighbours make routes longer than the line.
+        n_neighbors: of each point of a neighbour graph over the background. In wide tables few neighbours make routes
+            longer than the line. None: no graph.
         max_points: rows of the background that become points of the graph, drawn at random.
         batch_size: rows in one model call.
         seed: of what is drawn, here and in the solver.
@@ -213,7 +212,7 @@ def explain(
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
     generator = np.random.default_rng(seed)
     start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
-    solver, choice = _chosen(solver, points, len(space.columns), n_neighbors, max_points, generator)
+    solver, choice = _chosen(solver, space, points, n_neighbors, max_points, generator)
     result = attribute(
         score, inputs, start, solver=solver, seed=seed, support=space.column_of[None] if support else False, **settings
     )
@@ -371,21 +370,18 @@ def _typical_row(background: Any) -> Any:
 
 def _chosen(
     solver: Solver | None,
+    space: _Space,
     points: Tensor,
-    columns: int,
     n_neighbors: int | None,
     max_points: int,
     generator: np.random.Generator,
 ) -> tuple[Solver, str]:
     if solver is not None:
         return solver, f"{type(solver).__name__}, as asked"
+    if n_neighbors is None:
+        return ElasticBand(groups=space.column_of), "ElasticBand, one step for each column"
     distinct = points.unique(dim=0)
-    if columns > FEW_COLUMNS:
-        return Descent(), f"Descent: {columns} columns are too many for a neighbour graph (at most {FEW_COLUMNS})"
-    if len(distinct) <= LEAST_NEIGHBORS:
-        return Descent(), f"Descent: a background of {len(distinct)} distinct rows is too small for a neighbour graph"
     drawn = distinct[torch.as_tensor(np.sort(generator.permutation(len(distinct))[:max_points]))]
-    n_neighbors = n_neighbors or max(LEAST_NEIGHBORS, min(max(MANY_NEIGHBORS, 2 * points.shape[1]), len(drawn) // 4))
     graph = NeighborGraph(drawn, n_neighbors)
     return graph, f"NeighborGraph over {len(drawn)} rows of the background, {n_neighbors} neighbours each"
 
