@@ -44,3 +44,30 @@ def tiny(name="tiny", **more):
 
     net = Net(name, name, "image", open_net, {"development": 12, "reporting": 12}, block=6, few=6, **more)
     return net, opened
+
+
+def tiny_results():
+    """Results of two methods on one net, as `command.told_by` makes them, with numbers made up here."""
+
+    def of(black, blur, **more):
+        return {"n": 9, "gain": (black + blur) / 2, "worst": min(black, blur), "gains": {"black": black, "blur": blur},
+                **more}  # fmt: skip
+
+    def test(measure, difference, p):
+        return {"half": "reporting", "method": "descent", "rival": "ig", "net": "tiny", "measure": measure, "n": 9,
+                "difference": difference, "raw_p": p, "p": p, "clear": p < 0.05}  # fmt: skip
+
+    return {
+        "nets": {"tiny": {"title": "Tiny net", "kind": "image", "gate": "", "quality": {"accuracy": 0.9}}},
+        "candidates": {"ig": "IG", "descent": "Descent"},
+        "summaries": {
+            "development": {},
+            "reporting": {"tiny": {"ig": of(0.25, 0.5, objects=2.0), "descent": of(0.5, 0.25, objects=3.0)}},
+        },
+        "gates": {
+            "development": {},
+            "reporting": {"ig": {"mark among the first": 0.75}, "descent": {"mark among the first": 0.5}},
+        },
+        "tests": [test("gain black", 0.25, 0.01), test("gain blur", -0.25, 0.02), test("gain", 0.0, 0.9)],
+        "choices": {},
+    }

@@ -5,6 +5,7 @@ import torch
 from tiny_truth import SOME, tiny
 
 import leastpath as lp
+from studies.findings.shortcut import MARK
 from studies.truth.problem import Problem
 from studies.truth.references import occlusion
 from studies.truth.work import measured, on_object, pieces
@@ -40,12 +41,15 @@ def test_objects():
 
 
 def test_marks():
-    """Oracle: a score of two pixels, one of which is the mark, so that removing it costs its weight."""
-    images, marks = torch.ones(1, 1, 2, 2), torch.tensor([[[[True, False], [False, False]]]])
-    weights = torch.tensor([[[[3.0, -1.0], [0.0, 0.0]]]])
+    # The score is a sum over patches, so removing the mark costs its part of the sum: 3 of 4 in magnitude.
+    parts = torch.tensor([[[[3.0, -1.0], [0.0, 0.0]]]])
+    weights = parts.repeat_interleave(MARK, 2).repeat_interleave(MARK, 3) / MARK**2
+    images, marks = torch.ones_like(weights), weights > 0
     problem = Problem(
-        lambda output: lp.Score(lambda x: (x * weights).sum((1, 2, 3))), "raw", images, torch.zeros(1, 1, 1, 2, 2),
+        lambda output: lp.Score(lambda x: (x * weights).sum((1, 2, 3))), "raw", images, torch.zeros_like(images)[None],
         {"zero": 0.0}, None, marks=marks, unmarked=images * ~marks,
     )  # fmt: skip
     record, _ = measured(problem, weights)
-    assert [record[name] for name in ("mark share", "mark sum", "mark effect")] == [[0.75], [3.0], [3.0]]
+    assert record["mark rank"] == [1]
+    for name, expected in {"mark share": 0.75, "mark sum": 3.0, "mark effect": 3.0}.items():
+        assert record[name] == [pytest.approx(expected, rel=1e-5)]
