@@ -53,7 +53,9 @@ class Path:
             raise ValueError("route and offsets are row numbers: pass integer tensors")
         ends = [0, len(self.route)]
         if len(self.offsets) < 2 or self.offsets[[0, -1]].tolist() != ends or bool((self.offsets.diff() < 1).any()):
-            raise ValueError(f"offsets must rise from 0 to len(route)={len(self.route)}, by at least 1 an example")
+            raise ValueError(
+                f"offsets must rise from 0 to len(route)={len(self.route)}, by at least one knot an example"
+            )
         low, high = int(self.route.min()), int(self.route.max())
         if low < 0 or high >= len(self.points):
             raise ValueError(f"route visits rows {low} to {high}, points has {len(self.points)}")

@@ -37,5 +37,5 @@ def test_one_path_serves_all_examples_and_several_serve_one_each():
 
 def test_other_features_are_refused():
     path = lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3))
-    with pytest.raises(ValueError, match=r"start_from has points of shape \(3,\), the inputs \(2,\)"):
+    with pytest.raises(ValueError, match=r"start_from has features \(3,\), the inputs \(2,\)"):
         carried_over(path, torch.tensor([0]), torch.zeros(1, 2), torch.ones(1, 2))

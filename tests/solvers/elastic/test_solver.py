@@ -204,7 +204,7 @@ def test_budget_is_kept_and_said(budget):
     rounds = max(0, (budget // 2 // 10 - 1) // 2)
     for status in result.status:
         if rounds == 0:
-            assert f"budget of max_gradients={budget} pays for no round of 20" in status.value
+            assert f"budget of max_gradients={budget} does not pay for one round of 20" in status.value
         elif rounds < 6:
             assert f"ended by max_gradients={budget} after {rounds} of 6 rounds" in status.value
         assert rounds >= 6 or Outcome.BUDGET_SPENT in status

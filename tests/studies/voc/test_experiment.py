@@ -114,7 +114,7 @@ def test_a_session_without_time_still_reports_all_that_is_there(devkit, whole, t
 def test_another_configuration_is_refused(devkit, whole):
     with pytest.raises(ValueError, match="steps is 6 there and 7 here"):
         run_voc(open_voc(devkit), replace(TINY, steps=7), whole.path, backbone=tiny_backbone(), resume=True)
-    with pytest.raises(ValueError, match="go on with it by --resume"):
+    with pytest.raises(ValueError, match="continue it with --resume"):
         run_voc(open_voc(devkit), TINY, whole.path, backbone=tiny_backbone())
 
 

@@ -65,8 +65,8 @@ class Hamiltonian:
         >>> score = lp.Score(lambda x: torch.sigmoid(8 * (x[:, 0] - x[:, 1] ** 2)))
         >>> solver = lp.Hamiltonian(n_samples=4, warmup=2, n_points=4, max_tree_depth=1, n_paths=2)
         >>> result = lp.attribute(score, torch.ones(1, 2), solver=solver)
-        >>> result.path[0].shape, sorted(result.stats)
-        (torch.Size([6, 2]), ['acceptance', 'beta', 'divergences', 'draws', 'r_hat', 'solver_gradients'])
+        >>> result.path[0].shape, sorted(result.stats)[:4]
+        (torch.Size([6, 2]), ['acceptance', 'beta', 'divergences', 'draws'])
     """
 
     n_samples: int = 100
