@@ -413,7 +413,7 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
         raise ValueError(f"{what}: pass both with the same columns, as in background[frame.columns]")
     if not callable(model) or (hasattr(model, "predict") and not isinstance(model, nn.Module)):
         raise ValueError(
-            f"model is a {type(model).__name__}, which is no function of tensors: pass a torch module, or a callable "
+            f"model is a {type(model).__name__}, expected a function of tensors: pass a torch module, or a callable "
             "that has a gradient"
         )
 

@@ -19,7 +19,7 @@ from leastpath.solvers.shorten import coarse
 
 
 @dataclass
-class Samples:
+class PathSamples:
     """What is known at n positions of each polyline: (rows, n), and (rows, n, *features) where it says so."""
 
     points: Tensor  # (rows, n, *features)
@@ -72,7 +72,7 @@ class Field:
         finite = torch.isfinite(value) & torch.isfinite(flat_rows(gradient)).all(1)
         return value, torch.where(per_row(finite, gradient), gradient, 0), finite
 
-    def sample(self, paths: Tensor, positions: Tensor, rows: Tensor) -> Samples:
+    def sample(self, paths: Tensor, positions: Tensor, rows: Tensor) -> PathSamples:
         """paths (rows, knots, *features) at positions (rows, n), which count segments from the start."""
         n = positions.shape[1]
         k = positions.floor().long().clamp(0, paths.shape[1] - 2)
@@ -82,7 +82,7 @@ class Field:
         flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
         value, gradient, finite = self.gradient(flat, rows.repeat_interleave(n))
         speed = torch.where(finite, self.metric.speed(flat, gradient, flat_steps), torch.inf)
-        return Samples(points, steps, value.view(-1, n), gradient.view_as(points), speed.view(-1, n))
+        return PathSamples(points, steps, value.view(-1, n), gradient.view_as(points), speed.view(-1, n))
 
     def speed(self, points: Tensor, steps: Tensor, rows: Tensor) -> Tensor:
         """(n,) of steps (n, *features) at points (n, *features); infinite where the model has no finite gradient."""

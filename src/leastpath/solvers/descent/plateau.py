@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import norms, per_row
-from leastpath.solvers.descent.field import Field, Samples
+from leastpath.solvers.descent.field import Field, PathSamples
 
 PROBES = (0.003, 0.01)  # steps up and down from the line, relative to its length
 SAMPLES = 12  # fresh positions a round
@@ -26,7 +26,7 @@ CALM = 0.1  # of the goal: two rounds in a row below it end the work
 ROUND_COST = SAMPLES + HARD
 
 
-def flatter_side(field: Field, line: Samples, rows: Tensor) -> Tensor:
+def flatter_side(field: Field, line: PathSamples, rows: Tensor) -> Tensor:
     """(batch,) +1 where the score is flatter a step above the line, −1 below; for `rows` (n,), the others count as −1.
 
     `line` are samples of the lines of all examples. Costs two gradients for each of them.
@@ -136,7 +136,9 @@ class _Pushing:
         self.crossing.knots[i] += per_row(self.crossing.push[i], force) * self.momentum[i]
         return seen
 
-    def _force(self, samples: Samples, positions: Tensor, weights: Tensor, crossing: Crossing, number: int) -> Tensor:
+    def _force(
+        self, samples: PathSamples, positions: Tensor, weights: Tensor, crossing: Crossing, number: int
+    ) -> Tensor:
         """Gradients, given to the knots near the samples and spread along the path: like crossing.knots.
 
         Early rounds move the whole path, later ones single knots. The largest move is one.

@@ -26,7 +26,7 @@ from leastpath.run import Run
 from leastpath.solution import Solution, Solved, joined_blocks
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
-from leastpath.solvers.descent.field import Field, Samples
+from leastpath.solvers.descent.field import Field, PathSamples
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import flows
 from leastpath.solvers.descent.plateau import Crossing, crossed, flatter_side
@@ -227,8 +227,8 @@ class _Solve:
         if not self.field.interrupted:
             self._by_force(rows, cold)
 
-    def _looked(self) -> Samples:
-        """Samples of the straight lines: the first paths, with which others are compared."""
+    def _looked(self) -> PathSamples:
+        """PathSamples of the straight lines: the first paths, with which others are compared."""
         lines = torch.stack([self.field.start, self.field.end], 1)
         positions, weights = self.field.spread_out(lines, self.n_look, LOOK)
         everyone = torch.arange(len(lines), device=lines.device)
@@ -303,7 +303,7 @@ class _Solve:
             if able.any():
                 self._offer(group[able], force_shortened(self.field, paths[able], group[able], settings, self.n_check))
 
-    def _warmed(self, given: Path, line: Samples, rows: Tensor) -> Tensor:
+    def _warmed(self, given: Path, line: PathSamples, rows: Tensor) -> Tensor:
         """Try the given paths and push them; returns the rows that still need all stages."""
         ends = self.field.start[rows], self.field.end[rows]
         paths = [_distinct(path) for path in carried_over(given, self.field.examples[rows.cpu()], *ends)]

@@ -88,7 +88,7 @@ class EdgeTable:
     ) -> EdgeTable:
         """Measure every edge with the score of `example`; `budget` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
-        pieces = whole_pieces(topology.points, tail, head, torch.full_like(tail, example))
+        pieces = segment_pieces(topology.points, tail, head, torch.full_like(tail, example))
         if not metric.needs_gradient:
             bar.advance(len(tail))
             length = plain_lengths(metric, pieces, score.work_dtype, n_steps)
@@ -165,7 +165,7 @@ def plain_lengths(metric: Metric, pieces: Pieces, dtype: torch.dtype, n_steps: i
     return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
 
 
-def whole_pieces(points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:
+def segment_pieces(points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:
     """Whole segments between rows of points, each with the score of its `example` (segments,)."""
     zeros = torch.zeros(len(tail), dtype=torch.float64)
     return Pieces(points, tail, head, example, zeros, torch.ones_like(zeros))

@@ -18,7 +18,7 @@ from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.solution import Solution
 from leastpath.solvers.graph import neighbors
-from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, whole_pieces
+from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, segment_pieces
 from leastpath.status import Note, Outcome
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Router:
         if len(apart):
             tail = torch.as_tensor(neighbor.ravel()[apart])
             of = torch.as_tensor(np.repeat(np.arange(len(ends)), k)[apart])
-            pieces = whole_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
+            pieces = segment_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
             scores = None
             if self.table.node_score is not None:
                 at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
@@ -145,7 +145,7 @@ class Router:
         scores = None
         if self.metric.needs_gradient:
             scores = self.score.values(pool.to(self.score.work_dtype), torch.cat([owner[:1], owner]))
-        length, _ = self._edges(whole_pieces(pool, torch.zeros_like(head), head, owner), scores)
+        length, _ = self._edges(segment_pieces(pool, torch.zeros_like(head), head, owner), scores)
         near[near] = length <= shortest[near]
         return near
 
