@@ -272,7 +272,7 @@ def test_a_model_in_training_mode_is_left_as_it_was():
         ({"baseline": "mode"}, "a number of rows"),
         ({"baseline": 1000}, "pass 1 to 120"),
         ({"baseline": BACKGROUND[:3]}, "a frame of 1 or 5 rows"),
-        ({"model": StandardScaler()}, "no function of tensors"),
+        ({"model": StandardScaler()}, "expected a function of tensors"),
         ({"model": nn.Linear(7, 2), "target": 0.5}, "a class index"),
     ],
 )

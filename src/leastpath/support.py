@@ -39,8 +39,8 @@ def symmetric_gain(
 ) -> Tensor:
     """The mean over shares of [level without the least important − level without the most important features].
 
-    The level is the probability of the class. Where the score is not a probability, it is −|f − f(x)|: any change of the
-    score counts. A random order has a gain of 0 in expectation; values that are all zero order nothing, and
+    The level is the probability of the class. Where the score is not a probability, it is −|f − f(x)|: any change
+    of the score counts. A random order has a gain of 0 in expectation; values that are all zero order nothing, and
     their gain is 0. Two forwards a share, and one more where the score is not a probability.
 
     Args:
