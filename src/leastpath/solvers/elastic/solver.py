@@ -8,7 +8,7 @@ gradients, which see kinks, at positions that are drawn anew every round, so tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from leastpath.budget import Budget
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
-from leastpath.solution import Solution, joined, straight_with_note
+from leastpath.solution import Solution, joined_blocks, straight_with_note
 from leastpath.solvers.elastic.groups import Groups, check_groups, group_labels
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jittered, length_force, sampled_length
 from leastpath.status import Note, Outcome
@@ -108,10 +108,8 @@ class ElasticBand:
                 band.interrupted = interrupted
                 parts.append((examples, band.solution(rounds, bar)))
                 interrupted = band.interrupted
-        stats = {name: torch.cat([part.stats[name] for _, part in parts]) for name in parts[0][1].stats}
-        whole = joined(parts)
         # The line stretches least, so a path that is longer than the line has the larger objective, too.
-        return Solution(whole.path, whole.notes, stats, never_longer=True)
+        return replace(joined_blocks(parts), never_longer=True)
 
     def _looks(self) -> int:
         """Gradients that a look at a whole path takes; the force takes as many again."""
