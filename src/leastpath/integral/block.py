@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
+from leastpath.integral.bundles import Bundles, sketched
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.result import Integral
 from leastpath.integral.sums import Errors, Sums, extreme_by, share_by, total_by
@@ -21,7 +22,8 @@ from leastpath.metric import Metric
 from leastpath.path import Path, Segments
 from leastpath.status import Note
 
-SUM_ELEMENTS = 2**26  # numbers gathered at once while summing along routes
+SUM_ELEMENTS = 2**22  # numbers gathered at once while summing along routes
+PARTS_HELD = 8  # looks that are collected before their sums are added
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,14 @@ class Live(NamedTuple):
     t1: Tensor
     f0: Tensor  # score at the ends
     f1: Tensor
-    attributions: Tensor  # (pieces, *features)
+    sketch: Tensor  # (pieces, few) its attributions, as far as they are compared with those of its parts
     length: Tensor
     low: Tensor  # smallest and largest score met
     high: Tensor
     residual: Tensor  # |Σ attributions − change of score|, beyond what rounding explains
     moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf if it was not cut
     length_moved: Tensor
+    bundle: Tensor  # the row of `Bundles` that its attributions are in
 
     def where(self, keep: Tensor) -> Live:
         """The pieces in `keep` (pieces,)."""
@@ -81,6 +84,60 @@ class Live(NamedTuple):
     def join(parts: Sequence[Live]) -> Live:
         """Several as one, in order."""
         return parts[0] if len(parts) == 1 else Live(*map(torch.cat, zip(*parts, strict=True)))
+
+
+class Look(NamedTuple):
+    """A few pieces that were just measured: what is known of each, and their attributions (pieces, *features)."""
+
+    live: Live
+    attributions: Tensor
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All pieces of some paths, and the sums of what they add."""
+
+    live: Live
+    bundles: Bundles
+
+    @classmethod
+    def collect(cls, block: Block, looks: Iterable[tuple[Look, Tensor]]) -> Standing:
+        """Looks with the class of each piece (pieces,), one after the other: attributions are added and forgotten."""
+        parts: list[Standing] = []
+        for (live, attributions), kind in looks:
+            segment = live.segment
+            bundles, row = Bundles.of(block.signed(attributions, segment), block.carrier[segment], kind)
+            parts.append(cls(live._replace(bundle=row), bundles))
+            if len(parts) == PARTS_HELD:
+                parts = [cls.join(parts)]
+        return cls.join(parts)
+
+    @classmethod
+    def join(cls, parts: Sequence[Standing]) -> Standing:
+        """Several as one, in order."""
+        bundles, row = Bundles.join([part.bundles for part in parts])
+        shifts = torch.tensor([0, *(len(part.bundles) for part in parts)]).cumsum(0).tolist()
+        live = [p.live._replace(bundle=row[p.live.bundle + at]) for p, at in zip(parts, shifts[:-1], strict=True)]
+        return cls(Live.join(live), bundles)
+
+    def without(self, gone: Tensor) -> Standing:
+        """What is left when the pieces in `gone` (pieces,), all of some bundles, are taken away."""
+        stays = torch.ones(len(self.bundles), dtype=torch.bool)
+        stays[self.live.bundle[gone]] = False
+        return Standing(self._renumbered(self.live.where(~gone), stays), self.bundles.take(stays.nonzero()[:, 0]))
+
+    def part(self, segment: Tensor, carrier: Tensor) -> Standing:
+        """What stays of it when segments and carriers get new numbers, -1 where they leave."""
+        stays = carrier[self.bundles.carrier] >= 0
+        live = self._renumbered(self.live.where(stays[self.live.bundle]), stays)
+        bundles = self.bundles.take(stays.nonzero()[:, 0])
+        return Standing(
+            live._replace(segment=segment[live.segment]), replace(bundles, carrier=carrier[bundles.carrier])
+        )
+
+    @staticmethod
+    def _renumbered(live: Live, stays: Tensor) -> Live:
+        return live._replace(bundle=(stays.cumsum(0) - 1)[live.bundle])
 
 
 @dataclass(frozen=True)
@@ -108,8 +165,11 @@ class Block:
         keys, knot = torch.unique(groups[visitor] * n + path.route, return_inverse=True)
         owner = torch.zeros(len(keys), dtype=torch.long)
         owner[knot] = visitor
-        points = path.points[(keys % n).to(path.points.device)].to(plan.score.work_dtype)
-        values = plan.score.values(points, examples[owner])
+        knots, of_example = (keys % n).to(path.points.device), examples[owner]
+        values = torch.cat([  # as many knots at once as the model takes: a path may have thousands
+            plan.score.values(path.points[knots[rows.to(knots.device)]].to(plan.score.work_dtype), of_example[rows])
+            for rows in torch.arange(len(keys)).split(plan.score.batch_size)
+        ])  # fmt: skip
         device = values.device
         f, visitor = values[knot.to(device)], visitor.to(device)  # (route,) every knot of every route
         first, last = path.offsets[:-1].to(device), (path.offsets[1:] - 1).to(device)
@@ -126,8 +186,8 @@ class Block:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def part(self, rows: Tensor) -> tuple[Block, Tensor]:
-        """The block of some examples (rows,), and the new number of each segment, -1 where it has left: (segments,)."""
+    def part(self, rows: Tensor) -> tuple[Block, Tensor, Tensor]:
+        """The block of some examples (rows,), and the new numbers of segments and carriers, -1 where one has left."""
         s, stays = self.segments, torch.full((len(self),), -1)
         stays[rows] = torch.arange(len(rows))
         legs = (stays[s.leg_example] >= 0).nonzero()[:, 0]
@@ -145,7 +205,8 @@ class Block:
             knot_low=self.knot_low[at], knot_high=self.knot_high[at], spent_before=self.gradients()[rows],
             segment_gradients=torch.zeros(len(used), dtype=torch.float64),
         )  # fmt: skip
-        return part, segment
+        carrier = torch.cat([stays, torch.where(segment < 0, -1, segment + len(rows))])
+        return part, segment, carrier
 
     @cached_property
     def sharers(self) -> Tensor:
@@ -156,11 +217,33 @@ class Block:
         """(segments,) the largest value of a segment's legs (legs,)."""
         return extreme_by(of_leg, self.segments.leg_segment, len(self.segments), "amax")
 
+    @cached_property
+    def carrier(self) -> Tensor:
+        """(segments,) who carries what a segment adds: its example, or if several walk it, itself (after the last)."""
+        s, itself = self.segments, len(self) + torch.arange(len(self.segments))
+        example = torch.zeros(len(s), dtype=torch.long)
+        example[s.leg_segment] = s.leg_example
+        return torch.where(self.sharers == 1, example, itself)
+
+    def signed(self, attributions: Tensor, segment: Tensor) -> Tensor:
+        """Attributions (pieces, *features) on `segment` (pieces,) as its carrier adds them: in its own direction."""
+        s, sign = self.segments, torch.ones(len(self.segments), dtype=torch.long)
+        if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
+            sign[s.leg_segment] = s.leg_sign
+            sign[self.sharers != 1] = 1
+        sign = sign[segment]
+        if bool((sign > 0).all()):
+            return attributions
+        return attributions * per_row(sign.to(attributions.device, attributions.dtype), attributions)
+
     def leg_lengths(self) -> Tensor:
         """(legs,) Euclidean, float64."""
-        tail, head = (self.path.points[i.to(self.path.points.device)] for i in (self.segments.tail, self.segments.head))
-        step = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
-        return norms(step, 1).double().cpu()[self.segments.leg_segment]
+        points, s, sizes = self.path.points, self.segments, []
+        for rows in torch.arange(len(s)).split(self.plan.score.batch_size):
+            tail, head = (points[i[rows].to(points.device)] for i in (s.tail, s.head))
+            step = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
+            sizes.append(norms(step, 1).double().cpu())
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *sizes])[s.leg_segment]
 
     def length_share(self) -> Tensor:
         """(legs,) each leg's share of its path's Euclidean length; equal shares if a path has no length."""
@@ -176,29 +259,31 @@ class Block:
         each = self.segment_gradients / self.sharers.double().clamp_min(1)
         return self.spent_before + total_by(each[self.segments.leg_segment], self.segments.leg_example, len(self))
 
-    def look(
-        self, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor, ends: tuple[Tensor, Tensor] | None = None
-    ) -> Live:
-        """Measure pieces with `nodes` (pieces,) gradients each; `ends` are the scores at both ends, if known."""
-        looks, plan = [], self.plan
+    def chunks(self, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Pieces with `nodes` (pieces,) gradients each: how many, and rows, no more than the model takes at once."""
         for n in torch.unique(nodes).tolist() or [1]:  # paths of a single knot have no pieces
-            rows = nodes == n
-            at, begin, end = segment[rows], t0[rows], t1[rows]
-            pieces = self._pieces(at, begin, end)
-            estimate = quadrature(plan.score, pieces, plan.metric, plan.rule, n, plan.weighting)
-            self.segment_gradients.index_add_(0, at, nodes[rows].double())
-            f0, f1 = (f[rows.to(f.device)] for f in ends) if ends else (self.score_at(at, t) for t in (begin, end))
-            if plan.metric.bounds_score:  # a length below the change of score would break certificates
-                estimate = estimate._replace(length=torch.maximum(estimate.length, (f1 - f0).abs()))
-            looks.append(self.live(at, begin, end, f0, f1, estimate))
-        return Live.join(looks)
+            for rows in (nodes == n).nonzero()[:, 0].split(self.plan.score.batch_size):
+                yield n, rows
 
-    def live(self, segment: Tensor, t0: Tensor, t1: Tensor, f0: Tensor, f1: Tensor, estimate: Estimate) -> Live:
+    def look(self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, ends: tuple[Tensor, Tensor] | None = None) -> Look:
+        """Measure pieces with `n` gradients each; `ends` are the scores at both ends, if known."""
+        plan = self.plan
+        estimate = quadrature(plan.score, self._pieces(segment, t0, t1), plan.metric, plan.rule, n, plan.weighting)
+        self.segment_gradients.index_add_(0, segment, torch.full_like(t0, n))
+        f0, f1 = ends or (self.score_at(segment, t) for t in (t0, t1))
+        if plan.metric.bounds_score:  # a length below the change of score would break certificates
+            estimate = estimate._replace(length=torch.maximum(estimate.length, (f1 - f0).abs()))
+        return self.as_look(segment, t0, t1, f0, f1, estimate)
+
+    def as_look(self, segment: Tensor, t0: Tensor, t1: Tensor, f0: Tensor, f1: Tensor, estimate: Estimate) -> Look:
         """Pieces after a first measurement: nothing is verified yet."""
-        gap = flat_rows(estimate.attributions).sum(1) - (f1 - f0)
+        attributions, length, low, high = estimate
+        gap = flat_rows(attributions).sum(1) - (f1 - f0)
         noise = 4 * self.plan.score.eps * torch.maximum(f0.abs(), f1.abs())
-        unknown = torch.full_like(estimate.length, torch.inf)
-        return Live(segment, t0, t1, f0, f1, *estimate, (gap.abs() - noise).clamp_min(0), unknown, unknown)
+        residual, unknown = (gap.abs() - noise).clamp_min(0), torch.full_like(length, torch.inf)
+        sketch, none = sketched(attributions), torch.zeros_like(segment)
+        live = Live(segment, t0, t1, f0, f1, sketch, length, low, high, residual, unknown, unknown, none)
+        return Look(live, attributions)
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
         """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); it is known at the knots."""
@@ -206,35 +291,44 @@ class Block:
         for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
             f[known.to(f.device)] = value[segment[known].to(f.device)]
         inner = (t > 0) & (t < 1)
-        if inner.any():
-            pieces = self._pieces(segment[inner], t[inner], t[inner])
-            points = pieces.at(t[inner], self.plan.score.work_dtype)
-            f[inner.to(f.device)] = self.plan.score.values(points, pieces.example)
+        for rows in inner.nonzero()[:, 0].split(self.plan.score.batch_size):
+            pieces = self._pieces(segment[rows], t[rows], t[rows])
+            points = pieces.at(t[rows], self.plan.score.work_dtype)
+            f[rows.to(f.device)] = self.plan.score.values(points, pieces.example)
         return f
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
         return Pieces(self.path.points, s.tail[segment], s.head[segment], self.examples[s.owner[segment]], t0, t1)
 
-    def sums(self, live: Live) -> Sums:
+    def sums(self, standing: Standing) -> Sums:
         """Pieces summed by segment, and segments along each example's route."""
-        s, batch, device = self.segments, len(self), live.length.device
+        s, live, batch = self.segments, standing.live, len(self)
+        device = live.length.device
         segment, legs, examples = (index.to(device) for index in (live.segment, s.leg_segment, s.leg_example))
         sizes = (live.length, live.residual, live.moved, live.length_moved, torch.ones_like(live.length))
         of_segment = total_by(torch.stack(sizes, 1), segment, len(s))
         length, residual, moved, length_moved, pieces = total_by(of_segment[legs], examples, batch).unbind(1)
         low = extreme_by(extreme_by(live.low, segment, len(s), "amin")[legs], examples, batch, "amin")
         high = extreme_by(extreme_by(live.high, segment, len(s), "amax")[legs], examples, batch, "amax")
-        values = self._walked(total_by(live.attributions, segment, len(s)))
         low, high = torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high)
+        values = self._walked(standing.bundles)
         return Sums(values, length, residual, moved, length_moved, pieces.clamp_min(1), low, high, self.change)
 
-    def _walked(self, of_segment: Tensor) -> Tensor:
-        """Attributions of segments (segments, *features) summed along each example's route: (batch, *features)."""
-        s, total = self.segments, of_segment.new_zeros(len(self), *of_segment.shape[1:])
+    def _walked(self, bundles: Bundles) -> Tensor:
+        """What the bundles add along each example's route: (batch, *features)."""
+        s, (sums, carrier) = self.segments, (bundles.sums, bundles.carrier)
+        total = sums.new_zeros(len(self), *sums.shape[1:])
+        shared = carrier >= len(self)
+        if not shared.any():
+            return total.index_add_(0, carrier.to(total.device), sums)
+        own = (~shared).nonzero()[:, 0]
+        total.index_add_(0, carrier[own].to(total.device), sums[own.to(total.device)])
+        rows = shared.nonzero()[:, 0].to(total.device)
+        of_segment = total_by(sums[rows], (carrier[shared] - len(self)).to(total.device), len(s))
         for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
             signed = of_segment[s.leg_segment[rows].to(total.device)]
-            if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
+            if not isinstance(self.plan.weighting, WholePathWeighting):
                 signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
             total.index_add_(0, s.leg_example[rows].to(total.device), signed)
         return total

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row
-from leastpath.integral.block import Block, Live
+from leastpath.integral.block import Block, Look, Standing
+from leastpath.integral.bundles import kinds_unverified
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.integral.sums import extreme_by, total_by
 from leastpath.integral.weightings import PathIntegral
@@ -15,7 +18,7 @@ FIRST_GRADIENTS = 12  # of the first look at a path; its verification takes twic
 GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
 
 
-def first_look(block: Block, known: KnownSegments | None) -> Live:
+def first_look(block: Block, known: KnownSegments | None) -> Standing:
     """Each segment in one piece, or in several if it is a large part of a path; fewer if the budget is small.
 
     Segments that the solver has measured already are not measured again.
@@ -26,19 +29,30 @@ def first_look(block: Block, known: KnownSegments | None) -> Live:
         group = block.plan.groups[block.examples[s.owner]]
         row, sign = known.find(s.tail, s.head, group, len(block.path.points))
     is_known = (row >= 0) & (count == 1)  # a long segment needs more gradients than the solver took
+    segment, t0, t1 = _first_pieces(count, ~is_known)
+    seen = is_known.nonzero()[:, 0]
+    kind = kinds_unverified(block.carrier[torch.cat([segment, seen])], len(block) + len(s))
+
+    def looks() -> Iterator[tuple[Look, Tensor]]:
+        for n, rows in block.chunks(nodes[segment]):
+            yield block.look(segment[rows], t0[rows], t1[rows], n), kind[rows]
+        for some in torch.arange(len(seen)).split(block.plan.score.batch_size) if known is not None else ():
+            at = seen[some]
+            yield _as_known(block, at, known.estimate, row[at], sign[at]), kind[len(segment) + some]
+
+    return Standing.collect(block, looks())
+
+
+def _first_pieces(count: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments in `count` (segments,) pieces, if `wanted`: (pieces,) their segments, beginnings and ends."""
     segments, begins, ends = [], [], []
-    for k in torch.unique(count[~is_known]).tolist() or [1]:
-        rows = ((count == k) & ~is_known).nonzero()[:, 0]
+    for k in torch.unique(count[wanted]).tolist() or [1]:
+        rows = ((count == k) & wanted).nonzero()[:, 0]
         edges = torch.tensor([0.0, *sorted(i * GOLDEN % 1 for i in range(1, k)), 1.0], dtype=torch.float64)
         segments.append(rows.repeat_interleave(k))
         begins.append(edges[:-1].repeat(len(rows)))
         ends.append(edges[1:].repeat(len(rows)))
-    segment = torch.cat(segments)
-    live = block.look(segment, torch.cat(begins), torch.cat(ends), nodes[segment])
-    if known is None or not is_known.any():
-        return live
-    seen = is_known.nonzero()[:, 0]
-    return Live.join([live, _as_known(block, seen, known.estimate, row[seen], sign[seen])])
+    return torch.cat(segments), torch.cat(begins), torch.cat(ends)
 
 
 def _counts(block: Block) -> tuple[Tensor, Tensor]:
@@ -57,10 +71,10 @@ def _counts(block: Block) -> tuple[Tensor, Tensor]:
     return count, nodes
 
 
-def _as_known(block: Block, segment: Tensor, estimate: Estimate, row: Tensor, sign: Tensor) -> Live:
+def _as_known(block: Block, segment: Tensor, estimate: Estimate, row: Tensor, sign: Tensor) -> Look:
     """Whole segments (pieces,) as the solver measured them: rows of its estimate, in direction `sign`."""
     at, device = segment.to(block.f_tail.device), block.f_tail.device
     attributions, length, low, high = (part[row.to(device)] for part in estimate)
     signed = Estimate(attributions * per_row(sign.to(device), attributions), length, low, high)
     ends = torch.zeros(len(segment), dtype=torch.float64), torch.ones(len(segment), dtype=torch.float64)
-    return block.live(segment, *ends, block.f_tail[at], block.f_head[at], signed)
+    return block.as_look(segment, *ends, block.f_tail[at], block.f_head[at], signed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from leastpath.integral import notes
-from leastpath.integral.block import Block, Live
+from leastpath.integral.block import Block, Look, Standing
 from leastpath.integral.result import Integral
 from leastpath.integral.sums import extreme_by, share_by, total_by
 from leastpath.integral.weightings import WholePathWeighting
@@ -21,12 +23,12 @@ def at_fixed_steps(block: Block) -> Integral:
     assert plan.n_steps is not None
     n_steps = block.budget.floor().clamp(1, plan.n_steps)  # (batch,)
     if isinstance(plan.weighting, WholePathWeighting) and plan.weighting.follows_score:
-        live = _look_by_change(block, n_steps)
+        standing = _look_by_change(block, n_steps)
     else:
         nodes = _steps(block.length_share(), s.leg_segment, s.leg_example, n_steps)
         ends = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
-        live = block.look(torch.arange(len(s)), *ends, nodes)
-    sums = block.sums(live)
+        standing = _looked(block, torch.arange(len(s)), *ends, nodes)
+    sums = block.sums(standing)
     unknown = torch.full_like(sums.length, torch.nan)
     sums = sums._replace(moved=unknown, length_moved=unknown)
     if isinstance(plan.weighting, WholePathWeighting):
@@ -39,6 +41,20 @@ def at_fixed_steps(block: Block) -> Integral:
         for flat, spent, budget, gap in each
     ]
     return block.integral(sums, told)
+
+
+def _looked(
+    block: Block, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor, ends: tuple[Tensor, Tensor] | None = None
+) -> Standing:
+    """Pieces with `nodes` (pieces,) gradients each, whose attributions are summed at once: none is cut any more."""
+
+    def looks() -> Iterator[tuple[Look, Tensor]]:
+        for n, rows in block.chunks(nodes):
+            at = rows.to(block.f_tail.device)
+            known = None if ends is None else (ends[0][at], ends[1][at])
+            yield block.look(segment[rows], t0[rows], t1[rows], n, known), torch.zeros_like(rows)
+
+    return Standing.collect(block, looks())
 
 
 def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:
@@ -57,7 +73,7 @@ def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Te
     return extreme_by(counts, piece, int(piece.max()) + 1 if len(piece) else 0, "amax").long()
 
 
-def _look_by_change(block: Block, n_steps: Tensor) -> Live:
+def _look_by_change(block: Block, n_steps: Tensor) -> Standing:
     """Equal intervals by length, one gradient each; the rest of `n_steps` (batch,) goes where the score changes."""
     s = block.segments
     wished = (n_steps / STEPS_PER_INTERVAL).floor().clamp_min(1)[s.leg_example]
@@ -74,4 +90,4 @@ def _look_by_change(block: Block, n_steps: Tensor) -> Live:
     interval = first[s.leg_segment][leg] + torch.arange(len(leg)) - (parts.cumsum(0) - parts)[leg]
     example = s.leg_example[leg]
     nodes = _steps(share_by(change[interval], example, len(block)), interval, example, n_steps)
-    return block.look(segment, t0, t1, nodes, (f0, f1))
+    return _looked(block, segment, t0, t1, nodes, (f0, f1))

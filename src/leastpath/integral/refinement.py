@@ -5,15 +5,16 @@ Each round cuts the pieces that changed most, sums along every example's route, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows
 from leastpath.integral import notes
-from leastpath.integral.block import Block, Live
+from leastpath.integral.block import Block, Live, Look, Standing
+from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by
 from leastpath.integral.first_look import first_look
 from leastpath.integral.pieces import KnownSegments
 from leastpath.integral.result import Integral, joined_integrals
@@ -22,6 +23,8 @@ from leastpath.run import Bar
 
 CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
+HELD_NUMBERS = 2**23  # of pieces: a block with more is halved, if it has several examples
+SCALARS = 16  # numbers of a piece, beside its sketch
 
 
 @dataclass(frozen=True)
@@ -30,38 +33,44 @@ class _State:
 
     block: Block
     rows: Tensor  # (batch,) the numbers of its examples in the block that refinement began with
-    live: Live
+    standing: Standing
     sums: Sums
-    wanted: Tensor  # (pieces,) which to cut next
+    wanted: Tensor  # (pieces,) which to cut next: all pieces of some bundles
     done: Tensor  # (batch,) examples that have reached the tolerance
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
 
     @classmethod
     def first(cls, block: Block, known: KnownSegments | None) -> _State:
         """Everything measured once, nothing verified."""
-        live, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
-        wanted = torch.ones(len(live.segment), dtype=torch.bool)
-        return cls(block, torch.arange(len(block)), live, block.sums(live), wanted, no, no)
+        standing, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
+        wanted = torch.ones(len(standing.live.segment), dtype=torch.bool)
+        return cls(block, torch.arange(len(block)), standing, block.sums(standing), wanted, no, no)
 
     def after_cutting(self, chosen: Tensor) -> _State:
         """One round: the chosen pieces (pieces,) are cut."""
-        plan = self.block.plan
-        live = Live.join([self.live.where(~chosen), _cut(self.block, self.live.where(chosen))])
-        sums = self.block.sums(live)
+        block, plan = self.block, self.block.plan
+        parts = Standing.collect(block, _cut(self, chosen))
+        standing = Standing.join([self.standing.without(chosen), parts])
+        sums = block.sums(standing)
         limits = plan.allowed(sums)
         done = sums.errors.within(limits, plan.only_length)
-        wanted, stuck = _wanted(self.block, live, Errors(*(limit / sums.pieces for limit in limits)), ~done)
-        return _State(self.block, self.rows, live, sums, wanted, done, stuck)
+        wanted, stuck = _wanted(block, standing, _Shares.of(block, limits, sums.pieces, ~done), ~done)
+        return _State(block, self.rows, standing, sums, wanted, done, stuck)
 
     def part(self, rows: Tensor) -> _State:
         """The state of some examples (rows,), without the pieces that only others walk."""
-        block, segment = self.block.part(rows)
-        stays = segment[self.live.segment] >= 0
-        live = self.live.where(stays)
-        live = live._replace(segment=segment[live.segment])
+        block, segment, carrier = self.block.part(rows)
+        stays = (carrier[self.standing.bundles.carrier] >= 0)[self.standing.live.bundle]
         return _State(
-            block, self.rows[rows], live, self.sums.take(rows), self.wanted[stays], self.done[rows], self.stuck[rows]
-        )
+            block, self.rows[rows], self.standing.part(segment, carrier), self.sums.take(rows), self.wanted[stays],
+            self.done[rows], self.stuck[rows],
+        )  # fmt: skip
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its pieces take so much memory that some examples should wait."""
+        sketch = self.standing.live.sketch
+        return len(self.rows) > 1 and len(sketch) * (sketch.shape[1] + SCALARS) > HELD_NUMBERS
 
 
 def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
@@ -69,39 +78,81 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
 
     Also whether it was interrupted. If `interrupted` before, there is only a first look.
     """
-    state, finished = _State.first(block, known), list[tuple[Tensor, Integral]]()
+    waiting, finished = [_State.first(block, known)], list[tuple[Tensor, Integral]]()
     try:
-        while not interrupted and (chosen := _affordable(state, state.block.budget - state.block.gradients())).any():
-            state = state.after_cutting(chosen)
-            ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
-            if len(rest) and len(ready) >= LEAVING_SHARE * len(state.done):
-                leaving = _integral(state.block.part(ready)[0], state.sums.take(ready), state.stuck[ready], False)
-                # In one statement, so that no interruption can fall between.
-                finished, state = [*finished, (state.rows[ready], leaving)], state.part(rest)
-                bar.advance(len(ready))
+        while waiting and not interrupted:
+            state = waiting[-1]
+            chosen = _affordable(state, state.block.budget - state.block.gradients())
+            if not chosen.any():
+                leaving, staying = state, list[_State]()
+            else:
+                state = state.after_cutting(chosen)
+                leaving, staying = _parted(state)
+            # In one statement each, so that no interruption can fall between.
+            ended = [] if leaving is None else [(leaving.rows, _integral(leaving, False))]
+            waiting, finished = [*waiting[:-1], *staying], [*finished, *ended]
+            bar.advance(sum(len(rows) for rows, _ in ended))
     except KeyboardInterrupt:
         interrupted = True
-    finished.append((state.rows, _integral(state.block, state.sums, state.stuck, interrupted)))
-    bar.advance(len(state.rows))
+    finished += [(state.rows, _integral(state, interrupted)) for state in waiting]
+    bar.advance(sum(len(state.rows) for state in waiting))
     rows, integrals = zip(*finished, strict=True)
     return joined_integrals(integrals, torch.argsort(torch.cat(rows))), interrupted
 
 
-def _cut(block: Block, parents: Live) -> Live:
-    """Both unequal parts of each piece, with how far their sums moved from those of the whole."""
+def _parted(state: _State) -> tuple[_State | None, list[_State]]:
+    """The examples that leave, if enough are done, and those that stay: in two halves if they hold too much."""
+    ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
+    leaving = None
+    if len(rest) and len(ready) >= LEAVING_SHARE * len(state.done):
+        leaving, state = state.part(ready), state.part(rest)
+    if not state.is_large:
+        return leaving, [state]
+    return leaving, [state.part(half) for half in torch.arange(len(state.rows)).tensor_split(2)]
+
+
+def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[Look, Tensor]]:
+    """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
+    block, live, plan = state.block, state.standing.live, state.block.plan
+    parents, n_carriers = live.where(chosen), len(block) + len(block.segments)
+    carrier = block.carrier[parents.segment]
+    after = torch.bincount(block.carrier[live.segment], minlength=n_carriers)
+    after += torch.bincount(carrier, minlength=n_carriers)  # each piece that is cut becomes two
+    rank, crowded = rank_by(carrier), (after > OWN_SUMS)[carrier]
+    pieces = state.sums.pieces + _walked_pieces(block, parents.segment).to(state.sums.pieces)
+    shares = _Shares.of(block, plan.allowed(state.sums), pieces, ~state.done)
+    for rows in torch.arange(len(rank)).split(max(1, plan.score.batch_size // 2)):
+        keep = torch.zeros(len(rank), dtype=torch.bool)
+        keep[rows] = True
+        look = _parts(block, parents.where(keep))
+        kind = torch.full((2 * len(rows),), ALONE)
+        if crowded[rows].any():
+            excess, can_cut, _ = shares.excess(block, look.live)
+            both = crowded[rows].repeat_interleave(2), rank[rows].repeat_interleave(2)
+            kind = torch.where(both[0], kinds_of(excess, can_cut | (excess <= 1), both[1]), kind)
+        yield look, kind
+
+
+def _walked_pieces(block: Block, segment: Tensor) -> Tensor:
+    """(batch,) how many of the pieces on `segment` (pieces,) each example walks."""
+    s = block.segments
+    return total_by(torch.bincount(segment, minlength=len(s))[s.leg_segment], s.leg_example, len(block))
+
+
+def _parts(block: Block, parents: Live) -> Look:
+    """Both parts of some pieces."""
     middle = parents.t0 + CUT * (parents.t1 - parents.t0)
     t = torch.stack([parents.t0, middle, parents.t1], 1)
     f = torch.stack([parents.f0, block.score_at(parents.segment, middle), parents.f1], 1)
     (t0, t1), (f0, f1) = ((of[:, :2].flatten(), of[:, 1:].flatten()) for of in (t, f))
-    nodes = torch.full_like(t0, block.plan.order, dtype=torch.long)
-    parts = block.look(parents.segment.repeat_interleave(2), t0, t1, nodes, (f0, f1))
-    moved = _size_of_error(flat_rows(parts.attributions.unflatten(0, (-1, 2)).sum(1) - parents.attributions))
+    parts, attributions = block.look(parents.segment.repeat_interleave(2), t0, t1, block.plan.order, (f0, f1))
+    moved = _size_of_error(parts.sketch.unflatten(0, (-1, 2)).sum(1) - parents.sketch)
     length_moved = (parts.length.view(-1, 2).sum(1) - parents.length).abs()
     # Half of the move is given to both parts equally, half by their residuals, which show where the score was missed.
     residual = parts.residual.view(-1, 2)
     share = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
     moved, length_moved = ((share * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
-    return parts._replace(moved=moved, length_moved=length_moved)
+    return Look(parts._replace(moved=moved, length_moved=length_moved), attributions)
 
 
 def _size_of_error(difference: Tensor) -> Tensor:
@@ -113,67 +164,109 @@ def _size_of_error(difference: Tensor) -> Tensor:
     return torch.minimum(difference.abs().sum(1), 2 * torch.linalg.vector_norm(difference, dim=1))
 
 
-def _wanted(block: Block, live: Live, share: Errors, is_open: Tensor) -> tuple[Tensor, Tensor]:
-    """(pieces,) which to cut next: those with errors above `share`, what one piece of an open example may err by.
+@dataclass(frozen=True)
+class _Shares:
+    """What one piece of each segment may err by: (segments,) float64, infinite where no open example walks."""
 
-    `is_open` (batch,) are the examples that are not done. Also (batch,) which of these want to cut a piece that
-    floating point cannot cut.
+    attribution: Tensor
+    residual: Tensor
+    length: Tensor
+    logit: Tensor  # the largest that was met, for differences of logits; else zero
+
+    @classmethod
+    def of(cls, block: Block, limits: Errors, pieces: Tensor, is_open: Tensor) -> _Shares:
+        """Errors `limits` (batch,) each, divided by as many `pieces` (batch,), of the examples that are open (batch,).
+
+        Of the examples that walk a segment the strictest one decides.
+        """
+        s = block.segments
+        leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
+
+        def least(of_leg: Tensor) -> Tensor:
+            return extreme_by(of_leg.double(), leg_segment, len(s), "amin")
+
+        one = Errors(*((limit / pieces).cpu()[leg_example] for limit in limits))
+        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples[leg_example]]
+        logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)
+        return cls(least(one.attribution), least(one.residual), least(one.length), logit)
+
+    def excess(self, block: Block, live: Live) -> tuple[Tensor, Tensor, Tensor]:
+        """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
+
+        Floating point cannot cut a piece that is too short. Nor does it help to cut one that differs by rounding only.
+        """
+        score = block.plan.score
+        ends = torch.maximum(live.f0.abs(), live.f1.abs())
+        noise = 2 * score.eps * torch.maximum(ends, self.logit[live.segment].to(ends.dtype).to(ends.device))
+        errors = [(live.length_moved, self.length)]
+        if not block.plan.only_length:
+            errors += [(live.moved, self.attribution), (live.residual, self.residual)]
+        excess = torch.zeros(len(live.segment), dtype=torch.float64)
+        curable = torch.zeros(len(live.segment), dtype=torch.bool)
+        for error, limits in errors:
+            of_piece, limit = error.cpu().double(), limits[live.segment]
+            above = of_piece > limit
+            curable |= above & (error > noise).cpu()
+            times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
+            excess = torch.maximum(excess, times)
+        can_cut = curable & ((live.t1 - live.t0) > 4 * torch.finfo(score.work_dtype).eps)
+        return excess, can_cut, excess > 1
+
+
+def _wanted(block: Block, standing: Standing, shares: _Shares, is_open: Tensor) -> tuple[Tensor, Tensor]:
+    """(pieces,) which to cut next: bundles whose pieces have, in the mean, larger errors than they may have.
+
+    Also (batch,) which of the open examples (batch,) want to cut a piece that floating point cannot cut.
     """
-    s, score = block.segments, block.plan.score
-    leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
-
-    def least(of_leg: Tensor) -> Tensor:
-        """(pieces,) the smallest value of the open examples that use a piece: the strictest one decides."""
-        return extreme_by(of_leg.double(), leg_segment, len(s), "amin")[live.segment]
-
-    # Below this, pieces differ by rounding only: cutting them does not help.
-    logit = torch.as_tensor(score.largest_logit)[block.examples[leg_example]]
-    logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)  # zero: nothing was noted
-    ends = torch.maximum(live.f0.abs(), live.f1.abs())
-    noise = 2 * score.eps * torch.maximum(ends, logit.to(ends.dtype).to(ends.device))
-    errors = [(live.length_moved, share.length)]
-    if not block.plan.only_length:
-        errors += [(live.moved, share.attribution), (live.residual, share.residual)]
-    too_much, curable = (torch.zeros(len(live.segment), dtype=torch.bool) for _ in range(2))
-    for error, limit in errors:
-        above = error.cpu().double() > least(limit.cpu()[leg_example])
-        too_much |= above
-        curable |= above & (error > noise).cpu()
-    can_cut = curable & ((live.t1 - live.t0) > 4 * torch.finfo(score.work_dtype).eps)
+    s, live, n = block.segments, standing.live, len(standing.bundles)
+    excess, can_cut, too_much = shares.excess(block, live)
+    count = torch.bincount(live.bundle, minlength=n).clamp_min(1)
+    too_bad = total_by(excess.clamp_max(1e300), live.bundle, n) / count > 1
+    helps = torch.zeros(n, dtype=torch.bool)
+    helps[live.bundle[can_cut]] = True
+    helps[live.bundle[live.t1 - live.t0 <= 4 * torch.finfo(block.plan.score.work_dtype).eps]] = False
     hopeless = torch.zeros(len(s), dtype=torch.bool)
-    hopeless[live.segment[too_much & ~can_cut]] = True
+    hopeless[live.segment[too_much & ~helps[live.bundle]]] = True
     stuck = torch.zeros(len(block), dtype=torch.bool)
     stuck[s.leg_example[hopeless[s.leg_segment]]] = True
-    return too_much & can_cut, stuck & is_open
+    return (too_bad & helps)[live.bundle], stuck & is_open
 
 
 def _affordable(state: _State, purse: Tensor) -> Tensor:
-    """(pieces,) the worst of the wanted pieces, as many as all the examples that use them can pay for.
+    """(pieces,) the worst of the wanted bundles, as many as all the examples that walk them can pay for.
 
     `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut.
     """
-    block, s, rows = state.block, state.block.segments, state.wanted.nonzero()[:, 0]
-    segment = state.live.segment[rows]
-    walkers = block.sharers[segment]  # (wanted,)
-    piece = torch.arange(len(rows)).repeat_interleave(walkers)  # (parts,) each example pays its part of a piece
+    block, live, s = state.block, state.standing.live, state.block.segments
+    n = len(state.standing.bundles)
+    bundle, segment = live.bundle[state.wanted], live.segment[state.wanted]
+    wanted = torch.unique(bundle)
+    of_bundle = torch.zeros(n, dtype=torch.long)
+    of_bundle[bundle] = segment  # any of its segments: all have the same walkers
+    count = torch.bincount(bundle, minlength=n)[wanted]
+    walkers = block.sharers[of_bundle[wanted]]  # (wanted,)
+    item = torch.arange(len(wanted)).repeat_interleave(walkers)  # (parts,) each example pays its part of a bundle
     first = block.sharers.cumsum(0) - block.sharers
-    place = torch.arange(len(piece)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
-    leg = s.leg_segment.argsort()[first[segment][piece] + place]
-    payer, part = s.leg_example[leg], 2 * block.plan.order / walkers.double()[piece]
+    place = torch.arange(len(item)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
+    leg = s.leg_segment.argsort()[first[of_bundle[wanted]][item] + place]
+    payer, part = s.leg_example[leg], 2 * block.plan.order * (count / walkers.double())[item]
     bill = total_by(part, payer, len(purse))
     if bool((bill <= purse).all()):
         return state.wanted
-    badness = torch.maximum(state.live.moved, state.live.residual).cpu()[rows]
-    order = torch.as_tensor(np.lexsort((-badness[piece].numpy(), payer.numpy())))
+    badness = torch.maximum(live.moved, live.residual).cpu().double()[state.wanted]
+    badness = (total_by(badness.clamp_max(1e300), bundle, n)[wanted] / count)[item]
+    order = torch.as_tensor(np.lexsort((-badness.numpy(), payer.numpy())))
     so_far = part[order].cumsum(0) - (bill.cumsum(0) - bill)[payer[order]]
-    chosen = state.wanted.clone()
+    chosen = torch.zeros(n, dtype=torch.bool)
+    chosen[wanted] = True
     # Sums of thirds are not exact: a millionth of a gradient does not count.
-    chosen[rows[piece[order[so_far > purse[payer[order]] + 1e-6]]]] = False
-    return chosen
+    chosen[wanted[item[order[so_far > purse[payer[order]] + 1e-6]]]] = False
+    return state.wanted & chosen[live.bundle]
 
 
-def _integral(block: Block, sums: Sums, stuck: Tensor, interrupted: bool) -> Integral:
+def _integral(state: _State, interrupted: bool) -> Integral:
     """The result, with one note an example."""
+    block, sums, stuck = state.block, state.sums, state.stuck
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
     by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.only_length)
