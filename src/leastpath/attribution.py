@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from leastpath._support.checks import check_integer
 from leastpath.baselines import Several
 from leastpath.bound import BoundScore
+from leastpath.budget import Clock, OutOfTime
 from leastpath.guards import (
     Baselines,
     Inputs,
@@ -25,16 +26,17 @@ from leastpath.guards import (
 )
 from leastpath.integral.integrator import check_settings
 from leastpath.integral.result import Integral
-from leastpath.integral.sums import ROUNDING
+from leastpath.integral.sums import ROUNDING, Measure
 from leastpath.integral.weightings import Weighting
 from leastpath.kinds import Kind, kind_of
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
 from leastpath.metric import Conformal, Metric
 from leastpath.outputs import OutputName
 from leastpath.path import Path
+from leastpath.planning import Watch, check_seconds, planned_gradients, told_of_time
 from leastpath.run import Run
 from leastpath.score import Score
-from leastpath.solution import Solution, Solver, chooses_start
+from leastpath.solution import Solution, Solver, chooses_start, straight_with_note
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.straight import StraightLine
 from leastpath.status import Note, Outcome, Status
@@ -66,9 +68,11 @@ class Attribution:
     length: Tensor
     """Length of the path under the metric, measured by the integrator."""
     length_error: Tensor
-    """The integrator's own estimate of the error of `length`; NaN at fixed steps."""
+    """The integrator's own estimate of the error of `length`, from cutting the path finer. An estimate, not a bound: what
+    happens between all nodes can hide. NaN at fixed steps."""
     length_ratio: Tensor
-    """length / length of the straight line; NaN where budget or user ended the work before that was measured."""
+    """length / length of the straight line, which is measured to 10 %, or as exactly as it takes to tell which of the
+    two is longer; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
     """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
     `length_error`. inf where the score does not change, NaN for metrics that do not bound the score."""
@@ -87,8 +91,8 @@ class Attribution:
     n_forwards: Tensor
     """Model evaluations without gradient (int64)."""
     attribution_error: Tensor
-    """The integrator's own estimate of the error of `values`: Σ|error| up to four features, above that twice its
-    Euclidean norm; NaN at fixed steps."""
+    """The integrator's own estimate of the error of `values`, from cutting the path finer: Σ|error| up to four features,
+    above that twice its Euclidean norm. An estimate, not a bound. NaN at fixed steps."""
     baseline_spread: Inputs | None
     """Standard deviation of `values` between baselines, shaped like them; None with one baseline an example."""
     path_spread: Inputs | None
@@ -101,7 +105,9 @@ class Attribution:
     metric: str
     """The metric that lengths are measured in."""
     stats: Mapping[str, Any]
-    """What else the solver told; `solver_gradients`: the part of `n_gradients` that it spent itself (int64);
+    """What else the solver told. The parts of `n_gradients` (int64): `solver_gradients`, those of the solver itself;
+    `value_gradients`, those after which the values were known; `length_gradients`, what the length took beyond that;
+    `line_gradients`, those of the straight line that the path is compared with. They add up to `n_gradients`.
     `line_support`: the support of the straight line's explanation, NaN where it was not measured."""
 
     def __repr__(self) -> str:
@@ -129,6 +135,8 @@ def attribute(
     rule: str = "gauss_legendre",
     weighting: Weighting | None = None,
     max_gradients: int | None = None,
+    max_seconds: float | None = None,
+    measure: Measure = "all",
     progress: bool = False,
     seed: int = 0,
 ) -> Attribution:
@@ -154,7 +162,12 @@ def attribute(
         weighting: what a gradient adds to the attribution; the line integral by default.
         max_gradients: budget per example, solver and integral together; solvers leave about half of it to the
             integral. None: as the solver says, and 10,000 for the integral.
-        progress: show progress bars.
+        max_seconds: time for the call, about half of it for the solver. When it is used up, what is known is returned,
+            and the status says what was cut. A model call that has begun is not cut off, and one gradient a segment is
+            always taken.
+        measure: "values" leaves lengths out, which saves gradients: `length`, `length_ratio` and `certificate` are
+            NaN, and a path is not compared with the straight line. "all" measures everything.
+        progress: show progress bars, and after the first gradients about how long it will take.
         seed: of everything random in the solver.
 
     Example:
@@ -170,7 +183,10 @@ def attribute(
     _check_parts(solver, metric, geometry, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
-    metric = metric or Conformal()
+    check_seconds(max_seconds)
+    if measure not in get_args(Measure):
+        raise ValueError(f"measure={measure!r} is unknown: use one of {list(get_args(Measure))}")
+    metric, clock = metric or Conformal(), Clock(max_seconds)
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
@@ -179,15 +195,19 @@ def attribute(
         removed_together(bound, support, bound.batch // m)  # refuses wrong labels before the solver works
         check_rows_are_independent(bound, start, end)
         solver = solver or default_solver(kind_of(bound))
-        run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps))
-        solution = _solved(solver, bound, geometry, inputs, m, metric, start, end, run)
+        run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps), clock)
+        watch = Watch(run, bound, planned_gradients(solver, tolerance, n_steps, max_gradients))
+        solution = _solved(solver, bound, geometry, inputs, m, metric, start, end, watch)
         _check_ends(solution.path, solution.path.start.to(start) if chooses_start(solver) else start, end, solver)
-        work = Measuring(bound, metric, weighting, tolerance, n_steps, rule, run, bool(solution.samples))
+        work = Measuring(bound, metric, weighting, tolerance, n_steps, rule, run, bool(solution.samples), measure)
         solving = work.budget.spent()
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
         solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
-        test = tested(bound, inputs, solution.path, integral.values, integral.change, line, m, support, max_gradients)
+        test = tested(
+            bound, inputs, solution.path, integral.values, integral.change, line, m,
+            support, max_gradients, in_time=clock.left() > 0,
+        )  # fmt: skip
         found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
         return _assembled(work, m, found)
 
@@ -237,11 +257,11 @@ def _solved(
     metric: Metric,
     start: Tensor,
     end: Tensor,
-    run: Run,
+    watch: Watch,
 ) -> Solution:
     """The solver's paths, found for the score itself or for the geometry of another one."""
     if geometry is None:
-        return solver.solve(bound, metric, start, end, run)
+        return _in_time(solver, bound, metric, start, end, watch)
     ground = geometry.bind(inputs, m)
     if ground.shape != bound.shape:
         raise ValueError(
@@ -249,9 +269,20 @@ def _solved(
         )
     # One account: what the solver spends on the other score is a part of the same budget.
     ground.gradients_spent, ground.forwards_spent = bound.gradients_spent, bound.forwards_spent
-    solution = solver.solve(ground, metric, start, end, run)
+    solution = _in_time(solver, ground, metric, start, end, watch)
     # What it knows and promises is about the other score.
     return replace(solution, known=None, never_longer=False)
+
+
+def _in_time(solver: Solver, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, watch: Watch) -> Solution:
+    """The solver's paths, or its best so far when its part of the time is used up; the line, if there is nothing."""
+    try:
+        with watch.over_solver(watch.score, score):
+            solution = solver.solve(score, metric, start, end, watch.for_solver)
+    except OutOfTime:
+        note = Note(Outcome.INTERRUPTED, "the straight line was used")
+        solution = straight_with_note(start, end, note)
+    return told_of_time(solution, watch.for_solver) if watch.for_solver.clock.left() == 0 else solution
 
 
 def bound_with_baselines(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
@@ -297,7 +328,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         Status(
             (
                 *(solution.notes[b] if solution.notes else ()),
-                *_longer(r, work.interrupted, found.geometry),
+                *_longer(r, work, found.geometry),
                 integral.notes[b],
             )
         )
@@ -332,8 +363,16 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         solver=repr(found.solver),
         geometry=repr(found.geometry or bound.score),
         metric=repr(metric),
-        stats={**solution.stats, "solver_gradients": total(found.solving), "line_support": found.test.line},
+        stats={**solution.stats, **_costs(work, found, total), "line_support": found.test.line},
     )
+
+
+def _costs(work: Measuring, found: _Found, total: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Gradients (batch,) of each part of a call. They add up to `n_gradients`: what is not another's is the values'."""
+    parts = {"solver": found.solving, "length": work.length_gradients, "line": work.line_gradients}
+    costs = {f"{name}_gradients": total(spent) for name, spent in parts.items()}
+    costs["value_gradients"] = total(work.budget.spent()) - sum(costs.values())
+    return costs
 
 
 def without_path(
@@ -375,13 +414,16 @@ def without_path(
     )
 
 
-def _longer(ratio: float, interrupted: bool, geometry: Score | None) -> tuple[Note, ...]:
+def _longer(ratio: float, work: Measuring, geometry: Score | None) -> tuple[Note, ...]:
     if math.isnan(ratio):
+        if work.measure == "values":
+            return ()
         why, kind = (
-            ("it was interrupted", Outcome.INTERRUPTED)
-            if interrupted
-            else ("nothing is left of max_gradients", Outcome.BUDGET_SPENT)
+            f"nothing is left of max_{'seconds' if work.budget.out_of_time else 'gradients'}",
+            Outcome.BUDGET_SPENT,
         )
+        if work.interrupted:
+            why, kind = "it was interrupted", Outcome.INTERRUPTED
         return (Note(kind, f"whether the path is longer than the straight line is not known: {why}"),)
     if ratio <= 1 + LENGTH_MARGIN:
         return ()

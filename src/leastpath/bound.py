@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
+# On a CPU: 6 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
+# than a larger batch saves.
+CPU_BATCH_ELEMENTS = 1_048_576
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
 
 
@@ -53,7 +56,9 @@ class ModelCalls:
         self.device = self.inputs[0].device
         self._args = [self._bound_arg(arg) for arg in score.additional_forward_args]
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
-        self.batch_size = score.batch_size or default_batch_size(sum(part[0].numel() for part in self.inputs))
+        self.batch_size = score.batch_size or default_batch_size(
+            sum(part[0].numel() for part in self.inputs), self.device
+        )
         self._warned_of_memory = False
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
@@ -180,12 +185,13 @@ class BoundScore:
         self.shape = torch.Size([sum(s.numel() for s in self._shapes)]) if self._joint else self._shapes[0]
         self.n_features = max(1, self.shape.numel())
         if score.batch_size is None:  # a layer may be larger than the inputs
-            self._calls.batch_size = min(self._calls.batch_size, default_batch_size(self.n_features))
+            self._calls.batch_size = min(self._calls.batch_size, default_batch_size(self.n_features, self.device))
         self.eps = torch.finfo(self.dtype).eps  # the rounding unit of the model's arithmetic, coarser under autocast
         if torch.is_autocast_enabled(self.device.type):
             self.eps = max(self.eps, torch.finfo(torch.get_autocast_dtype(self.device.type)).eps)
         self.gradients_spent = np.zeros(self.batch)  # rows differentiated, for each example
         self.forwards_spent = np.zeros(self.batch)  # rows evaluated without gradient
+        self.after_gradients: Callable[[], None] | None = None  # called after each call of `gradients`: a watch
         self.largest_logit = np.zeros(self.batch)  # met by each example, where its score is a difference of logits
 
     @property
@@ -299,6 +305,8 @@ class BoundScore:
             return self._finite(value, examples[rows]) if strict else value, gradient
 
         chunks = self._calls.in_batches(chunk, len(points))
+        if self.after_gradients is not None:
+            self.after_gradients()
         if len(chunks) == 1:
             return chunks[0]
         return torch.cat([value for value, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
@@ -311,7 +319,10 @@ class BoundScore:
         if not (torch.is_grad_enabled() and points.requires_grad):
             return self.values(points, examples)
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
-        return self._run(points, examples)
+        value = self._run(points, examples)
+        if self.after_gradients is not None:
+            self.after_gradients()
+        return value
 
     def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.
@@ -387,6 +398,7 @@ class BoundScore:
         return value
 
 
-def default_batch_size(elements: int) -> int:
+def default_batch_size(elements: int, device: torch.device) -> int:
     """Rows in one model call, for inputs of `elements` numbers a row."""
-    return max(1, min(DEFAULT_BATCH_CEILING, DEFAULT_BATCH_ELEMENTS // max(1, elements)))
+    most = CPU_BATCH_ELEMENTS if device.type == "cpu" else DEFAULT_BATCH_ELEMENTS
+    return max(1, min(DEFAULT_BATCH_CEILING, most // max(1, elements)))

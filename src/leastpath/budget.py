@@ -1,13 +1,17 @@
-"""Budget: the one ledger of gradients. What each example has spent, what it may still spend, and what is reserved.
+"""Budget: the one ledger of gradients and of time. What each example has spent, may still spend, and what is reserved.
 
 The score counts the rows that it differentiates, for each example. A budget is a limit on this count, and everything
 that spends gradients asks one first. A part of the work gets a stricter budget, made from the one of the call. All
-budgets of a call read the same count, so that what one part spends is gone for all the others.
+budgets of a call read the same count, so that what one part spends is gone for all the others. Time counts in the same
+way: when it is used up, nothing is left of any budget.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +20,60 @@ from leastpath.bound import BoundScore
 
 Examples = Tensor | int | slice  # which examples of the batch
 EVERYONE = slice(None)
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The time of a call is used up. Solvers end as they do when somebody interrupts them: with their best so far."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of one call, from the moment it is made.
+
+    Args:
+        max_seconds: how many there are. None: as many as it takes.
+        now: the time in seconds; another clock for tests.
+
+    Example:
+        >>> ticks = iter([100.0, 103.0, 112.0])
+        >>> clock = Clock(10, lambda: next(ticks))
+        >>> clock.left(), clock.left()
+        (7.0, 0.0)
+    """
+
+    max_seconds: float | None = None
+    now: Callable[[], float] = time.monotonic
+    begin: float = math.nan  # when the call began; the moment it is made by default
+    asked: float | None = None  # what the user said, of which this may be a part
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.begin):
+            object.__setattr__(self, "begin", self.now())
+        if self.asked is None:
+            object.__setattr__(self, "asked", self.max_seconds)
+
+    def spent(self) -> float:
+        """Seconds since the call began."""
+        return self.now() - self.begin
+
+    def left(self) -> float:
+        """Seconds that are left; infinite without a limit."""
+        return math.inf if self.max_seconds is None else max(0.0, self.max_seconds - self.spent())
+
+    def part(self, share: float) -> Clock:
+        """A clock that ends when a share of what is left now is used up."""
+        return self if self.max_seconds is None else replace(self, max_seconds=self.spent() + share * self.left())
+
+    @property
+    def words(self) -> str:
+        """For a sentence: after how much of which time."""
+        return f"{self.spent():.3g} seconds (max_seconds={self.asked:g})"
+
+    def affordable(self, gradients: float) -> float:
+        """How many gradients the rest of the time pays for, if they take as long as `gradients` did so far."""
+        if self.max_seconds is None or not gradients:
+            return math.inf if self.left() else 0.0
+        return self.left() * gradients / max(self.spent(), 1e-9)
 
 
 @dataclass(frozen=True)
@@ -29,6 +87,7 @@ class Budget:
         score: the one that counts.
         limit: (batch,) float64, the count that an example must not pass. Infinite: there is no limit.
         reserved: (batch,) the part of it that only `with_reserved` may spend.
+        clock: the time of the call. None: time does not matter.
 
     Example:
         >>> import leastpath as lp
@@ -45,19 +104,25 @@ class Budget:
     score: BoundScore
     limit: Tensor
     reserved: Tensor
+    clock: Clock | None = None
 
     @classmethod
-    def of(cls, score: BoundScore, max_gradients: int | None, reserved: int = 0) -> Budget:
+    def of(cls, score: BoundScore, max_gradients: int | None, reserved: int = 0, clock: Clock | None = None) -> Budget:
         """The budget of a call: `max_gradients` an example, or no limit, of which some are reserved."""
         limit = torch.full((score.batch,), torch.inf if max_gradients is None else max_gradients, dtype=torch.float64)
-        return cls(score, limit, torch.full_like(limit, reserved))
+        return cls(score, limit, torch.full_like(limit, reserved), clock)
 
     # ---- questions -----------------------------------------------------------------------------------------------
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit."""
-        return bool(torch.isfinite(self.limit).any())
+        """Whether there is a limit, of gradients or of time that is used up."""
+        return self.out_of_time or bool(torch.isfinite(self.limit).any())
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time of the call is used up: then nothing is left, whatever was spent."""
+        return self.clock is not None and self.clock.left() == 0
 
     def spent(self, examples: Examples = EVERYONE) -> Tensor:
         """(n,) gradients that these examples have spent so far, in the whole call."""
@@ -65,7 +130,8 @@ class Budget:
 
     def left(self, examples: Examples = EVERYONE) -> Tensor:
         """(n,) gradients that these examples may still spend, without what is reserved."""
-        return ((self.limit - self.reserved)[examples] - self.spent(examples)).clamp_min(0)
+        left = ((self.limit - self.reserved)[examples] - self.spent(examples)).clamp_min(0)
+        return torch.zeros_like(left) if self.out_of_time else left
 
     def least_left(self, examples: Examples = EVERYONE) -> float:
         """What each of these examples may still spend: the smallest of what they have left."""
@@ -84,7 +150,7 @@ class Budget:
     @property
     def with_reserved(self) -> Budget:
         """The same budget with what is reserved: for the integral, which it is reserved for."""
-        return Budget(self.score, self.limit, torch.zeros_like(self.reserved))
+        return replace(self, reserved=torch.zeros_like(self.reserved))
 
     def share(self, part: float) -> Budget:
         """A part of what is left. The reserved gradients count in the whole, but are never in the part."""
@@ -105,7 +171,7 @@ class Budget:
     def _stricter(self, room: Tensor) -> Budget:
         """`room` (batch,) gradients from now on, or what is left where that is less."""
         limit = self.spent() + torch.minimum(room, self.left()).clamp_min(0)
-        return Budget(self.score, limit, torch.zeros_like(limit))
+        return replace(self, limit=limit, reserved=torch.zeros_like(limit))
 
     # ---- costs that several examples share -----------------------------------------------------------------------
 
@@ -113,7 +179,7 @@ class Budget:
         """All that `examples` (n,) have left, in the hands of the first, who spends for all of them."""
         limit = self.spent()
         limit[examples[0]] += self.left(examples).sum()
-        return Budget(self.score, limit, torch.zeros_like(limit))
+        return replace(self, limit=limit, reserved=torch.zeros_like(limit))
 
     def settle(self, before: Tensor, shares: Tensor) -> None:
         """What has been spent since `before` (batch,) is charged as `shares` (batch,) say.

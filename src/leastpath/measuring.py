@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,12 +16,16 @@ from leastpath.budget import Budget
 from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral, unknown_integral
+from leastpath.integral.sums import Measure
 from leastpath.integral.weightings import Weighting
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.solution import Solution, joined
 from leastpath.status import Note, Outcome
+
+LENGTH_FACTOR = 2  # of the tolerance of values: how exact the length of a path is
+TIME_FOR_INTEGRALS = 0.9  # of what is left of max_seconds; the rest is for the test by removal
 
 
 def steps_reserved(tolerance: float | None, n_steps: int | None) -> int:
@@ -45,9 +49,12 @@ class Measuring:
     rule: str
     run: Run
     has_samples: bool  # whether the solver gave further paths
+    measure: Measure = "all"
     interrupted: bool = False  # then a coarse look at the rest must be enough
 
     def __post_init__(self) -> None:
+        self.run = replace(self.run, clock=self.run.clock.part(TIME_FOR_INTEGRALS))
+        self.length_gradients = self.line_gradients = torch.zeros(self.bound.batch, dtype=torch.float64)
         self.budget = self.for_path = self.run.budget(self.bound).with_reserved
         if self.has_samples:
             self.for_path = self.budget.keeping(torch.floor(self.budget.left() / 2))
@@ -57,31 +64,54 @@ class Measuring:
 
         Where it is interrupted before anything is known, it is unknown, or an error if the path is not worth keeping.
         """
-        budget = self.for_path
-        if self.tolerance is not None:  # a bent path keeps a quarter, for measuring the straight line
+        budget, run, compares = self.for_path, self.run, self.measure == "all" and not solution.path.is_straight.all()
+        if self.tolerance is not None and compares:  # a bent path keeps a quarter, for measuring the straight line
             budget = budget.keeping(torch.where(solution.path.is_straight, 0, torch.floor(budget.left() / 4)))
-        integral = self.tried(solution.path, budget, known=solution.known, weighting=self.weighting)
+        if compares or solution.samples:
+            run = replace(run, clock=run.clock.part(0.75 if compares else 0.5))
+        integral = self.tried(solution.path, budget, run, known=solution.known, weighting=self.weighting)
         if integral is None and not worth_keeping:
             raise KeyboardInterrupt
-        return unknown_integral(self.bound, len(solution.path)) if integral is None else integral
+        if integral is None:
+            return unknown_integral(self.bound, len(solution.path))
+        self.length_gradients = integral.n_gradients - integral.value_gradients
+        if self.measure == "all":
+            return integral
+        unknown = torch.full_like(integral.length, torch.nan)
+        return replace(integral, length=unknown, length_error=unknown)
+
+    @property
+    def length_tolerance(self) -> float | None:
+        """Lengths say themselves how exact they are, so they need not be as exact as values."""
+        return None if self.tolerance is None else min(LENGTH_FACTOR * self.tolerance, 0.5)
+
+    def of_lines(self, lines: Path, **how: Any) -> Integral | None:
+        """The integral along straight lines that paths are compared with; what it costs is counted as theirs."""
+        before = self.budget.spent()
+        measured = self.tried(lines, self.for_path, **how)
+        self.line_gradients = self.line_gradients + (self.budget.spent() - before)
+        return measured
 
     def of_samples(self, samples: Sequence[Path]) -> list[Tensor]:
         """Attributions (batch, *features) along further paths, each with an equal part of what is left."""
         found: list[Tensor] = []
         for done, path in enumerate(samples):
-            integral = self.tried(path, self.budget.shared_by(len(samples) - done), weighting=self.weighting)
+            budget, run = self.budget.shared_by(len(samples) - done), self.run
+            run = replace(run, clock=run.clock.part(1 / (len(samples) - done)))
+            integral = self.tried(path, budget, run, weighting=self.weighting, measure="values")
             if integral is None:
                 break
             found.append(integral.values)
         return found
 
-    def tried(self, path: Path, budget: Budget, **how: Any) -> Integral | None:
+    def tried(self, path: Path, budget: Budget, run: Run | None = None, **how: Any) -> Integral | None:
         """The integral along a path; None where it was interrupted before anything was known."""
         before = budget.spent()
         steps = (None, FIRST_GRADIENTS) if self.interrupted else (self.tolerance, self.n_steps)
+        how = {"measure": self.measure, "length_tolerance": self.length_tolerance, **how}
         try:
             integral = integrate(
-                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule, run=self.run,
+                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule, run=run or self.run,
                 max_gradients=budget.grant(), **how,
             )  # fmt: skip
         except KeyboardInterrupt:
@@ -112,7 +142,9 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
         torch.where(is_bent, torch.nan, integral.length),
         torch.where(per_row(is_bent, integral.values), torch.nan, integral.values),
     )
-    measured = work.tried(lines.only(payable), work.for_path, only_length=True) if payable.any() else None
+    measured = None
+    if payable.any():
+        measured = work.of_lines(lines.only(payable), only_length=True, rival=integral.length)
     if measured is None:
         return solution, integral, line
     line = _replaced(line, payable, measured)
@@ -120,7 +152,7 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     if not solution.never_longer or not longer.any():
         return solution, integral, line
     again = longer & work.for_path.affords(measured.n_gradients.clamp_min(1))
-    better = work.tried(lines.only(again), work.for_path, weighting=work.weighting) if again.any() else None
+    better = work.of_lines(lines.only(again), weighting=work.weighting) if again.any() else None
     if better is not None:
         measured = measured.where(again, better)
     if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for

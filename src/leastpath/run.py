@@ -1,17 +1,17 @@
-"""Run: what one call carries along: its seed, its gradient budget and its progress display."""
+"""Run: what one call carries along: its seed, its budget of gradients and of time, and its progress display."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from leastpath.bound import BoundScore
-from leastpath.budget import Budget
+from leastpath.budget import Budget, Clock
 
 
 class Bar:
@@ -26,7 +26,7 @@ class Run:
     """Seed, budget and display of one call. Holds no state: two solvers given the same run draw the same numbers.
 
     `max_gradients` is per example, for solver and integral together. `reserved` of them are the integral's: no solver
-    may spend them. `budget` says what is left.
+    may spend them. `clock` has the time of the call. `budget` says what is left.
 
     Example:
         >>> run = Run(seed=3)
@@ -39,10 +39,11 @@ class Run:
     max_gradients: int | None = None
     progress: bool = False
     reserved: int = 0
+    clock: Clock = field(default_factory=Clock)
 
     def budget(self, score: BoundScore) -> Budget:
         """What each example of a bound score may still spend. Solvers take a share: `run.budget(score).share(0.5)`."""
-        return Budget.of(score, self.max_gradients, self.reserved)
+        return Budget.of(score, self.max_gradients, self.reserved, self.clock)
 
     def noise(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
         """Standard normal numbers of one draw. The same for every example: a batch gives what a loop gives."""
@@ -53,6 +54,11 @@ class Run:
         """Uniform numbers in [0, 1) of one draw, the same for every example."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + draw)
         return torch.rand(shape, generator=generator).to(like.device, like.dtype)
+
+    def say(self, sentence: str) -> None:
+        """One line beside the progress bars; nothing unless `progress` is set."""
+        if self.progress:
+            print(sentence, file=sys.stderr, flush=True)
 
     @contextmanager
     def bar(self, description: str, total: float) -> Iterator[Bar]:

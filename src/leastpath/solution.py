@@ -81,6 +81,21 @@ class ChoosesStart(Protocol):
     chooses_start: ClassVar[bool]
 
 
+@runtime_checkable
+class PlansGradients(Protocol):
+    """What a solver declares that knows how many gradients it will take, for the plan that a call says.
+
+    Example:
+        >>> import leastpath as lp
+        >>> isinstance(lp.ElasticBand(), PlansGradients), lp.ElasticBand().planned_gradients
+        (True, 130)
+    """
+
+    @property
+    def planned_gradients(self) -> int:
+        """An example, about."""
+
+
 def chooses_start(solver: object) -> bool:
     """Whether a solver, or a class of solvers, begins its paths where it likes. One that does not say so does not."""
     return isinstance(solver, ChoosesStart) and solver.chooses_start

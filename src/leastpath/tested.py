@@ -99,6 +99,7 @@ def tested(
     baselines: int,
     wanted: bool | Tensor | None,
     max_gradients: int | None,
+    in_time: bool = True,
 ) -> Tested:
     """Measure the support of explanations, and that of the straight line where the path is bent.
 
@@ -113,10 +114,13 @@ def tested(
         wanted: None: only where a path is bent. True: everywhere. False: nowhere. Integers (1 or examples, *features):
             everywhere, with the features that are removed together.
         max_gradients: the budget of the call; a small one gets a coarser test.
+        in_time: whether there is time left for it.
     """
     examples, bent = len(path) // baselines, ~path.is_straight.unflatten(0, (-1, baselines)).all(1)
     if wanted is False or (wanted is None and not bent.any()):
         return not_tested(examples)
+    if not in_time:
+        return _failed(examples, Outcome.BUDGET_SPENT, "max_seconds left no time to test it; raise max_seconds")
     mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
     score, kind = judged_score(bound.score, "sigmoid" if bound.score.output == "sigmoid" else "auto")
     together = removed_together(bound, wanted, examples)
@@ -124,7 +128,10 @@ def tested(
         judged = score.bind(inputs)
         test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), together, max_gradients)
         mine = test.of(mean_values)
-        of_line = torch.where(bent, test.of(mean_line), mine) if bent.any() else mine
+        of_line = mine
+        if bent.any():  # a line that was not measured is not tested
+            tests_line = bool(torch.isfinite(mean_line).any())
+            of_line = torch.where(bent, test.of(mean_line) if tests_line else torch.nan, mine)
         if kind == "log_odds":
             lowered = change.unflatten(0, (-1, baselines)).mean(1).cpu() < 0
             mine, of_line = (torch.where(lowered, -x, x) for x in (mine, of_line))

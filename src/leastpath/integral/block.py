@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,16 +13,27 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
+from leastpath.budget import Clock
 from leastpath.integral.bundles import Bundles, sketched
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.result import Integral
-from leastpath.integral.sums import Errors, Sums, extreme_by, share_by, total_by
+from leastpath.integral.sums import (
+    Errors,
+    Sums,
+    Watched,
+    averaged_errors,
+    extreme_by,
+    share_by,
+    size_of_error,
+    total_by,
+)
 from leastpath.integral.weightings import Weighting, WholePathWeighting
 from leastpath.metric import Metric
 from leastpath.path import Path, Segments
 from leastpath.status import Note
 
 SUM_ELEMENTS = 2**22  # numbers gathered at once while summing along routes
+FEW_FEATURES = 4  # up to here, errors of pieces are added up as if all had the same sign
 PARTS_HELD = 8  # looks that are collected before their sums are added
 
 
@@ -38,7 +49,10 @@ class Plan:
     n_steps: int | None
     budget: Tensor  # (batch,) float64, gradients each example may spend here
     max_gradients: int | None  # what the user said, of which a solver may have spent a part
-    only_length: bool
+    watched: Watched = "all"
+    length_tolerance: float | None = None  # None: as for values
+    rival: Tensor | None = None  # (batch,) lengths that these are only compared with
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def order(self) -> int:
@@ -46,10 +60,15 @@ class Plan:
         assert self.tolerance is not None
         return int(np.clip(round(-np.log10(self.tolerance)), 2, 8))
 
+    @property
+    def errors_average(self) -> bool:
+        """Whether errors of pieces are independent, so that those of many pieces cancel in part: not for few features."""
+        return self.score.n_features > FEW_FEATURES
+
     def allowed(self, sums: Sums) -> Errors:
         """The errors allowed for each example."""
         assert self.tolerance is not None
-        return sums.allowed(self.tolerance, self.score.eps)
+        return sums.allowed(self.tolerance, self.score.eps, self.length_tolerance or self.tolerance)
 
     @cached_property
     def groups(self) -> Tensor:
@@ -72,6 +91,8 @@ class Live(NamedTuple):
     residual: Tensor  # |Σ attributions − change of score|, beyond what rounding explains
     moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf if it was not cut
     length_moved: Tensor
+    shift: Tensor  # (pieces, few) the sketch of that move, half of it in each part: moves of several pieces may cancel
+    length_shift: Tensor
     bundle: Tensor  # the row of `Bundles` that its attributions are in
 
     def where(self, keep: Tensor) -> Live:
@@ -254,6 +275,11 @@ class Block:
         """(batch,) float64 gradients each example may spend."""
         return self.plan.budget[self.examples]
 
+    def affordable(self) -> Tensor:
+        """(batch,) float64 gradients each example may still spend: what its budget and the time pay for."""
+        time = self.plan.clock.affordable(float(self.plan.score.gradients_spent.sum())) / len(self)
+        return (self.budget - self.gradients()).clamp_max(time)
+
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
         each = self.segment_gradients / self.sharers.double().clamp_min(1)
@@ -275,6 +301,12 @@ class Block:
             estimate = estimate._replace(length=torch.maximum(estimate.length, (f1 - f0).abs()))
         return self.as_look(segment, t0, t1, f0, f1, estimate)
 
+    def glance(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Estimate:
+        """Pieces by one gradient each, in their middle."""
+        plan = self.plan
+        self.segment_gradients.index_add_(0, segment, torch.ones_like(t0))
+        return quadrature(plan.score, self._pieces(segment, t0, t1), plan.metric, "midpoint", 1, plan.weighting)
+
     def as_look(self, segment: Tensor, t0: Tensor, t1: Tensor, f0: Tensor, f1: Tensor, estimate: Estimate) -> Look:
         """Pieces after a first measurement: nothing is verified yet."""
         attributions, length, low, high = estimate
@@ -282,7 +314,8 @@ class Block:
         noise = 4 * self.plan.score.eps * torch.maximum(f0.abs(), f1.abs())
         residual, unknown = (gap.abs() - noise).clamp_min(0), torch.full_like(length, torch.inf)
         sketch, none = sketched(attributions), torch.zeros_like(segment)
-        live = Live(segment, t0, t1, f0, f1, sketch, length, low, high, residual, unknown, unknown, none)
+        shifts = torch.zeros_like(sketch), torch.zeros_like(length)
+        live = Live(segment, t0, t1, f0, f1, sketch, length, low, high, residual, unknown, unknown, *shifts, none)
         return Look(live, attributions)
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
@@ -306,14 +339,24 @@ class Block:
         s, live, batch = self.segments, standing.live, len(self)
         device = live.length.device
         segment, legs, examples = (index.to(device) for index in (live.segment, s.leg_segment, s.leg_example))
-        sizes = (live.length, live.residual, live.moved, live.length_moved, torch.ones_like(live.length))
-        of_segment = total_by(torch.stack(sizes, 1), segment, len(s))
-        length, residual, moved, length_moved, pieces = total_by(of_segment[legs], examples, batch).unbind(1)
+        errors = torch.stack([live.residual, live.moved, live.length_moved], 1)
+        columns = torch.cat([live.length[:, None], torch.ones_like(errors[:, :1]), errors, errors**2], 1)
+        columns = total_by(total_by(columns, segment, len(s))[legs], examples, batch)
+        length, pieces, errors = columns[:, 0], columns[:, 1], columns[:, 2:5]
+        if self.plan.errors_average:
+            shift = total_by(live.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
+            of_length = total_by(live.length_shift, segment, len(s))[legs]
+            moves = size_of_error(total_by(shift, examples, batch)), total_by(of_length, examples, batch).abs()
+            errors = averaged_errors(errors, columns[:, 5:], *moves)
+        residual, moved, length_moved = errors.unbind(1)
         low = extreme_by(extreme_by(live.low, segment, len(s), "amin")[legs], examples, batch, "amin")
         high = extreme_by(extreme_by(live.high, segment, len(s), "amax")[legs], examples, batch, "amax")
         low, high = torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high)
-        values = self._walked(standing.bundles)
-        return Sums(values, length, residual, moved, length_moved, pieces.clamp_min(1), low, high, self.change)
+        rival = length.new_full((batch,), torch.nan)
+        if self.plan.rival is not None:
+            rival = self.plan.rival.to(length)[self.examples.to(device)]
+        values, pieces = self._walked(standing.bundles), pieces.clamp_min(1)
+        return Sums(values, length, residual, moved, length_moved, pieces, low, high, self.change, rival)
 
     def _walked(self, bundles: Bundles) -> Tensor:
         """What the bundles add along each example's route: (batch, *features)."""
@@ -333,8 +376,13 @@ class Block:
             total.index_add_(0, s.leg_example[rows].to(total.device), signed)
         return total
 
-    def integral(self, sums: Sums, notes: list[Note]) -> Integral:
-        """The sums as the public result, with a note for each example."""
+    def integral(self, sums: Sums, notes: list[Note], value_gradients: Tensor | None = None) -> Integral:
+        """The sums as the public result, with a note for each example.
+
+        `value_gradients` (batch,) were spent when the values were known: all of them by default.
+        """
+        gradients = self.gradients()
+        value_gradients = gradients if value_gradients is None else torch.minimum(value_gradients, gradients)
         bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
         if len(bad):
             row = self.plan.score.row(int(self.examples[int(bad[0])]))
@@ -344,5 +392,5 @@ class Block:
             )
         return Integral(
             sums.values, sums.change, sums.length, sums.length_moved, sums.moved,
-            sums.low, sums.high, self.gradients(), notes,
+            sums.low, sums.high, gradients, value_gradients, notes,
         )  # fmt: skip

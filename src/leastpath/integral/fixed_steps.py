@@ -21,7 +21,8 @@ def at_fixed_steps(block: Block) -> Integral:
     """`n_steps` gradients a path, or what its budget allows: at least 1 a segment, by length or change of score."""
     plan, s = block.plan, block.segments
     assert plan.n_steps is not None
-    n_steps = block.budget.floor().clamp(1, plan.n_steps)  # (batch,)
+    budget, late = block.affordable(), block.affordable() < block.budget
+    n_steps = budget.floor().clamp(1, plan.n_steps)  # (batch,)
     if isinstance(plan.weighting, WholePathWeighting) and plan.weighting.follows_score:
         standing = _look_by_change(block, n_steps)
     else:
@@ -35,10 +36,12 @@ def at_fixed_steps(block: Block) -> Integral:
         length = total_by(block.leg_lengths(), s.leg_example, len(block)).to(sums.length)
         difference = (block.path.end - block.path.start).to(sums.values)
         sums = sums._replace(values=plan.weighting.conclude(sums.values, length, difference))
-    each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), block.budget, sums.errors.gap)), strict=True)
+    each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), budget, sums.errors.gap, late)), strict=True)
     told = [
-        notes.FLAT if flat else notes.fixed_steps(plan.n_steps, spent, budget, plan.max_gradients, gap)
-        for flat, spent, budget, gap in each
+        notes.FLAT
+        if flat
+        else notes.fixed_steps(plan.n_steps, spent, most, plan.max_gradients, gap, plan.clock.asked if timed else None)
+        for flat, spent, most, gap, timed in each
     ]
     return block.integral(sums, told)
 

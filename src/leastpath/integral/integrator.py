@@ -9,6 +9,7 @@ that change most are cut again, until every example has reached its tolerance.
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from leastpath.integral.pieces import KnownSegments
 from leastpath.integral.refinement import refined
 from leastpath.integral.result import Integral, joined_integrals, unknown_integral
 from leastpath.integral.rules import check_rule
+from leastpath.integral.sums import Measure
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.metric import Conformal, Metric
 from leastpath.path import Path
@@ -45,6 +47,9 @@ def integrate(
     max_gradients: int | Tensor | None = None,
     known: KnownSegments | None = None,
     only_length: bool = False,
+    measure: Measure = "all",
+    length_tolerance: float | None = None,
+    rival: Tensor | None = None,
     run: Run | None = None,
 ) -> Integral:
     """Integrate the score's gradient along a path.
@@ -64,7 +69,13 @@ def integrate(
             more segments than that still takes one gradient a segment.
         known: segments that a solver has measured already; they are only verified.
         only_length: stop when the length is known, even if the attributions are not.
-        run: seed and progress display.
+        measure: "values": stop when the attributions are known, even if the length is not.
+        length_tolerance: accuracy of the length, where that is not to be `tolerance`.
+        rival: (batch,) lengths that these are only compared with. Then 10 % is enough, or less where the two are
+            close: never so little that it could change which one is longer.
+        run: seed, time and progress display.
+
+    All errors are estimates, not bounds: a change of score between all nodes can hide.
 
     Example:
         >>> score = Score(lambda x: (x**2).sum(1))
@@ -72,7 +83,7 @@ def integrate(
         >>> integrate(score, path).values
         tensor([[1., 1.]])
     """
-    weighting = weighting or PathIntegral()
+    weighting, run = weighting or PathIntegral(), run or Run()
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     with at_work(score.model if isinstance(score, Score) else score.score.model, path.points.device):
         bound = score if isinstance(score, BoundScore) else score.bind(path.end)
@@ -82,9 +93,9 @@ def integrate(
         budget = torch.as_tensor(default if max_gradients is None else max_gradients)
         plan = Plan(
             bound, metric or Conformal(), rule, weighting, tolerance, n_steps, budget.cpu().double().expand(len(path)),
-            (run or Run()).max_gradients, only_length,
+            run.max_gradients, "length" if only_length else measure, length_tolerance, rival, run.clock,
         )  # fmt: skip
-        return _integrated(plan, path, known, run or Run())
+        return _integrated(plan, path, known, run)
 
 
 def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -> Integral:
@@ -101,8 +112,10 @@ def _integrated(plan: Plan, path: Path, known: KnownSegments | None, run: Run) -
     interrupted = False
     with run.bar("integrating", len(path)) as bar:
         for examples in torch.arange(len(path)).split(per_block):
+            part = len(examples) / (len(path) - int(examples[0]))  # of the time that is left
             try:
-                block = Block.make(plan, path.select(examples), examples)
+                timed = replace(plan, clock=plan.clock.part(part))
+                block = Block.make(timed, path.select(examples), examples)
                 if plan.tolerance is None:
                     integral = at_fixed_steps(block)
                     bar.advance(len(examples))

@@ -22,10 +22,14 @@ SHORTFALLS = (  # in the order of `sums.Errors`
 OF_PIECES = "the completeness gaps of single pieces of the path add up to {:.2g} ({:.2g} allowed)"
 
 
-def fixed_steps(n_steps: int, spent: float, budget: float, max_gradients: float | None, gap: float) -> Note:
-    """An example at fixed steps. `budget` is what was left of `max_gradients`."""
+def fixed_steps(
+    n_steps: int, spent: float, budget: float, max_gradients: float | None, gap: float, max_seconds: float | None = None
+) -> Note:
+    """An example at fixed steps. `budget` is what was left of `max_gradients`, or of `max_seconds` if that is given."""
     why = ""
-    if budget < n_steps:
+    if budget < n_steps and max_seconds is not None:
+        why = f"max_seconds={max_seconds:g} left no more"
+    elif budget < n_steps:
         why = f"max_gradients={max_gradients or budget:.0f} left no more"
     elif spent > n_steps + 0.5:
         why = "each segment takes at least one"
@@ -50,9 +54,12 @@ def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: 
 
 def not_reached(
     tolerance: float, dtype: str, missing: str, interrupted: bool, stuck: bool, spent: float, budget: float,
-    max_gradients: float | None,
+    max_gradients: float | None, late: str = "",
 ) -> Note:  # fmt: skip
-    """An example that is not done. `stuck`: a piece should be cut, but floating point cannot cut it."""
+    """An example that is not done. `stuck`: a piece should be cut, but floating point cannot cut it.
+
+    `late`: after how many seconds it was stopped, if by the clock.
+    """
     gradients = f"{spent:.0f} gradient{'' if round(spent) == 1 else 's'}"
     before = f"before tolerance {tolerance:g} was reached"
     if interrupted:
@@ -65,6 +72,9 @@ def not_reached(
             f"errors), so tolerance {tolerance:g} was not reached: {missing}; "
             f"{'' if dtype == 'float64' else 'use float64, or '}explain a smoother output",
         )
+    if late:
+        sentence = f"stopped after {late} and {gradients} for the integral, {before}: {missing}"
+        return Note(Outcome.BUDGET_SPENT, f"{sentence}; raise max_seconds or tolerance")
     said = max_gradients or budget
     limit = f"{'' if said == budget else f'{budget:.0f} were left of '}max_gradients={said:.0f}"
     sentence = f"stopped after {gradients} ({limit}), {before}: {missing}; raise max_gradients or tolerance"

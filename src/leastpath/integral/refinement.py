@@ -6,7 +6,7 @@ Each round cuts the pieces that changed most, sums along every example's route, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,17 +14,20 @@ from torch import Tensor
 
 from leastpath.integral import notes
 from leastpath.integral.block import Block, Live, Look, Standing
-from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by
+from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by, sketched
 from leastpath.integral.first_look import first_look
 from leastpath.integral.pieces import KnownSegments
 from leastpath.integral.result import Integral, joined_integrals
-from leastpath.integral.sums import Errors, Sums, extreme_by, total_by
+from leastpath.integral.sums import Errors, Sums, extreme_by, size_of_error, total_by
 from leastpath.run import Bar
 
 CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
+MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
+SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but looked at once more
+GLANCED = 0.764  # of a segment, its last part: the middle of this lies off the nodes of the first look
 HELD_NUMBERS = 2**23  # of pieces: a block with more is halved, if it has several examples
-SCALARS = 16  # numbers of a piece, beside its sketch
+SCALARS = 16  # numbers of a piece, beside its sketches
 
 
 @dataclass(frozen=True)
@@ -38,24 +41,39 @@ class _State:
     wanted: Tensor  # (pieces,) which to cut next: all pieces of some bundles
     done: Tensor  # (batch,) examples that have reached the tolerance
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
+    value_cost: Tensor  # (batch,) float64, gradients that were spent when the values were known; inf if they are not
 
     @classmethod
     def first(cls, block: Block, known: KnownSegments | None) -> _State:
         """Everything measured once, nothing verified."""
         standing, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
         wanted = torch.ones(len(standing.live.segment), dtype=torch.bool)
-        return cls(block, torch.arange(len(block)), standing, block.sums(standing), wanted, no, no)
+        return cls(
+            block, torch.arange(len(block)), standing, block.sums(standing), wanted, no, no, block.budget * torch.inf
+        )
 
     def after_cutting(self, chosen: Tensor) -> _State:
-        """One round: the chosen pieces (pieces,) are cut."""
+        """One round: the chosen pieces (pieces,) are cut, but for those that are so small that a glance is enough."""
         block, plan = self.block, self.block.plan
-        parts = Standing.collect(block, _cut(self, chosen))
-        standing = Standing.join([self.standing.without(chosen), parts])
+        small = _small(self, chosen)
+        cut, whole = chosen & ~small, self.standing
+        if small.any():
+            whole = replace(whole, live=_glanced(block, whole.live, small.nonzero()[:, 0]))
+        standing = whole.without(cut)
+        if cut.any():
+            standing = Standing.join([standing, Standing.collect(block, _cut(self, cut))])
         sums = block.sums(standing)
         limits = plan.allowed(sums)
-        done = sums.errors.within(limits, plan.only_length)
+        done = sums.errors.within(limits, plan.watched)
         wanted, stuck = _wanted(block, standing, _Shares.of(block, limits, sums.pieces, ~done), ~done)
-        return _State(block, self.rows, standing, sums, wanted, done, stuck)
+        if plan.errors_average and (idle := ~done & (_walked_pieces(block, standing.live.segment[wanted]) == 0)).any():
+            # No piece is bad by itself, but all of them are together.
+            strict = _Shares.of(block, limits, sums.pieces, idle, averaged=False)
+            more, stuck_too = _wanted(block, standing, strict, idle)
+            wanted, stuck = wanted | more, torch.where(idle, stuck_too, stuck)
+        cost = torch.minimum(self.value_cost, block.gradients())
+        cost = torch.where(sums.errors.within(limits, "values"), cost, torch.inf)
+        return _State(block, self.rows, standing, sums, wanted, done, stuck, cost)
 
     def part(self, rows: Tensor) -> _State:
         """The state of some examples (rows,), without the pieces that only others walk."""
@@ -63,14 +81,14 @@ class _State:
         stays = (carrier[self.standing.bundles.carrier] >= 0)[self.standing.live.bundle]
         return _State(
             block, self.rows[rows], self.standing.part(segment, carrier), self.sums.take(rows), self.wanted[stays],
-            self.done[rows], self.stuck[rows],
+            self.done[rows], self.stuck[rows], self.value_cost[rows],
         )  # fmt: skip
 
     @property
     def is_large(self) -> bool:
         """Whether its pieces take so much memory that some examples should wait."""
         sketch = self.standing.live.sketch
-        return len(self.rows) > 1 and len(sketch) * (sketch.shape[1] + SCALARS) > HELD_NUMBERS
+        return len(self.rows) > 1 and len(sketch) * (2 * sketch.shape[1] + SCALARS) > HELD_NUMBERS
 
 
 def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
@@ -82,7 +100,7 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
     try:
         while waiting and not interrupted:
             state = waiting[-1]
-            chosen = _affordable(state, state.block.budget - state.block.gradients())
+            chosen = _affordable(state, state.block.affordable())
             if not chosen.any():
                 leaving, staying = state, list[_State]()
             else:
@@ -109,6 +127,41 @@ def _parted(state: _State) -> tuple[_State | None, list[_State]]:
     if not state.is_large:
         return leaving, [state]
     return leaving, [state.part(half) for half in torch.arange(len(state.rows)).tensor_split(2)]
+
+
+def _small(state: _State, chosen: Tensor) -> Tensor:
+    """(pieces,) which of the chosen ones are segments that add next to nothing, as on a plateau of the score.
+
+    Only of paths with many features and many segments: on a line such a piece is large, and much can hide in it.
+    """
+    block, live = state.block, state.standing.live
+    if not block.plan.errors_average:
+        return torch.zeros_like(chosen)
+    s, alone = block.segments, (state.standing.bundles.kind == ALONE)[live.bundle]
+    many = torch.bincount(s.leg_example, minlength=len(block)) >= MANY_SEGMENTS
+    in_many = ~torch.zeros(len(s), dtype=torch.bool).index_fill_(0, s.leg_segment[~many[s.leg_example]], True)
+    candidate = chosen & alone & in_many[live.segment] & (live.t0 == 0) & (live.t1 == 1) & torch.isinf(live.moved).cpu()
+    shares = _Shares.of(block, block.plan.allowed(state.sums), state.sums.pieces, ~state.done)
+    sizes = live._replace(moved=size_of_error(live.sketch), length_moved=live.length)
+    return candidate & (shares.excess(block, sizes)[0] <= SMALL)
+
+
+def _glanced(block: Block, live: Live, rows: Tensor) -> Live:
+    """Whole segments (rows,) that get one more gradient, off their middle: have they changed as little as it seems?"""
+    columns = dict(zip(Live._fields, live, strict=True))
+    for some in rows.split(block.plan.score.batch_size):
+        at, segment = some.to(live.length.device), live.segment[some]
+        t1 = torch.ones(len(some), dtype=torch.float64)
+        estimate = block.glance(segment, t1 - GLANCED, t1)
+        shift = sketched(estimate.attributions) / GLANCED - live.sketch[at]
+        length_shift = estimate.length / GLANCED - live.length[at]
+        new = {
+            "shift": shift, "length_shift": length_shift, "moved": size_of_error(shift),
+            "length_moved": length_shift.abs(), "low": torch.minimum(estimate.low, live.low[at]),
+            "high": torch.maximum(estimate.high, live.high[at]),
+        }  # fmt: skip
+        columns |= {name: columns[name].index_copy(0, at, value) for name, value in new.items()}
+    return Live(**columns)
 
 
 def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[Look, Tensor]]:
@@ -146,22 +199,16 @@ def _parts(block: Block, parents: Live) -> Look:
     f = torch.stack([parents.f0, block.score_at(parents.segment, middle), parents.f1], 1)
     (t0, t1), (f0, f1) = ((of[:, :2].flatten(), of[:, 1:].flatten()) for of in (t, f))
     parts, attributions = block.look(parents.segment.repeat_interleave(2), t0, t1, block.plan.order, (f0, f1))
-    moved = _size_of_error(parts.sketch.unflatten(0, (-1, 2)).sum(1) - parents.sketch)
-    length_moved = (parts.length.view(-1, 2).sum(1) - parents.length).abs()
+    shift = parts.sketch.unflatten(0, (-1, 2)).sum(1) - parents.sketch
+    length_shift = parts.length.view(-1, 2).sum(1) - parents.length
+    moved, length_moved = size_of_error(shift), length_shift.abs()
     # Half of the move is given to both parts equally, half by their residuals, which show where the score was missed.
     residual = parts.residual.view(-1, 2)
     share = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
     moved, length_moved = ((share * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
-    return Look(parts._replace(moved=moved, length_moved=length_moved), attributions)
-
-
-def _size_of_error(difference: Tensor) -> Tensor:
-    """Of attributions (rows, features): (rows,). Σ|difference| up to four features, else twice the Euclidean norm.
-
-    That is the typical error of a sum over any choice of features and signs. Pixels of a noisy gradient have
-    independent errors, and Σ|difference| would take thousands of gradients to average them out.
-    """
-    return torch.minimum(difference.abs().sum(1), 2 * torch.linalg.vector_norm(difference, dim=1))
+    halves = (shift / 2).repeat_interleave(2, 0), (length_shift / 2).repeat_interleave(2)
+    parts = parts._replace(moved=moved, length_moved=length_moved, shift=halves[0], length_shift=halves[1])
+    return Look(parts, attributions)
 
 
 @dataclass(frozen=True)
@@ -174,12 +221,19 @@ class _Shares:
     logit: Tensor  # the largest that was met, for differences of logits; else zero
 
     @classmethod
-    def of(cls, block: Block, limits: Errors, pieces: Tensor, is_open: Tensor) -> _Shares:
+    def of(
+        cls, block: Block, limits: Errors, pieces: Tensor, is_open: Tensor, *, averaged: bool | None = None
+    ) -> _Shares:
         """Errors `limits` (batch,) each, divided by as many `pieces` (batch,), of the examples that are open (batch,).
 
-        Of the examples that walk a segment the strictest one decides.
+        Of the examples that walk a segment the strictest one decides. If errors are `averaged`, as the plan says by
+        default, so many pieces may err by more: see `averaged_errors`.
         """
         s = block.segments
+        if block.plan.errors_average if averaged is None else averaged:
+            root = pieces.sqrt()
+            limits = Errors(limits.attribution / 2**0.5, limits.gap, limits.length / 8**0.5, limits.residual / 2)
+            limits = Errors(*(limit * root for limit in limits))
         leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
 
         def least(of_leg: Tensor) -> Tensor:
@@ -198,8 +252,10 @@ class _Shares:
         score = block.plan.score
         ends = torch.maximum(live.f0.abs(), live.f1.abs())
         noise = 2 * score.eps * torch.maximum(ends, self.logit[live.segment].to(ends.dtype).to(ends.device))
-        errors = [(live.length_moved, self.length)]
-        if not block.plan.only_length:
+        errors, watched = list[tuple[Tensor, Tensor]](), block.plan.watched
+        if watched != "values":
+            errors.append((live.length_moved, self.length))
+        if watched != "length":
             errors += [(live.moved, self.attribution), (live.residual, self.residual)]
         excess = torch.zeros(len(live.segment), dtype=torch.float64)
         curable = torch.zeros(len(live.segment), dtype=torch.bool)
@@ -269,7 +325,7 @@ def _integral(state: _State, interrupted: bool) -> Integral:
     block, sums, stuck = state.block, state.sums, state.stuck
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
-    by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.only_length)
+    by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.watched)
     dtype, told = str(plan.score.dtype).removeprefix("torch."), []
     columns = (
         sums.flat, done, by_rounding, stuck, block.gradients(), block.budget,
@@ -283,6 +339,7 @@ def _integral(state: _State, interrupted: bool) -> Integral:
         else:
             missing = notes.missing(error, limit)
             told.append(notes.not_reached(
-                plan.tolerance, dtype, missing, interrupted, stays, spent, budget, plan.max_gradients
+                plan.tolerance, dtype, missing, interrupted, stays, spent, budget, plan.max_gradients,
+                plan.clock.words if plan.clock.asked is not None and budget - spent >= 2 * plan.order else "",
             ))  # fmt: skip
-    return block.integral(sums, told)
+    return block.integral(sums, told, state.value_cost)

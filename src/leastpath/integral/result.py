@@ -13,7 +13,17 @@ from leastpath.bound import BoundScore
 from leastpath.integral.notes import UNKNOWN
 from leastpath.status import Note
 
-MEASURED = ("values", "change", "length", "length_error", "attribution_error", "low", "high", "n_gradients")
+MEASURED = (
+    "values",
+    "change",
+    "length",
+    "length_error",
+    "attribution_error",
+    "low",
+    "high",
+    "n_gradients",
+    "value_gradients",
+)
 
 
 @dataclass(frozen=True)
@@ -31,11 +41,14 @@ class Integral:
     values: Tensor
     change: Tensor  # f(last knot) - f(first knot)
     length: Tensor
-    length_error: Tensor  # own estimate; NaN at fixed steps
-    attribution_error: Tensor  # own estimate, as `tolerance` counts it; NaN at fixed steps
+    length_error: Tensor  # own estimate, not a bound; NaN at fixed steps
+    attribution_error: Tensor  # own estimate, not a bound, as `tolerance` counts it; NaN at fixed steps
     low: Tensor  # range of the score along the path
     high: Tensor
     n_gradients: Tensor  # float64: gradients of shared segments are split between the examples that share them
+    value_gradients: (
+        Tensor  # float64: how many of these were spent when the values were known; the rest is the length's
+    )
     notes: list[Note]
 
     def where(self, mask: Tensor, other: Integral) -> Integral:
@@ -63,5 +76,6 @@ def unknown_integral(score: BoundScore, batch: int) -> Integral:
     """For examples whose integral was interrupted before it was known: NaN everywhere."""
     values = torch.full((batch, *score.shape), torch.nan, dtype=score.work_dtype, device=score.device)
     measured = dict.fromkeys(MEASURED, values.new_full((batch,), torch.nan))
-    measured |= {"values": values, "n_gradients": torch.zeros(batch, dtype=torch.float64)}
+    none = torch.zeros(batch, dtype=torch.float64)
+    measured |= {"values": values, "n_gradients": none, "value_gradients": none}
     return Integral(**measured, notes=[UNKNOWN] * batch)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 
+Measure = Literal["all", "values"]  # what a user asks for
+Watched = Literal["all", "values", "length"]  # whose errors count: those of both, or of one alone
+COMPARED = 0.1  # accuracy of a length that another one is compared with, if they are so different
 ROUNDING = 64  # in units of eps · max|f|: errors allowed for arithmetic, beside those of quadrature
 
 
@@ -30,6 +33,33 @@ def extreme_by(values: Tensor, index: Tensor, n: int, reduce: Literal["amin", "a
     return values.new_full((n,), empty).scatter_reduce_(0, index, values, reduce)
 
 
+def size_of_error(difference: Tensor) -> Tensor:
+    """Of attributions (rows, features): (rows,). Σ|difference| up to four features, else twice the Euclidean norm.
+
+    That is the typical error of a sum over any choice of features and signs. Pixels of a noisy gradient have
+    independent errors, and Σ|difference| would take thousands of gradients to average them out.
+    """
+    return torch.minimum(difference.abs().sum(1), 2 * torch.linalg.vector_norm(difference, dim=1))
+
+
+def averaged_errors(totals: Tensor, squares: Tensor, moved: Tensor, length_moved: Tensor) -> Tensor:
+    """(batch, 3) errors of residuals, attributions and lengths of many pieces, whose errors cancel in part.
+
+    The larger of two estimates: how far the sum over all pieces moved when they were cut last, which sees errors that
+    have one cause, and what independent errors come to. On photographs it is two to three times the true error, where
+    the sum of all sizes is ten times it and more. Never above that sum.
+
+    Args:
+        totals: (batch, 3) Σ of their sizes.
+        squares: (batch, 3) Σ of their squares.
+        moved: (batch,) how far the attributions of the whole path moved.
+        length_moved: (batch,) how far its length did.
+    """
+    chance = (squares * squares.new_tensor([4.0, 2.0, 8.0])).sqrt()  # parts of a piece have half of its move each
+    together = torch.stack([torch.zeros_like(moved), moved, length_moved], 1)  # what residuals sum to is the gap
+    return torch.minimum(totals, torch.maximum(chance, together))
+
+
 class Errors(NamedTuple):
     """Errors of each example, or the errors allowed: (batch,) each."""
 
@@ -38,11 +68,13 @@ class Errors(NamedTuple):
     length: Tensor  # how far the length moves
     residual: Tensor  # Σ|residual| of the pieces, beyond rounding
 
-    def within(self, allowed: Errors, only_length: bool) -> Tensor:
-        """(batch,) which examples have no larger errors than allowed, on the CPU."""
-        if only_length:
-            return (self.length <= allowed.length).cpu()
-        return torch.stack([error <= limit for error, limit in zip(self, allowed, strict=True)]).all(0).cpu()
+    def within(self, allowed: Errors, watched: Watched) -> Tensor:
+        """(batch,) which examples have no larger errors than allowed, on the CPU; only those that are watched count."""
+        known = {
+            name: error <= limit for name, error, limit in zip(self._fields, self, allowed, strict=True)
+            if watched == "all" or (name == "length") == (watched == "length")
+        }  # fmt: skip
+        return torch.stack(list(known.values())).all(0).cpu()
 
 
 class Sums(NamedTuple):
@@ -57,6 +89,7 @@ class Sums(NamedTuple):
     low: Tensor  # smallest and largest score met
     high: Tensor
     change: Tensor  # Δf
+    rival: Tensor  # a length that this one is only compared with; NaN: there is none
 
     def take(self, rows: Tensor) -> Sums:
         """The sums of some examples (rows,)."""
@@ -79,8 +112,10 @@ class Sums(NamedTuple):
         gap = (flat_rows(self.values).sum(1) - self.change).abs()
         return Errors(self.moved, gap, self.length_moved, self.residual)
 
-    def allowed(self, tolerance: float, eps: float) -> Errors:
+    def allowed(self, tolerance: float, eps: float, length_tolerance: float) -> Errors:
         """The errors allowed for each example.
+
+        A length that is only compared may err by 10 %, if that cannot change which of the two is longer.
 
         Residuals of pieces cancel if the score goes up and down. If what remains, the gap, is within the tolerance,
         their sum may be as large as the error of the attributions.
@@ -90,4 +125,7 @@ class Sums(NamedTuple):
         attribution = at_least * torch.maximum(flat_rows(self.values).abs().sum(1), self.scale) + rounding
         gap = tolerance * self.scale + rounding
         residual = torch.where(self.errors.gap <= gap, torch.maximum(gap, attribution), gap)
-        return Errors(attribution, gap, at_least * self.length + rounding, residual)
+        length = max(length_tolerance, 8 * eps) * self.length
+        apart = torch.minimum(COMPARED * self.length, (self.length - self.rival).abs() / 2)
+        length = torch.where(torch.isnan(self.rival), length, torch.maximum(length, apart))
+        return Errors(attribution, gap, length + rounding, residual)

@@ -94,6 +94,11 @@ class Descent:
         if self.hessian not in get_args(Hessian):
             raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
 
+    @property
+    def planned_gradients(self) -> int:
+        """An example, about: two thirds of what it may spend."""
+        return 2 * self.max_gradients // 3
+
     def warm(self, result: Solved, inputs: Tensor) -> WarmDescent:
         """A solver that starts each example from the path of the nearest input that is solved already.
 

@@ -111,6 +111,11 @@ class ElasticBand:
         # The line stretches least, so a path that is longer than the line has the larger objective, too.
         return replace(joined_blocks(parts), never_longer=True)
 
+    @property
+    def planned_gradients(self) -> int:
+        """An example, if nothing limits it."""
+        return (2 * self.n_rounds + 1) * self._looks()
+
     def _looks(self) -> int:
         """Gradients that a look at a whole path takes; the force takes as many again."""
         return self.n_samples * (self.n_knots + 1)
