@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import leastpath as lp
 from helpers import Counted, flat_points, moons_net
-from leastpath.budget import Budget
+from leastpath.budget import Budget, Clock
 from leastpath.solvers.shorten import shortest_of
 
 EXAMPLES = 3
@@ -164,3 +164,31 @@ def test_segments_that_examples_share_are_paid_for_by_all_of_them(max_gradients)
     path = OneRoute().solve(bound, None, *bound.ends(baseline), None).path
     shortest_of(bound, lp.Conformal(), [path, path], lp.Run(max_gradients=max_gradients))
     assert bound.gradients_spent.max() - bound.gradients_spent.min() < 1e-9  # one example walks first for all of them
+
+
+# ---- time --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_when_the_time_is_used_up():
+    now = [0.0]
+    score = bound_score()
+    budget = lp.Run(max_gradients=100, clock=Clock(10, lambda: now[0])).budget(score)
+    half = budget.share(0.5)
+    assert budget.left().tolist() == [100] * 3 and not budget.out_of_time
+    now[0] = 10.0
+    assert budget.out_of_time and budget.limited and not budget.affords(1).any() and not half.at_most(5).left().any()
+    assert budget.grant().tolist() == [1] * 3  # a look at each segment is always taken
+
+
+def test_a_clock_against_arithmetic():
+    now = [100.0]
+    clock = Clock(20, lambda: now[0])
+    now[0] = 105.0
+    assert (clock.spent(), clock.left()) == (5, 15)
+    part = clock.part(0.2)
+    assert part.left() == 3 and part.asked == 20 and "max_seconds=20" in part.words
+    assert clock.affordable(10) == 30 and clock.affordable(0) == torch.inf  # 2 gradients a second
+    now[0] = 200.0
+    assert clock.left() == part.left() == clock.affordable(10) == clock.affordable(0) == 0
+    free = Clock(None, lambda: now[0])
+    assert free.left() == free.part(0.1).left() == free.affordable(7) == torch.inf

@@ -68,8 +68,8 @@ class Attribution:
     length: Tensor
     """Length of the path under the metric, measured by the integrator."""
     length_error: Tensor
-    """The integrator's own estimate of the error of `length`, from cutting the path finer. An estimate, not a bound: what
-    happens between all nodes can hide. NaN at fixed steps."""
+    """The integrator's own estimate of the error of `length`, from cutting the path finer. An estimate, not a bound:
+    what happens between all nodes can hide. NaN at fixed steps."""
     length_ratio: Tensor
     """length / length of the straight line, which is measured to 10 %, or as exactly as it takes to tell which of the
     two is longer; NaN where budget or user ended the work before that was measured."""
@@ -91,8 +91,8 @@ class Attribution:
     n_forwards: Tensor
     """Model evaluations without gradient (int64)."""
     attribution_error: Tensor
-    """The integrator's own estimate of the error of `values`, from cutting the path finer: Σ|error| up to four features,
-    above that twice its Euclidean norm. An estimate, not a bound. NaN at fixed steps."""
+    """The integrator's own estimate of the error of `values`, from cutting the path finer: Σ|error| up to four
+    features, above that twice its Euclidean norm. An estimate, not a bound. NaN at fixed steps."""
     baseline_spread: Inputs | None
     """Standard deviation of `values` between baselines, shaped like them; None with one baseline an example."""
     path_spread: Inputs | None
@@ -418,10 +418,8 @@ def _longer(ratio: float, work: Measuring, geometry: Score | None) -> tuple[Note
     if math.isnan(ratio):
         if work.measure == "values":
             return ()
-        why, kind = (
-            f"nothing is left of max_{'seconds' if work.budget.out_of_time else 'gradients'}",
-            Outcome.BUDGET_SPENT,
-        )
+        limit = "max_seconds" if work.budget.out_of_time else "max_gradients"
+        why, kind = f"nothing is left of {limit}", Outcome.BUDGET_SPENT
         if work.interrupted:
             why, kind = "it was interrupted", Outcome.INTERRUPTED
         return (Note(kind, f"whether the path is longer than the straight line is not known: {why}"),)

@@ -111,8 +111,8 @@ class Measuring:
         how = {"measure": self.measure, "length_tolerance": self.length_tolerance, **how}
         try:
             integral = integrate(
-                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule, run=run or self.run,
-                max_gradients=budget.grant(), **how,
+                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule,
+                run=run or self.run, max_gradients=budget.grant(), **how,
             )  # fmt: skip
         except KeyboardInterrupt:
             self.interrupted = True

@@ -14,7 +14,8 @@ from leastpath.run import Run
 from leastpath.solution import PlansGradients, Solution, Solver
 from leastpath.status import Note, Outcome
 
-FIRST = 8  # gradients after which the plan is said
+FIRST = 8  # gradients an example, after which the plan is said …
+SOON = 3.0  # … or seconds, if these are over before
 OF_LINE, OF_BENT = 60, 200  # gradients that measuring a path typically takes; a bent one with the line beside it
 TIME_TO_SOLVE = 0.5  # of max_seconds; the rest is for measuring
 
@@ -56,7 +57,7 @@ class Watch:
 
     def __call__(self) -> None:
         spent = float(self.score.gradients_spent.sum())
-        if not self.said and spent >= FIRST:
+        if self.run.progress and not self.said and (spent >= FIRST * self.score.batch or self.run.clock.spent() > SOON):
             self.said = True
             self.run.say(self.sentence(self.run.clock.spent() / spent))
         if self.solving and self.for_solver.clock.left() == 0:

@@ -283,13 +283,19 @@ class Answer:
 
 
 def answers(
-    question: Question, run: RunFolder, used: Solver | Method | None, max_gradients: int | None, seed: int
+    question: Question,
+    run: RunFolder,
+    used: Solver | Method | None,
+    max_gradients: int | None,
+    seed: int,
+    max_seconds: float | None = None,
 ) -> list[Answer]:
     """Integrated Gradients, and the geodesic or another method. What the run's store already has is not computed."""
     found = []
     for key, chosen in (("straight", StraightLine()), ("geodesic", used)):
         if key not in run.store:
-            _keep(run, key, question, finished(_explained(question, chosen, max_gradients, seed)), seed)
+            limits = {"max_gradients": max_gradients, "max_seconds": max_seconds}
+            _keep(run, key, question, finished(_explained(question, chosen, limits, seed)), seed)
         unit = run.store.read(key)
         title = f"Geodesic IG ({unit.record['solver'].partition('(')[0]})"
         if key == "straight":
@@ -300,12 +306,15 @@ def answers(
     return found
 
 
-def _explained(question: Question, used: Solver | Method | None, max_gradients: int | None, seed: int) -> Attribution:
-    given: dict[str, Any] = {"max_gradients": max_gradients, "seed": seed, "progress": True}
+def _explained(
+    question: Question, used: Solver | Method | None, limits: Mapping[str, float | None], seed: int
+) -> Attribution:
+    given: dict[str, Any] = {**limits, "seed": seed, "progress": True}
     if not isinstance(used, Method):
         return attribute(question.score, question.inputs, question.baselines, solver=used, support=True, **given)
-    if "max_gradients" not in used.defaults:
-        given.pop("max_gradients")
+    for name in limits:
+        if name not in used.defaults:
+            given.pop(name)
     if "support" in used.defaults:
         given["support"] = True
     return used(question.score, question.inputs, question.baselines if used.takes_baselines else None, **given)
@@ -475,6 +484,7 @@ def run_explain(
     labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
     drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
     max_gradients: Annotated[int | None, typer.Option(help="Budget, for each of the two paths.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Time, for each of the two paths.")] = None,
     seed: Annotated[int, typer.Option(help="Of the solver.")] = 0,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted run in the same folder.")] = False,
 ) -> RunFolder:
@@ -496,10 +506,10 @@ def run_explain(
         "source": source.name, "model": None if model is None else digest(model.read_bytes()),
         "model_class": model_class, "model_args": model_args, "solver": solver, "method": method,
         "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
-        "max_gradients": max_gradients, "seed": seed,
+        "max_gradients": max_gradients, "max_seconds": max_seconds, "seed": seed,
     }  # fmt: skip
     run = RunFolder.open(default_folder("explain", resume) if out is None else out, "explain", config, resume=resume)
-    found = answers(question, run, chosen, max_gradients, seed)
+    found = answers(question, run, chosen, max_gradients, seed, max_seconds)
     write_report(run, question, found, source.name if row is None else f"{source.name}, row {row}")
     print(run.path / "report.html")
     return run

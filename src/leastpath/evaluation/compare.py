@@ -15,11 +15,13 @@ from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
+from leastpath.budget import Clock, OutOfTime
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.guards import Baselines, Inputs
+from leastpath.planning import check_seconds, in_words
 from leastpath.run import Bar, Run
 from leastpath.score import Score, rows_of
 
@@ -48,6 +50,7 @@ def compare(
     batch_size: int = 1,
     fail_fast: bool = False,
     seed: int = 0,
+    max_seconds: float | None = None,
     progress: bool = False,
 ) -> Comparison:
     """Explain the same inputs with every method, measure all explanations, and report the best method and its cost.
@@ -71,9 +74,10 @@ def compare(
         fail_fast: raise the first error. Otherwise a pair that fails becomes a row with the reason, and is tried
             again by the next call.
         seed: of methods and measures.
-        progress: show a progress bar.
+        max_seconds: time for the comparison. When it is used up, no further pair is begun.
+        progress: show a progress bar, and after the first pairs about how long it will take.
 
-    Ctrl-C ends the comparison and returns what is finished.
+    Ctrl-C, or the end of `max_seconds`, ends the comparison and returns what is finished.
 
     Example:
         >>> import leastpath as lp, torch
@@ -83,6 +87,7 @@ def compare(
     """
     entrants = _entrants(methods)
     check_level(level)
+    check_seconds(max_seconds)
     _check(score, measures, batch_size, names, inputs)
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if reference not in (None, *(e.name for e in entrants)):
@@ -91,18 +96,24 @@ def compare(
     examples = [_described_example(*_rows(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
-    finished = True
+    finished, run = True, Run(seed, None, progress, clock=Clock(max_seconds))
     try:
-        with Run(seed, None, progress).bar("compare", len(keys)) as bar:
+        with run.bar("compare", len(keys)) as bar:
             work = _Work(score, inputs, baselines, measures, kept, keys, fail_fast, seed, bar, failures)
             for entrant in entrants:
+                begin = run.clock.spent()
                 for start in range(0, batch, batch_size):
+                    if run.clock.left() == 0:
+                        raise OutOfTime
                     work.do(entrant, range(start, min(start + batch_size, batch)))
+                    if start == 0 and batch > batch_size:
+                        seconds = (run.clock.spent() - begin) * batch / batch_size
+                        run.say(f"{entrant.name}: about {in_words(seconds)} for {batch} inputs")
     except KeyboardInterrupt:
         finished = False
     units = {pair: kept.read(key) for pair, key in keys.items() if key in kept}
     if not finished:
-        _tell_how_to_resume(len(units), len(keys), store)
+        _tell_how_to_resume(len(units), len(keys), store, run.clock)
     titles, rows = [e.name for e in entrants], names or range(batch)
     return Comparison.of(titles, rows, measures, units, failures, reference, level, finished)
 
@@ -254,9 +265,10 @@ def _repeated(names: Sequence[str]) -> str | None:
     return next((name for name in sorted(names) if names.count(name) > 1), None)
 
 
-def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None) -> None:
+def _tell_how_to_resume(done: int, total: int, store: str | PathLike[str] | None, clock: Clock) -> None:
     remedy = f"call compare again with the same arguments and store={str(store)!r} to go on from here"
     if store is None:
         remedy = "they are in this result only: give store=folder next time, to be able to go on"
     done_of = f"{done} of {total} (method, input) pairs finished"
-    warnings.warn(f"interrupted with {done_of}; {remedy}", UserWarning, stacklevel=3)
+    why = f"stopped after {clock.words}" if clock.left() == 0 else "interrupted"
+    warnings.warn(f"{why} with {done_of}; {remedy}", UserWarning, stacklevel=3)

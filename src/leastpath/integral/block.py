@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def errors_average(self) -> bool:
-        """Whether errors of pieces are independent, so that those of many pieces cancel in part: not for few features."""
+        """Whether errors of pieces are independent, so that those of many cancel in part: not for few features."""
         return self.score.n_features > FEW_FEATURES
 
     def allowed(self, sums: Sums) -> Errors:

@@ -75,6 +75,8 @@ def _as_known(block: Block, segment: Tensor, estimate: Estimate, row: Tensor, si
     """Whole segments (pieces,) as the solver measured them: rows of its estimate, in direction `sign`."""
     at, device = segment.to(block.f_tail.device), block.f_tail.device
     attributions, length, low, high = (part[row.to(device)] for part in estimate)
+    if block.plan.metric.bounds_score:
+        length = torch.maximum(length, (block.f_head[at] - block.f_tail[at]).abs())
     signed = Estimate(attributions * per_row(sign.to(device), attributions), length, low, high)
     ends = torch.zeros(len(segment), dtype=torch.float64), torch.ones(len(segment), dtype=torch.float64)
     return block.as_look(segment, *ends, block.f_tail[at], block.f_head[at], signed)

@@ -13,7 +13,7 @@ from leastpath.solution import Solver
 
 INTEGRAL: Mapping[str, Any] = {
     "metric": None, "geometry": None, "support": None, "tolerance": 0.01, "n_steps": None, "rule": "gauss_legendre",
-    "max_gradients": None,
+    "max_gradients": None, "max_seconds": None, "measure": "all",
 }  # fmt: skip
 NEEDED = {  # what a method needs, and the settings that give it
     "points": ("data points", "points=train_inputs"),

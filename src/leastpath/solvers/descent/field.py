@@ -13,6 +13,8 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
+from leastpath.integral.pieces import Estimate
+from leastpath.integral.sums import extreme_by
 from leastpath.metric import Metric
 from leastpath.run import Bar, Run
 from leastpath.solvers.shorten import coarse
@@ -27,6 +29,31 @@ class PathSamples:
     value: Tensor
     gradient: Tensor  # (rows, n, *features); zero where the model has none
     speed: Tensor  # of the segment; infinite where the model has no finite gradient
+
+    def row(self, i: int) -> PathSamples:
+        """What is known of one polyline: (n,) and (n, *features)."""
+        return PathSamples(self.points[i], self.steps[i], self.value[i], self.gradient[i], self.speed[i])
+
+
+def segment_estimates(path: Tensor, samples: PathSamples, positions: Tensor) -> tuple[Tensor, Estimate]:
+    """What samples of one polyline (knots, *features) at `positions` (n,) say of its segments.
+
+    The segments (m,) that have a sample, all finite, as the polyline without repeated knots numbers them, and the
+    estimate of each.
+    """
+    k = positions.floor().long().clamp(0, len(path) - 2)
+    real = norms(path.diff(dim=0), 1) > 0
+    bad = torch.zeros_like(real).index_fill_(0, k[~torch.isfinite(samples.speed)], True)
+    seen = torch.zeros_like(real).index_fill_(0, k, True) & real & ~bad
+    number = (real.cumsum(0) - 1)[seen]
+    place, use = (seen.cumsum(0) - 1)[k], seen[k]
+    place, n = place[use], int(seen.sum())
+    count = torch.bincount(place, minlength=n).to(samples.speed)
+    gradient = samples.gradient.new_zeros(n, *path.shape[1:]).index_add_(0, place, samples.gradient[use])
+    attributions = gradient * path.diff(dim=0)[seen] / per_row(count, gradient)
+    length = count.new_zeros(n).index_add_(0, place, samples.speed[use]) / count
+    low, high = (extreme_by(samples.value[use], place, n, reduce) for reduce in ("amin", "amax"))
+    return number.cpu(), Estimate(attributions, length, low, high)
 
 
 @dataclass

@@ -20,13 +20,14 @@ from torch import Tensor
 from leastpath._support.checks import check_features, check_integer
 from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
+from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.solution import Solution, Solved, joined_blocks
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
-from leastpath.solvers.descent.field import Field, PathSamples
+from leastpath.solvers.descent.field import Field, PathSamples, segment_estimates
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import flows
 from leastpath.solvers.descent.plateau import Crossing, crossed, flatter_side
@@ -182,6 +183,7 @@ class _Solve:
         self.n_check = min(128, max(8, field.limit // 16))
         self.n_look = min(LINE_SAMPLES, max(4, field.limit // 10))
         self.look_cost = self.n_look + 2  # samples of the line and both ends
+        self.seen: dict[int, tuple[Tensor, Estimate]] = {}  # segments of the best paths, and what samples say of them
 
     def solution(self) -> Solution:
         try:
@@ -196,7 +198,17 @@ class _Solve:
         counts = torch.tensor([0, *(len(path) for path in self.paths)])
         path = Path(torch.cat(self.paths), torch.arange(int(counts.sum())), counts.cumsum(0))
         notes = tuple(self._note(b) for b in range(len(path)))
-        return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()})
+        return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()}, self._known(counts.cumsum(0)))
+
+    def _known(self, first: Tensor) -> KnownSegments | None:
+        """What was sampled of the best paths, whose knots begin at row `first` (batch + 1,) of all points."""
+        rows = [row for row in self.seen if len(self.seen[row][0])]
+        if not rows:
+            return None
+        tail = torch.cat([first[row] + self.seen[row][0] for row in rows])
+        example = torch.cat([self.field.examples[row].expand(len(self.seen[row][0])) for row in rows])
+        estimate = Estimate.join([self.seen[row][1] for row in rows])
+        return KnownSegments(tail, tail + 1, self.field.score.groups[example], estimate)
 
     def _note(self, b: int) -> tuple[Note, ...]:
         straight, limit, least = len(self.paths[b]) <= 2, self.field.limit, self._least()
@@ -277,14 +289,34 @@ class _Solve:
 
     def _offer(self, rows: Tensor, paths: Tensor) -> None:
         if len(rows):
-            self._keep(rows, paths, self.field.length(paths, self.n_check, rows, CHECK))
+            self._keep(rows, paths, *self._checked(rows, paths))
 
-    def _keep(self, rows: Tensor, paths: Tensor, length: Tensor) -> None:
-        """Paths (n, knots, *features) of `rows` become the best so far if they look shorter."""
+    def _checked(self, rows: Tensor, paths: Tensor) -> tuple[Tensor, PathSamples, Tensor]:
+        """Sampled lengths (n,) of paths, the samples, and where they are (n, samples)."""
+        positions, weights = self.field.spread_out(paths, self.n_check, CHECK)
+        samples = self.field.sample(paths, positions, rows)
+        return (samples.speed * weights).sum(1), samples, positions
+
+    def _keep(
+        self,
+        rows: Tensor,
+        paths: Tensor,
+        length: Tensor,
+        samples: PathSamples | None = None,
+        positions: Tensor | None = None,
+    ) -> None:
+        """Paths (n, knots, *features) of `rows` become the best so far if they look shorter.
+
+        Their samples are kept for the integral, which need not look there again.
+        """
         better = length < self.length[rows]
         self.length[rows[better]] = length[better]
-        for row, path in zip(rows[better].tolist(), paths[better], strict=True):
+        for i in better.nonzero()[:, 0].tolist():
+            row, path = int(rows[i]), paths[i]
             self.paths[row] = _distinct(path)
+            self.seen.pop(row, None)
+            if samples is not None and positions is not None:
+                self.seen[row] = segment_estimates(path, samples.row(i), positions[i])
         self.field.show(self.length / self.straight)
 
     def _is_good(self, rows: Tensor, share: float, factor: float) -> Tensor:
@@ -313,10 +345,8 @@ class _Solve:
         ends = self.field.start[rows], self.field.end[rows]
         paths = [_distinct(path) for path in carried_over(given, self.field.examples[rows.cpu()], *ends)]
         for group, knots in _stacked(rows, paths):
-            positions, weights = self.field.spread_out(knots, self.n_check, CHECK)
-            samples = self.field.sample(knots, positions, group)
-            length = (samples.speed * weights).sum(1)
-            self._keep(group, knots, length)
+            length, samples, positions = self._checked(group, knots)
+            self._keep(group, knots, length, samples, positions)
             near = (length < HOPELESS * self.straight[group]) & ~self._is_good(group, BETTER, NEAR)
             if near.any():
                 above = samples.value.mean(1) > line.value[group].mean(1)

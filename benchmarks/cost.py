@@ -1,0 +1,141 @@
+"""What an explanation costs: gradients of each part, seconds beside Integrated Gradients, and memory.
+
+    python benchmarks/cost.py IMAGES [--count 24] [--size 128] [--outputs softmax log_softmax] [--solvers …]
+    python benchmarks/cost.py --memory
+
+The first prints medians over photographs, the 90 % point of the total, and seconds as a ratio to IG with 50 steps on
+the same picture in the same run. The net is EfficientNet-lite0 (see solvers.py). "IG" counts gradients in units of 50.
+The second prints the peak memory of one path integral at 100, 1,000 and 10,000 gradients, each in a process of its own,
+as a ratio to that at 100: one example and sixteen, a straight line and a bent path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from photographs import picture_files
+from torch import Tensor
+
+import leastpath as lp
+from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.images import read_image
+
+IG_STEPS = 50
+SOLVERS: dict[str, lp.Solver | None] = {
+    "default": None,
+    "band": lp.ElasticBand(groups="pixel"),
+    "descent": lp.Descent(),
+}
+PARTS = ("solver_gradients", "value_gradients", "length_gradients", "line_gradients")
+MEMORY_SIZE = 64  # pixels a side
+MEMORY_BUDGETS = (100, 1000, 10_000)
+MEMORY_CASES = {"1 straight": (1, 2), "1 bent": (1, 6), "16 straight": (16, 2), "16 bent": (16, 6)}
+
+
+def costs(net: torch.nn.Module, file: Path, size: int, output: str, solver: lp.Solver | None) -> dict[str, float]:
+    """One photograph: gradients and forwards of each part, and seconds relative to IG with 50 steps."""
+    image = read_image(file, size)
+    score = lp.Score(net, int(net(image).argmax()), output)  # type: ignore[arg-type]
+
+    def timed(**how: object) -> tuple[lp.Attribution, float]:
+        begin = time.process_time()
+        result = lp.attribute(score, image, 0.0, **how)  # type: ignore[arg-type]
+        return result, time.process_time() - begin
+
+    ig = timed(solver=lp.StraightLine(), tolerance=None, n_steps=IG_STEPS, support=False)[1]
+    result, seconds = timed(solver=solver, support=True)
+    return {
+        **{part: float(result.stats[part]) for part in PARTS}, "forwards": float(result.n_forwards),
+        "total": float(result.n_gradients), "time": seconds / ig, "ratio": float(result.length_ratio),
+        "reached": float(lp.Outcome.REACHED in result.status[0]),
+    }  # fmt: skip
+
+
+def table(rows: dict[tuple[str, str], list[dict[str, float]]]) -> None:
+    """Medians, one line an output and solver."""
+    print(
+        f"{'output':12} {'solver':8} {'images':>6} {'path':>6} {'values':>7} {'length':>7} {'line':>6} {'forwards':>8} "
+        f"{'total':>6} {'90 %':>6} {'× IG':>6} {'time × IG':>9} {'ratio':>7} {'reached':>7}"
+    )
+    for (output, solver), some in rows.items():
+        median = {name: float(np.median([row[name] for row in some])) for name in some[0]}
+        high = float(np.quantile([row["total"] for row in some], 0.9))
+        print(
+            f"{output:12} {solver:8} {len(some):6} {median['solver_gradients']:6.0f} {median['value_gradients']:7.0f} "
+            f"{median['length_gradients']:7.0f} {median['line_gradients']:6.0f} {median['forwards']:8.0f} "
+            f"{median['total']:6.0f} {high:6.0f} {median['total'] / IG_STEPS:6.1f} {median['time']:9.1f} "
+            f"{median['ratio']:7.4f} {np.mean([row['reached'] for row in some]):7.0%}"
+        )
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def rough(x: Tensor) -> Tensor:
+    """A score with so many kinks that no budget is enough; it needs next to no memory itself."""
+    flat = x.flatten(1)
+    return (flat * 300).sin().abs().mean(1)
+
+
+def peak_of_one(case: str, budget: int) -> float:
+    """Peak memory of this process in MB, after one integral with all of a budget."""
+    torch.set_num_threads(1)
+    examples, knots = MEMORY_CASES[case]
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(examples, knots, 3, MEMORY_SIZE, MEMORY_SIZE, generator=generator)
+    lp.integrate(lp.Score(rough, batch_size=16), lp.Path.polyline(points), tolerance=1e-6, max_gradients=budget)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def memory_table() -> None:
+    """Each case in a process of its own: a peak never goes down again."""
+    print(f"{'case':12} {'gradients':>9} {'peak MB':>8} {'to 100':>7}")
+    for case in MEMORY_CASES:
+        first = None
+        for budget in MEMORY_BUDGETS:
+            command = [sys.executable, __file__, "--one", case, str(budget)]
+            peak = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            first = first or peak
+            print(f"{case:12} {budget:9,} {peak:8.0f} {peak / first:7.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", type=Path, nargs="?")
+    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--outputs", nargs="+", default=["softmax", "log_softmax"])
+    parser.add_argument("--solvers", nargs="+", choices=list(SOLVERS), default=list(SOLVERS))
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(peak_of_one(arguments.one[0], int(arguments.one[1])))
+        return
+    if arguments.memory:
+        memory_table()
+        return
+    if arguments.images is None:
+        parser.error("give a folder of photographs, or --memory")
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    files = picture_files(arguments.images)
+    files = files[:: max(1, len(files) // arguments.count)][: arguments.count]
+    net, rows = EfficientNetLite0(), dict[tuple[str, str], list[dict[str, float]]]()
+    for output in arguments.outputs:
+        for name in arguments.solvers:
+            rows[output, name] = [costs(net, file, arguments.size, output, SOLVERS[name]) for file in files]
+            table({(output, name): rows[output, name]})
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()
