@@ -625,3 +625,35 @@ def test_the_default_solver_of_tokens_moves_tokens():
     model = TextNet().eval()
     result = lp.attribute(lp.Score(model, 0, layer=model.embedding), torch.tensor([[1, 2, 3]]))
     assert result.solver.startswith("ElasticBand(stiffness=1.0, monotone=True, groups='token'")
+
+
+# ---- what is measured, and what it costs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, lp.ElasticBand(), lp.Descent()])
+def test_costs_of_all_parts_add_up(solver):
+    model = Counted(moons_net())
+    result = explain(lp.Score(model, 1, "softmax"), flat_points(3), flat_points(3, seed=1), solver)
+    parts = [result.stats[f"{part}_gradients"] for part in ("solver", "value", "length", "line")]
+    assert torch.equal(sum(parts), result.n_gradients) and result.n_gradients.sum() == model.gradient_rows
+    assert all((part >= 0).all() for part in parts) and (parts[3] > 0).any() == (not result.path.is_straight.all())
+
+
+@pytest.mark.parametrize("solver", [STRAIGHT, lp.ElasticBand(), lp.Descent()])
+def test_values_alone_are_as_exact_and_cost_less(solver):
+    score, x, base = (
+        lp.Score(moons_net(torch.float64), 1, "softmax"),
+        *flat_points(6, dtype=torch.float64).view(2, 3, 2),
+    )
+    whole, alone = explain(score, x, base, solver), explain(score, x, base, solver, measure="values")
+    for part in ("length", "length_error", "length_ratio", "certificate"):
+        assert getattr(alone, part).isnan().all()
+    assert (alone.n_gradients <= whole.n_gradients).all() and not alone.stats["line_gradients"].any()
+    fine = lp.integrate(score, alone.path, tolerance=None, n_steps=20_000, rule="midpoint")
+    assert ((alone.values - fine.values).abs().sum(1) <= 0.011 * fine.values.abs().sum(1)).all()
+    assert all("straight line is not known" not in status.value for status in alone.status)
+
+
+def test_what_cannot_be_measured_is_refused():
+    with pytest.raises(ValueError, match="measure='lengths' is unknown"):
+        explain(lp.Score(moons_net(), 1), flat_points(1), measure="lengths")

@@ -96,6 +96,8 @@ class Measuring:
         """Attributions (batch, *features) along further paths, each with an equal part of what is left."""
         found: list[Tensor] = []
         for done, path in enumerate(samples):
+            if self.budget.out_of_time:
+                break
             budget, run = self.budget.shared_by(len(samples) - done), self.run
             run = replace(run, clock=run.clock.part(1 / (len(samples) - done)))
             integral = self.tried(path, budget, run, weighting=self.weighting, measure="values")

@@ -95,7 +95,7 @@ def in_words(seconds: float) -> str:
         ('12 ms', '1 min 15 s', '2 h 2 min')
     """
     if seconds < 1:
-        return f"{1000 * seconds:.2g} ms"
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"
     minutes, s = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -1,5 +1,6 @@
 """Error control: against closed forms and brute force, what fools a residual, inequalities, budgets."""
 
+import copy
 import math
 import re
 
@@ -115,6 +116,24 @@ def test_polylines_through_a_classifier_against_brute_force(output):
     )
     # Error control samples: a kink between all its nodes can hide. 95 % is what it reaches here, with none far out.
     assert (errors <= 0.01).double().mean() >= 0.95 and errors.max() <= 0.05
+
+
+@pytest.mark.parametrize("output", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("knots", [2, 9])
+def test_many_features_against_brute_force(output, knots):
+    """Where errors of pieces are averaged, the tolerance still holds, and the error estimates are not too small."""
+    net = copy.deepcopy(mlp(20, seed=5)).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(2)
+    path = Path.polyline(flat_points(10 * knots, 20, 2, torch.float64).view(10, knots, 20))
+    score = Score(net, torch.arange(10) % 2, output)
+    found = integrate(score, path)
+    fine = integrate(score, path, tolerance=None, n_steps=4000, rule="midpoint")
+    difference = found.values - fine.values
+    error = torch.minimum(difference.abs().sum(1), 2 * difference.norm(dim=1))
+    assert (error <= 0.01 * fine.values.abs().sum(1)).all() and (error <= found.attribution_error + 1e-4).all()
+    assert ((found.length / fine.length - 1).abs() <= 0.01).all()
 
 
 @pytest.mark.parametrize("metric", [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Euclidean()])

@@ -5,6 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import field_of, mlp
+from leastpath.solvers.descent.field import segment_estimates
 from oracles import SPEEDS, dense
 
 NET = mlp(3).double()
@@ -62,3 +63,20 @@ def test_where_the_model_has_no_value_the_ground_is_endless():
     points = torch.tensor([[2.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]).double()
     assert found.speed(points, torch.ones_like(points), torch.arange(2)).tolist() == [0.5 * 3**0.5, torch.inf]
     assert not found.gradient(points, torch.arange(2))[1][1].any()
+
+
+def test_segments_by_their_samples_against_means():
+    """A repeated knot is no segment, a segment without samples is not known, and one with a bad sample neither."""
+    path = torch.cat([PATHS[0, :2], PATHS[0, 1:]])  # the second knot twice: segments 0, (1), 2, 3, 4
+    positions = torch.tensor([0.2, 0.7, 2.5, 4.1]).double()
+    some = field().sample(path[None], positions[None], torch.arange(1)).row(0)
+    number, estimate = segment_estimates(path, some, positions)
+    assert number.tolist() == [0, 1, 3]  # of the path without the repeated knot
+    torch.testing.assert_close(estimate.attributions[0], some.gradient[:2].mean(0) * (path[1] - path[0]))
+    torch.testing.assert_close(estimate.length, torch.stack([some.speed[:2].mean(), some.speed[2], some.speed[3]]))
+    assert (float(estimate.low[0]), float(estimate.high[0])) == (
+        float(some.value[:2].min()),
+        float(some.value[:2].max()),
+    )
+    some.speed[3] = torch.inf
+    assert segment_estimates(path, some, positions)[0].tolist() == [0, 1]
