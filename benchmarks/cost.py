@@ -91,7 +91,7 @@ def peak_of_one(case: str, budget: int) -> float:
     examples, knots = MEMORY_CASES[case]
     generator = torch.Generator().manual_seed(0)
     points = torch.rand(examples, knots, 3, MEMORY_SIZE, MEMORY_SIZE, generator=generator)
-    lp.integrate(lp.Score(rough, batch_size=16), lp.Path.polyline(points), tolerance=1e-6, max_gradients=budget)
+    lp.integrate(lp.Score(rough, batch_size=16), lp.Path.polyline(points), max_gradients=budget)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -71,8 +71,8 @@ class Attribution:
     """The integrator's own estimate of the error of `length`, from cutting the path finer. An estimate, not a bound:
     what happens between all nodes can hide. NaN at fixed steps."""
     length_ratio: Tensor
-    """length / length of the straight line, which is measured to 10 %, or as exactly as it takes to tell which of the
-    two is longer; NaN where budget or user ended the work before that was measured."""
+    """length / length of the straight line, which with more than four features is measured to 10 %, or as exactly as it
+    takes to tell which of the two is longer; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
     """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
     `length_error`. inf where the score does not change, NaN for metrics that do not bound the score."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
+from leastpath.integral.block import FEW_FEATURES
 from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral, unknown_integral
@@ -82,8 +83,16 @@ class Measuring:
 
     @property
     def length_tolerance(self) -> float | None:
-        """Lengths say themselves how exact they are, so they need not be as exact as values."""
-        return None if self.tolerance is None else min(LENGTH_FACTOR * self.tolerance, 0.5)
+        """Lengths say themselves how exact they are, so they need not be as exact as values.
+
+        With few features they are, since there their errors are the least certain, and gradients the cheapest.
+        """
+        return None if self.tolerance is None or self.few_features else min(LENGTH_FACTOR * self.tolerance, 0.5)
+
+    @property
+    def few_features(self) -> bool:
+        """Whether there are so few that everything is measured to the tolerance."""
+        return self.bound.n_features <= FEW_FEATURES
 
     def of_lines(self, lines: Path, **how: Any) -> Integral | None:
         """The integral along straight lines that paths are compared with; what it costs is counted as theirs."""
@@ -146,7 +155,8 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     )
     measured = None
     if payable.any():
-        measured = work.of_lines(lines.only(payable), only_length=True, rival=integral.length)
+        rival = None if work.few_features else integral.length
+        measured = work.of_lines(lines.only(payable), only_length=True, rival=rival)
     if measured is None:
         return solution, integral, line
     line = _replaced(line, payable, measured)

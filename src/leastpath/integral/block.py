@@ -97,9 +97,13 @@ class Live(NamedTuple):
 
     def where(self, keep: Tensor) -> Live:
         """The pieces in `keep` (pieces,)."""
-        rows = {self.segment.device: keep.nonzero()[:, 0]}
-        rows[self.f0.device] = rows[self.segment.device].to(self.f0.device)
-        return Live(*(part.index_select(0, rows[part.device]) for part in self))  # several times faster than a mask
+        return self if bool(keep.all()) else self.take(keep.nonzero()[:, 0])  # several times faster than a mask
+
+    def take(self, rows: Tensor) -> Live:
+        """Some of the pieces (rows,)."""
+        on = {self.segment.device: rows}
+        on[self.f0.device] = rows.to(self.f0.device)
+        return Live(*(part.index_select(0, on[part.device]) for part in self))
 
     @staticmethod
     def join(parts: Sequence[Live]) -> Live:
@@ -136,6 +140,8 @@ class Standing:
     @classmethod
     def join(cls, parts: Sequence[Standing]) -> Standing:
         """Several as one, in order."""
+        if len(parts) == 1:
+            return parts[0]
         bundles, row = Bundles.join([part.bundles for part in parts])
         shifts = torch.tensor([0, *(len(part.bundles) for part in parts)]).cumsum(0).tolist()
         live = [p.live._replace(bundle=row[p.live.bundle + at]) for p, at in zip(parts, shifts[:-1], strict=True)]
@@ -143,6 +149,8 @@ class Standing:
 
     def without(self, gone: Tensor) -> Standing:
         """What is left when the pieces in `gone` (pieces,), all of some bundles, are taken away."""
+        if not gone.any():
+            return self
         stays = torch.ones(len(self.bundles), dtype=torch.bool)
         stays[self.live.bundle[gone]] = False
         return Standing(self._renumbered(self.live.where(~gone), stays), self.bundles.take(stays.nonzero()[:, 0]))
@@ -248,14 +256,18 @@ class Block:
 
     def signed(self, attributions: Tensor, segment: Tensor) -> Tensor:
         """Attributions (pieces, *features) on `segment` (pieces,) as its carrier adds them: in its own direction."""
-        s, sign = self.segments, torch.ones(len(self.segments), dtype=torch.long)
-        if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
-            sign[s.leg_segment] = s.leg_sign
-            sign[self.sharers != 1] = 1
-        sign = sign[segment]
+        sign = self._carried_sign[segment]
         if bool((sign > 0).all()):
             return attributions
         return attributions * per_row(sign.to(attributions.device, attributions.dtype), attributions)
+
+    @cached_property
+    def _carried_sign(self) -> Tensor:
+        """(segments,) the direction in which a carrier walks a segment: +1 for one that several walk."""
+        s, sign = self.segments, torch.ones(len(self.segments), dtype=torch.long)
+        if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
+            sign[s.leg_segment] = s.leg_sign
+        return torch.where(self.sharers == 1, sign, 1)
 
     def leg_lengths(self) -> Tensor:
         """(legs,) Euclidean, float64."""

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 
-OWN_SUMS = 64  # pieces of a path that have a sum of their own
-STRANDS = 4  # bundles of about equal errors: a budget that does not pay for all of them may pay for some
+OWN_SUMS = 48  # pieces of a path that have a sum of their own
+STRANDS = 2  # bundles of about equal errors: a budget that does not pay for both may pay for one
 LEVELS = 8  # classes of error, each twice the one before
 LOWEST = -4  # the first class: errors below 2⁻³ of what a piece may err by
 NEVER = LEVELS * STRANDS  # the class of pieces that cannot be cut
@@ -45,6 +45,8 @@ class Bundles:
     def of(cls, attributions: Tensor, carrier: Tensor, kind: Tensor) -> tuple[Bundles, Tensor]:
         """Pieces (pieces, *features) with their carriers and classes (pieces,), and the bundle of each (pieces,)."""
         place = torch.arange(len(carrier))
+        if bool((kind == ALONE).all()):
+            return cls(attributions, carrier, kind), place
         key = torch.where(kind == ALONE, place - len(place), carrier * CLASSES + kind)  # negative keys are unique
         keys, row = torch.unique(key, return_inverse=True)
         if len(keys) == len(key):

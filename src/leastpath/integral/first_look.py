@@ -36,7 +36,9 @@ def first_look(block: Block, known: KnownSegments | None) -> Standing:
     def looks() -> Iterator[tuple[Look, Tensor]]:
         for n, rows in block.chunks(nodes[segment]):
             yield block.look(segment[rows], t0[rows], t1[rows], n), kind[rows]
-        for some in torch.arange(len(seen)).split(block.plan.score.batch_size) if known is not None else ():
+        if known is None:
+            return
+        for some in torch.arange(len(seen)).split(block.plan.score.batch_size):
             at = seen[some]
             yield _as_known(block, at, known.estimate, row[at], sign[at]), kind[len(segment) + some]
 

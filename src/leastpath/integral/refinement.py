@@ -26,7 +26,7 @@ LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave
 MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
 SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but looked at once more
 GLANCED = 0.764  # of a segment, its last part: the middle of this lies off the nodes of the first look
-HELD_NUMBERS = 2**23  # of pieces: a block with more is halved, if it has several examples
+HELD_NUMBERS = 2**22  # of pieces and sums: a block with more is halved, if it has several examples
 SCALARS = 16  # numbers of a piece, beside its sketches
 
 
@@ -59,9 +59,9 @@ class _State:
         cut, whole = chosen & ~small, self.standing
         if small.any():
             whole = replace(whole, live=_glanced(block, whole.live, small.nonzero()[:, 0]))
-        standing = whole.without(cut)
-        if cut.any():
-            standing = Standing.join([standing, Standing.collect(block, _cut(self, cut))])
+        kept = [] if bool(cut.all()) else [whole.without(cut)]
+        parts = [Standing.collect(block, _cut(self, cut))] if cut.any() else []
+        standing = Standing.join([*kept, *parts])
         sums = block.sums(standing)
         limits = plan.allowed(sums)
         done = sums.errors.within(limits, plan.watched)
@@ -86,9 +86,14 @@ class _State:
 
     @property
     def is_large(self) -> bool:
-        """Whether its pieces take so much memory that some examples should wait."""
-        sketch = self.standing.live.sketch
-        return len(self.rows) > 1 and len(sketch) * (2 * sketch.shape[1] + SCALARS) > HELD_NUMBERS
+        """Whether it takes so much memory that some examples should wait.
+
+        Examples that share segments stay together: apart, each would have to pay for all of them.
+        """
+        if len(self.rows) == 1 or bool((self.block.sharers > 1).any()):
+            return False
+        sketch, sums = self.standing.live.sketch, self.standing.bundles.sums
+        return len(sketch) * (2 * sketch.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
 
 
 def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
@@ -166,24 +171,33 @@ def _glanced(block: Block, live: Live, rows: Tensor) -> Live:
 
 def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[Look, Tensor]]:
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
-    block, live, plan = state.block, state.standing.live, state.block.plan
+    block, live = state.block, state.standing.live
     parents, n_carriers = live.where(chosen), len(block) + len(block.segments)
     carrier = block.carrier[parents.segment]
     after = torch.bincount(block.carrier[live.segment], minlength=n_carriers)
     after += torch.bincount(carrier, minlength=n_carriers)  # each piece that is cut becomes two
-    rank, crowded = rank_by(carrier), (after > OWN_SUMS)[carrier]
-    pieces = state.sums.pieces + _walked_pieces(block, parents.segment).to(state.sums.pieces)
-    shares = _Shares.of(block, plan.allowed(state.sums), pieces, ~state.done)
-    for rows in torch.arange(len(rank)).split(max(1, plan.score.batch_size // 2)):
-        keep = torch.zeros(len(rank), dtype=torch.bool)
-        keep[rows] = True
-        look = _parts(block, parents.where(keep))
+    crowded = (after > OWN_SUMS)[carrier]
+    kinds = _Kinds(state, parents, rank_by(carrier)) if crowded.any() else None
+    for rows in torch.arange(len(carrier)).split(max(1, block.plan.score.batch_size // 2)):
+        look = _parts(block, parents if len(rows) == len(carrier) else parents.take(rows))
         kind = torch.full((2 * len(rows),), ALONE)
-        if crowded[rows].any():
-            excess, can_cut, _ = shares.excess(block, look.live)
-            both = crowded[rows].repeat_interleave(2), rank[rows].repeat_interleave(2)
-            kind = torch.where(both[0], kinds_of(excess, can_cut | (excess <= 1), both[1]), kind)
+        if kinds is not None:
+            kind = torch.where(crowded[rows].repeat_interleave(2), kinds.of(look.live, rows), kind)
         yield look, kind
+
+
+class _Kinds:
+    """Classes of error of new pieces, by what is allowed as far as it is known before they are measured."""
+
+    def __init__(self, state: _State, parents: Live, rank: Tensor) -> None:
+        self.block, self.rank, sums = state.block, rank, state.sums
+        pieces = sums.pieces + _walked_pieces(self.block, parents.segment).to(sums.pieces)
+        self.shares = _Shares.of(self.block, self.block.plan.allowed(sums), pieces, ~state.done)
+
+    def of(self, live: Live, rows: Tensor) -> Tensor:
+        """(2 · rows,) the classes of both parts of some parents (rows,)."""
+        excess, can_cut, _ = self.shares.excess(self.block, live)
+        return kinds_of(excess, can_cut | (excess <= 1), self.rank[rows].repeat_interleave(2))
 
 
 def _walked_pieces(block: Block, segment: Tensor) -> Tensor:
