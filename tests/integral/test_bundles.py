@@ -119,3 +119,7 @@ def test_blocks_that_hold_too_much_are_halved_with_the_same_result(monkeypatch):
     halved = lp.integrate(lp.Score(kinked), path, tolerance=1e-3, max_gradients=1000)
     torch.testing.assert_close(halved.values, whole.values)
     assert torch.equal(halved.n_gradients, whole.n_gradients)
+
+
+def test_no_pieces_have_no_sketch():
+    assert sketched(torch.zeros(0, 3, 32, 32)).shape == (0, SKETCH)

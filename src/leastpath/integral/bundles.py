@@ -109,7 +109,7 @@ def sketched(attributions: Tensor) -> Tensor:
         return flat
     padding = -flat.shape[1] % SKETCH
     signed = torch.nn.functional.pad(flat * _signs(flat.shape[1]).to(flat), (0, padding))
-    return signed.view(len(flat), -1, SKETCH).sum(1)
+    return signed.unflatten(1, (signed.shape[1] // SKETCH, SKETCH)).sum(1)
 
 
 @lru_cache(maxsize=4)
