@@ -273,3 +273,35 @@ def test_other_runtime_errors_propagate():
 
     with pytest.raises(RuntimeError, match="something of the model's own"):
         explain(lp.Score(model))
+
+
+# ---- features -------------------------------------------------------------------------------------------------------
+
+
+def test_pulled_back_against_autograd_and_in_small_batches():
+    net = mlp(4, 3).requires_grad_(False)
+    points, vectors = torch.randn(5, 4), torch.randn(5, 3)
+    for size in (None, 2):
+        bound = lp.Score(net, 0, batch_size=size).bind(points)
+        rows = torch.arange(5)
+        torch.testing.assert_close(bound.features(points, rows, lp.Pullback()), net(points))
+        leaf = points.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(net(leaf), leaf, vectors)
+        torch.testing.assert_close(bound.pulled_back(points, rows, lp.Pullback(), vectors), expected)
+        assert bound.forwards_spent.tolist() == bound.gradients_spent.tolist() == [1] * 5
+
+
+def test_features_that_are_not_finite_name_the_example():
+    bound = lp.Score(lambda x: torch.stack([x.sum(1), x[:, 0].log()], 1), 0).bind(torch.ones(2, 2))
+    points = torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
+    with pytest.raises(ValueError, match="is NaN or infinite on the path of example 1"):
+        bound.features(points, torch.arange(2), lp.Pullback())
+    assert torch.isnan(bound.features(points, torch.arange(2), lp.Pullback(), strict=False)[1, 1])
+
+
+def test_features_before_the_explained_layer_are_refused():
+    net = mlp(4, 3)
+    bound = lp.Score(net, 0, layer=net[1]).bind(torch.ones(1, 4))
+    metric = lp.Pullback(layer=net[0])
+    with pytest.raises(ValueError, match="does not depend on the inputs"):
+        bound.pulled_back(bound.explained(), torch.arange(1), metric, torch.ones(1, net[0].out_features))

@@ -7,10 +7,21 @@ result = lp.attribute(score, inputs, baselines)
 
 from leastpath._support.version import __version__ as __version__
 from leastpath.attribution import Attribution, attribute
+from leastpath.feature_metrics import Fisher, Pullback
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral
 from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
-from leastpath.metric import Conformal, DataDensity, Euclidean, Metric, Mixed, NoCancellation, RankOne, Reconstruction
+from leastpath.metric import (
+    Conformal,
+    DataDensity,
+    Euclidean,
+    FeatureMetric,
+    Metric,
+    Mixed,
+    NoCancellation,
+    RankOne,
+    Reconstruction,
+)
 from leastpath.path import Path
 from leastpath.run import Run
 from leastpath.score import Score
@@ -45,6 +56,8 @@ __all__ = [
     "ElasticBand",
     "EnhancedIG",
     "Euclidean",
+    "FeatureMetric",
+    "Fisher",
     "GeodesicODE",
     "Graph",
     "GuidedIG",
@@ -61,6 +74,7 @@ __all__ = [
     "Outcome",
     "Path",
     "PathIntegral",
+    "Pullback",
     "RankOne",
     "Reconstruction",
     "Run",

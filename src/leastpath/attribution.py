@@ -29,7 +29,7 @@ from leastpath.integral.sums import ROUNDING
 from leastpath.integral.weightings import Weighting
 from leastpath.kinds import Kind, kind_of
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
-from leastpath.metric import Conformal, Metric
+from leastpath.metric import Conformal, FeatureMetric, Metric
 from leastpath.outputs import OutputName
 from leastpath.path import Path
 from leastpath.run import Run
@@ -71,7 +71,8 @@ class Attribution:
     """length / length of the straight line; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
     """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
-    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score."""
+    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score. For `Fisher` and
+    `Pullback`: length / the distance of the two ends, of which the same is true."""
     path: Path | None
     """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
     status: tuple[Status, ...]
@@ -287,12 +288,8 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
     solution, integral, line = found.solution, found.integral, found.line.length
     bound, metric, change, values = work.bound, work.metric, integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
-    rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
     # Where the line has no length, the ratio is 1 for a path without length and infinite for any other.
     ratio = torch.where((line == 0) & (integral.length == 0), torch.ones_like(line), integral.length / line)
-    certificate = torch.where(change.abs() <= rounding, torch.inf, (integral.length / change.abs()).clamp_min(1))
-    if not metric.bounds_score:
-        certificate = torch.full_like(certificate, torch.nan)
     status = [
         Status(
             (
@@ -317,7 +314,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         length=mean(integral.length),
         length_error=mean(integral.length_error),
         length_ratio=mean(ratio),
-        certificate=_finite_mean(certificate, m),
+        certificate=_finite_mean(_certificate(work, solution.path, integral), m),
         path=solution.path,
         status=tuple(
             Status((*found.test.note(b), *_merged(status[b * m : (b + 1) * m]).notes)) for b in range(len(status) // m)
@@ -334,6 +331,23 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         metric=repr(metric),
         stats={**solution.stats, "solver_gradients": total(found.solving), "line_support": found.test.line},
     )
+
+
+def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
+    """(batch,) length over what no length can be below: the change of score, or the distance of the path's ends."""
+    bound, metric, length = work.bound, work.metric, integral.length
+    if isinstance(metric, FeatureMetric):
+        everyone = torch.arange(len(path))
+        first, last = (end.to(bound.work_dtype) for end in (path.start, path.end))
+        ends = (bound.features(end, everyone, metric) for end in (first, last))
+        least = metric.distance(*ends, last - first).to(length)
+        rounding = ROUNDING * bound.eps * torch.ones_like(least)
+    elif metric.bounds_score:
+        least = integral.change.abs()
+        rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
+    else:
+        return torch.full_like(length, torch.nan)
+    return torch.where(least <= rounding, torch.inf, (length / least).clamp_min(1))
 
 
 def without_path(

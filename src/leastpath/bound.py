@@ -8,7 +8,8 @@ for a convergence delta, inside the same guard.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ from leastpath.guards import (
     ordinary,
     untouched,
 )
+from leastpath.metric import FeatureMetric
 from leastpath.outputs import check_rows, output_tensor, scalar_output
 
 if TYPE_CHECKING:
@@ -84,25 +86,10 @@ class ModelCalls:
         source = torch.arange(self.n_rows, device=self.device).repeat_interleave(n // self.n_rows)
 
         def chunk(rows: slice) -> Tensor:
-            given, seen = [part[rows] for part in parts], []
-
-            def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
-                first = output[0] if isinstance(output, tuple) else output
-                if not isinstance(first, Tensor):
-                    raise ValueError(
-                        f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
-                    )
-                seen.append(first.detach().clone())
-
-            with torch.no_grad(), layer.register_forward_hook(record):
+            given = [part[rows] for part in parts]
+            with torch.no_grad(), recorded(layer) as seen:
                 self(given, source[rows])
-            if len(seen) != 1:
-                raise ValueError(f"layer ran {len(seen)} times in one forward pass: it must run exactly once")
-            if len(seen[0]) != len(given[0]):
-                raise ValueError(
-                    f"layer returns {tuple(seen[0].shape)} for {len(given[0])} inputs: expected (batch, …)"
-                )
-            return seen[0]
+            return the_only(seen, len(given[0])).detach().clone()
 
         return torch.cat(self.in_batches(chunk, n))
 
@@ -313,6 +300,47 @@ class BoundScore:
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         return self._run(points, examples)
 
+    def features(self, points: Tensor, examples: Tensor, metric: FeatureMetric, *, strict: bool = True) -> Tensor:
+        """What a metric compares, at `points` (n ≥ 1, *shape) with the inputs of each example (n,): (n, width).
+
+        Counts as forwards. Features that are NaN or infinite are an error if `strict`, else they are returned.
+        """
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return metric.features(self._read(points[rows], examples[rows], metric)).detach()
+
+        found = torch.cat(self._calls.in_batches(chunk, len(points)))
+        if strict and not torch.isfinite(found).all():
+            bad = self.row(int(examples[int((~torch.isfinite(found)).any(1).nonzero()[0].cpu())]))
+            raise ValueError(
+                f"what {metric!r} compares is NaN or infinite on the path of example {bad}: drop this example, or "
+                "measure with another metric, as in metric=lp.Conformal()"
+            )
+        return found
+
+    def pulled_back(self, points: Tensor, examples: Tensor, metric: FeatureMetric, vectors: Tensor) -> Tensor:
+        """The derivative of Σ vectors · features by the points, (n, width) -> (n, *shape). Counts as gradients."""
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                found = metric.features(self._read(leaf, examples[rows], metric))
+                pulled = None
+                if found.requires_grad:
+                    (pulled,) = torch.autograd.grad(found, leaf, vectors[rows].to(found), allow_unused=True)
+            if pulled is None:
+                raise ValueError(
+                    f"what {metric!r} compares does not depend on the inputs: choose a layer that comes after what is "
+                    "explained, and look for torch.no_grad() or .detach() inside the model"
+                )
+            return pulled.to(self.work_dtype)
+
+        pulled = self._calls.in_batches(chunk, len(points))
+        return torch.cat(pulled) if pulled else points.to(self.work_dtype)
+
     def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.
 
@@ -353,19 +381,38 @@ class BoundScore:
             )
         return value.detach().to(self.work_dtype), gradient.to(self.work_dtype)
 
-    def _run(self, points: Tensor, examples: Tensor) -> Tensor:
-        rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
+    def _rows(self, examples: Tensor) -> Tensor:
+        return self._source[examples].to(self.device) if self._looks_up_rows else examples
+
+    def _output(self, points: Tensor, rows: Tensor) -> Any:
+        """What the model returns at `points` (n, *shape), with the extra arguments of `rows` (n,)."""
         points = points.to(self.dtype)
-        if self.score.layer is not None:
-
-            def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-                return (points, *output[1:]) if isinstance(output, tuple) else points
-
-            with self.score.layer.register_forward_hook(replaced):
-                output = self._calls([part[rows] for part in self._raw], rows)
-        else:
+        if self.score.layer is None:
             parts = self.split(points)
-            output = self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+            return self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+
+        def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            return (points, *output[1:]) if isinstance(output, tuple) else points
+
+        with self.score.layer.register_forward_hook(replaced):
+            return self._calls([part[rows] for part in self._raw], rows)
+
+    def _read(self, points: Tensor, examples: Tensor, metric: FeatureMetric) -> Tensor:
+        """What a metric reads: the model's output, or that of its layer, (n, …)."""
+        rows = self._rows(examples)
+        if metric.layer is None:
+            output = output_tensor(self._output(points, rows))
+            check_rows(output, len(points))
+            return output
+        if metric.layer is self.score.layer:  # its output is the point itself
+            return points.to(self.dtype)
+        with recorded(metric.layer) as seen:
+            self._output(points, rows)
+        return the_only(seen, len(points))
+
+    def _run(self, points: Tensor, examples: Tensor) -> Tensor:
+        rows = self._rows(examples)
+        output = self._output(points, rows)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in (
             "log_softmax",
@@ -385,6 +432,34 @@ class BoundScore:
                 f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
             )
         return value
+
+
+@contextmanager
+def recorded(layer: nn.Module) -> Iterator[list[Tensor]]:
+    """What a layer returns while the model runs inside the block: one tensor for each time it runs."""
+    seen: list[Tensor] = []
+
+    def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if not isinstance(first, Tensor):
+            raise ValueError(
+                f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
+            )
+        seen.append(first)
+
+    with layer.register_forward_hook(record):
+        yield seen
+
+
+def the_only(seen: Sequence[Tensor], rows: int) -> Tensor:
+    """The one tensor (rows, …) that a layer returned in one forward pass."""
+    if len(seen) != 1:
+        raise ValueError(
+            f"layer ran {len(seen)} times in one forward pass: it must be a part of the model, and run exactly once"
+        )
+    if seen[0].ndim == 0 or len(seen[0]) != rows:
+        raise ValueError(f"layer returns {tuple(seen[0].shape)} for {rows} inputs: expected (batch, …)")
+    return seen[0]
 
 
 def default_batch_size(elements: int) -> int:
