@@ -111,7 +111,7 @@ class SymmetricRelevanceGain:
             bound = judged.bind(inputs)
             values = checked_attributions(bound, result)
             labels = feature_labels(self.features, bound)
-            fill = _row_fill(self.fill, bound, inputs, baselines, seed)
+            fill = row_fill(self.fill, bound, inputs, baselines, seed)
             gain = symmetric_gain(bound, kind, values, fill, labels=labels, shares=self.shares, rank=rank)
         return Measured.of(gain, n_forwards=torch.as_tensor(bound.forwards_spent).long())
 
@@ -136,7 +136,8 @@ def feature_labels(features: str | Tensor, bound: BoundScore) -> Tensor | None:
     return torch.arange(math.prod(together)).reshape(together).expand(1, *shape)
 
 
-def _row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:
+def row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:
+    """What stands in for removed features of a bound score's inputs."""
     points = bound.explained()
     if isinstance(fill, Tensor):
         return Fixed(fill.to(points).expand_as(points)).rows
