@@ -1,4 +1,4 @@
-"""The `leastpath` command: explain one picture or one row, run jobs, list solvers and methods.
+"""The `leastpath` command: explain one picture or one row, compare methods, run jobs, list solvers and methods.
 
 The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. It imports late, so
 that `leastpath --help` answers quickly.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 HELP = (
     "Explain predictions along the path of least resistance.\n\n"
-    "`explain` writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
-    "needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
+    "`explain` and `compare` write a folder: config.json, environment.json, raw results, figures or tables, and a "
+    "report.html that needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
     "Try first: `leastpath explain picture.jpg`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
@@ -88,10 +88,12 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
+    from leastpath.commands.compare import run_compare
     from leastpath.commands.explain import run_explain
     from leastpath.jobs.command import run
 
-    for name, command in (("explain", run_explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+    commands = {"explain": run_explain, "compare": run_compare, "run": run, "solvers": solvers, "methods": methods}
+    for name, command in commands.items():
         app.command(name)(command)
     return app
 
