@@ -119,7 +119,7 @@ MEASURES: Mapping[str, Choice] = {
     "model_randomization": Choice(
         lambda kind: ModelRandomization(stages=STAGES), "Likeness of the values for drawn weights. Explains again."
     ),
-    "completeness": Choice(lambda kind: axioms.Completeness(), "|Σ values − Δf|."),
+    "completeness_gap": Choice(lambda kind: axioms.Completeness(), "|Σ values − Δf|."),
     "cancellation": Choice(lambda kind: axioms.Cancellation(), "Σ|values| − |Δf|."),
 }
 
@@ -259,6 +259,10 @@ def run_compare(
         known = [name for name in FILLS if not kind.is_table or name not in ("blur", "linear")]
         raise ValueError(f"--fill {fill!r} is unknown for this input: use {', '.join(known)}")
     judged = chosen_measures(measures, kind)
+    if not kind.is_table:
+        picture_files(source)  # refused before a model is loaded
+    elif not source.is_file():
+        raise ValueError(f"{source} is not a file: pass a folder of pictures, or a table as .csv")
     used = _model(model, factory, model_class, model_args, trust_model, kind)
     columns = [name for given in drop for name in _split(given)]
     asked: dict[str, Any] = {"target": target, "output": output}
