@@ -26,20 +26,20 @@ class DiscretizedIG:
 
     From the input's embedding, each step goes to one of the nearest words of the last word, the one that lies best
     between it and the baseline. Coordinates of that word that do not lie between the baseline and the point before are
-    pulled there, so that the path is monotone. After `n_steps` words the path ends at the baseline.
+    pulled there, so that the path is monotone. After `n_words` words the path ends at the baseline.
 
     Args:
         points: (words, width) the embedding matrix, `model.embedding.weight`; or (n, *features) for other inputs, which
             then are one "word" each.
         n_neighbors: words that are looked at in a step.
-        n_steps: words of the path.
+        n_words: words of the path.
         strategy: "greedy" takes the word that needs the smallest pull, "maxcount" the one with the most coordinates
             between the two.
 
     Example:
         >>> import torch, leastpath as lp
         >>> words = torch.tensor([[0.0, 0.0], [0.5, 0.2], [1.0, 1.0]])
-        >>> solver = lp.DiscretizedIG(words, n_neighbors=2, n_steps=1)
+        >>> solver = lp.DiscretizedIG(words, n_neighbors=2, n_words=1)
         >>> lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=solver).path[0]
         tensor([[0.0000, 0.0000],
                 [0.5000, 0.2000],
@@ -48,12 +48,12 @@ class DiscretizedIG:
 
     points: Tensor
     n_neighbors: int = 500
-    n_steps: int = 30
+    n_words: int = 30
     strategy: Strategy = "greedy"
 
     def __post_init__(self) -> None:
         check_integer("n_neighbors", self.n_neighbors, 1)
-        check_integer("n_steps", self.n_steps, 1)
+        check_integer("n_words", self.n_words, 1)
         if self.strategy not in get_args(Strategy):
             raise ValueError(f"strategy={self.strategy!r} is unknown: use one of {list(get_args(Strategy))}")
         if not isinstance(self.points, Tensor) or self.points.ndim < 2:
@@ -69,7 +69,7 @@ class DiscretizedIG:
                 "that the explained layer reads from"
             )
         payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_KNOT).least_left()
-        n = int(max(0, min(self.n_steps, payable - 2)))
+        n = int(max(0, min(self.n_words, payable - 2)))
         walks = [
             self._walk(word, base, words, n)
             for word, base in zip(
@@ -78,7 +78,7 @@ class DiscretizedIG:
         ]
         inner = torch.stack(walks, 1)  # (n, batch · tokens, width)
         knots = inner.reshape(n, *end.shape).transpose(0, 1).flip(1).to(end.dtype)  # (batch, n, *features)
-        return Solution(Path.polyline(torch.cat([start[:, None], knots, end[:, None]], 1)), stats={"n_steps": n})
+        return Solution(Path.polyline(torch.cat([start[:, None], knots, end[:, None]], 1)), stats={"n_words": n})
 
     def _walk(self, word: Tensor, base: Tensor, words: Tensor, n: int) -> Tensor:
         """The points of one token between its input and its baseline, in that order: (n, width)."""
@@ -95,7 +95,7 @@ class DiscretizedIG:
             if not arrived:
                 best = int(nearest[self._rank(words[nearest], anchor, base).argmin()])
                 anchor, used[best] = words[best], True
-                point = pulled_between(anchor, base, point, 1 / self.n_steps)
+                point = pulled_between(anchor, base, point, 1 / self.n_words)
             points.append(base if arrived else point)
         return torch.stack(points)
 
@@ -103,7 +103,7 @@ class DiscretizedIG:
         """How badly words (k, width) lie between the last word and the baseline: (k,)."""
         if self.strategy == "maxcount":
             return -_between(candidates, base, anchor).sum(1)
-        return (candidates - pulled_between(candidates, base, anchor, 1 / self.n_steps)).norm(dim=1)
+        return (candidates - pulled_between(candidates, base, anchor, 1 / self.n_words)).norm(dim=1)
 
 
 def pulled_between(words: Tensor, base: Tensor, point: Tensor, share: float) -> Tensor:

@@ -34,7 +34,7 @@ class SAMP:
     Args:
         direction: "insertion" walks from the baseline and moves what raises the score most. "deletion" walks from the
             input and moves what lowers it most; the path is that walk, backwards.
-        n_steps: the features are moved in so many portions, one gradient each.
+        n_portions: the features are moved in so many portions, one gradient each.
         max_step: the largest part of the whole L1 distance that one step may go: the infinitesimal constraint. Then the
             rest of a move waits for another step. None: no limit.
         momentum: weight of the new gradient in the running mean that chooses features. None: the new one alone.
@@ -44,21 +44,21 @@ class SAMP:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: x[:, 0] + 10 * x[:, 1])
-        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.SAMP(n_steps=2)).path[0]
+        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.SAMP(n_portions=2)).path[0]
         tensor([[0., 0.],
                 [0., 1.],
                 [1., 1.]])
     """
 
     direction: Direction = "insertion"
-    n_steps: int = 14
+    n_portions: int = 14
     max_step: float | None = None
     momentum: float | None = None
 
     def __post_init__(self) -> None:
         if self.direction not in get_args(Direction):
             raise ValueError(f"direction={self.direction!r} is unknown: use one of {list(get_args(Direction))}")
-        check_integer("n_steps", self.n_steps, 1)
+        check_integer("n_portions", self.n_portions, 1)
         for name in ("max_step", "momentum"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
@@ -66,7 +66,7 @@ class SAMP:
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines between them; `metric` only measures the result."""
-        most = self.n_steps + (0 if self.max_step is None else math.ceil(1 / self.max_step))
+        most = self.n_portions + (0 if self.max_step is None else math.ceil(1 / self.max_step))
         n = int(min(most, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < 1:
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
@@ -86,9 +86,8 @@ class SAMP:
             torch.stack([a, *inner, b] if inserts else [a, *reversed(inner), b])
             for a, inner, b in zip(start, walk.inner, end, strict=True)
         ]
-        points, sizes = torch.cat(knots), torch.tensor([0, *map(len, knots)])
         stats = {"n_steps": torch.tensor([len(inner) + 1 for inner in walk.inner])}
-        return Solution(Path(points, torch.arange(len(points)), sizes.cumsum(0)), stats=stats)
+        return Solution(Path.ragged(knots), stats=stats)
 
 
 class _Walk:
@@ -101,7 +100,7 @@ class _Walk:
         self.x, self.end = (_units(point.to(score.work_dtype), unit_dims) for point in (start, end))
         self.back = unit_dims
         n_units = self.x.shape[1]
-        self.portion = max(1, math.ceil(n_units / solver.n_steps))
+        self.portion = max(1, math.ceil(n_units / solver.n_portions))
         self.total = (self.end - self.x).abs().flatten(1).sum(1)  # (batch,)
         self.mean: Tensor | None = None  # of the gradients met so far
         self.inner: list[list[Tensor]] = [[] for _ in start]  # the knots between the ends
