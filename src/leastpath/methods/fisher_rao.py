@@ -49,7 +49,7 @@ class FisherRaoPath:
 
     Example:
         >>> import leastpath as lp
-        >>> score = lp.Score(torch.nn.Linear(3, 4), target=1, output="softmax")
+        >>> score = lp.Score(torch.nn.Linear(3, 4).eval(), target=1, output="softmax")
         >>> result = lp.attribute(score, torch.ones(2, 3), solver=FisherRaoPath())
         >>> bool((result.stats["distance_left"] < result.stats["distance"]).all())
         True
@@ -100,7 +100,7 @@ class _Walk:
 
     def __init__(self, solver: FisherRaoPath, score: BoundScore, end: Tensor) -> None:
         self.solver, self.score, self.dtype = solver, score, end.dtype
-        self.x = end.to(score.work_dtype)
+        self.x = end.to(score.work_dtype, copy=True)
         self.scale = norms(flat_rows(self.x), 1).clamp_min(1e-6)  # (batch,)
         self.at = self._predicted(self.x, torch.arange(len(end)))
         self.goal = self._goal(self.at.shape[1])

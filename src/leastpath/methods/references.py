@@ -56,8 +56,8 @@ def lpi(
     """Local path integration: Integrated Gradients from references of the input's own neighbourhood.
 
     The data are clustered by k-means. Each cluster is clustered again, and the points nearest to these inner centres
-    are its references, weighted by how many points they stand for. An input takes those of its cluster. `score_change` is
-    f(x) minus the weighted mean of f over them.
+    are its references, weighted by how many points they stand for. An input takes those of its cluster. `score_change`
+    is f(x) minus the weighted mean of f over them.
 
     Args:
         points: (n, *features) the data, e.g. training inputs.
