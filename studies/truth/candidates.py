@@ -188,7 +188,7 @@ def _rivals() -> tuple[Candidate, ...]:
     return (
         Candidate("saliency", "Saliency", "saliency", gradients=1, reference=True),
         Candidate("grad-cam", "Grad-CAM", "grad_cam", gradients=1, reference=True, kinds=("image",)),
-        Candidate("grad-cam++", "Grad-CAM++", "grad_cam_plus_plus", gradients=2, reference=True, kinds=("image",)),
+        Candidate("grad-cam++", "Grad-CAM++", "grad_cam_plus_plus", gradients=1, reference=True, kinds=("image",)),
         Candidate("expected", "Expected Gradients", "expected_gradients", several=True, gradients=200, reference=True),
         Candidate("samp", "SAMP", "samp", gradients=64, reference=True),
         Candidate("samp++", "SAMP++", "samp_plus_plus", gradients=130, reference=True),

@@ -41,8 +41,8 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
 def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
     """Grad-CAM++: positive gradients weighted place by place, for several objects of one class.
 
-    With g the gradient of the score and A the maps, places weigh g² / (2 g² + g³ ΣA). Two gradients an example: Captum
-    gives activations and gradients in separate calls.
+    With g the gradient of the score and A the maps, places weigh g² / (2 g² + g³ ΣA). A gradient and a forward an
+    example: Captum gives activations and gradients in separate calls.
 
     Args:
         layer: as for `grad_cam`.
