@@ -87,6 +87,10 @@ ALL_SOLVERS = [
     case("amortized", amortized()),
     case("guided", lp.GuidedIG(max_distance=0.1, n_steps=12)),
     case("blur", lp.BlurIG(max_sigma=0.7, n_knots=5), shape=(1, 2)),  # an image of two pixels
+    case("spectral", lp.SpectralIG(n_knots=5)),
+    case("samp", lp.SAMP(n_portions=2)),
+    case("samp++", lp.SAMP("deletion", n_portions=2, max_step=0.2, momentum=0.5)),
+    case("discretized", lambda score, metric, dtype: lp.DiscretizedIG(CLOUD.to(dtype), 8, 5)),
     case("manifold", lp.Manifold(lambda x: x[:, :1], lambda z: torch.cat([z, z.sin()], 1))),
     case("ode", lp.GeodesicODE(9, **COARSE), metrics=(lp.Conformal, lp.RankOne)),
     case("variational", lp.Variational(4, 3, n_samples=0), needs="pyro"),

@@ -31,6 +31,32 @@ def test_gradients_against_autograd():
     torch.testing.assert_close(value, lp.Score(model, targets, "log_softmax")(X))
 
 
+def test_outputs_and_gradients_of_a_function_of_them_against_autograd():
+    model, x, weights = mlp(), X.clone().requires_grad_(), flat_points(5, 3, 2)
+    expected = model(x)
+    (expected.softmax(1) * weights).sum().backward()
+    bound, rows = lp.Score(model, 0, batch_size=2).bind(X), torch.arange(5)
+    outputs, gradient = bound.output_gradients(X, rows, lambda out, part: (out.softmax(1) * weights[part]).sum(1))
+    torch.testing.assert_close(outputs, expected.detach())
+    torch.testing.assert_close(gradient, x.grad)
+    torch.testing.assert_close(bound.outputs(X, rows), expected.detach())
+    assert bound.gradients_spent.tolist() == bound.forwards_spent.tolist() == [1] * 5
+
+
+def test_a_function_that_ignores_the_outputs_has_no_gradient():
+    bound = lp.Score(mlp(), 0).bind(X)
+    gradient = bound.output_gradients(X, torch.arange(5), lambda out, part: torch.ones(len(out)))[1]
+    assert not gradient.any()
+
+
+def test_the_class_of_each_example():
+    two = lp.Score(mlp(), torch.tensor([2, 0, 1, 1, 0])).bind(X, 2)
+    assert two.classes("it").tolist() == [2, 2, 0, 0, 1, 1, 1, 1, 0, 0]
+    assert lp.Score(mlp(), 1).bind(X).classes("it").tolist() == [1] * 5
+    with pytest.raises(ValueError, match="agi needs a classifier and the class that is explained: give its index"):
+        lp.Score(lambda x: x.sum(1)).bind(X).classes("agi")
+
+
 def test_hessian_of_a_transformer_against_a_difference_of_gradients():
     """torch's own layer attends by a kernel without a second derivative."""
     layer = seeded(

@@ -313,6 +313,54 @@ class BoundScore:
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         return self._run(points, examples)
 
+    def classes(self, asked_by: str) -> Tensor:
+        """(batch,) the class that each example's score is about; an error, for who asks, where it is about none."""
+        if not isinstance(self._targets, (int, Tensor)):
+            raise ValueError(
+                f"{asked_by} needs a classifier and the class that is explained: give its index, Score(model, target=0)"
+            )
+        targets = torch.as_tensor(self._targets).cpu()
+        return targets.expand(self.batch) if targets.ndim == 0 else targets[self._source]
+
+    def outputs(self, points: Tensor, examples: Tensor) -> Tensor:
+        """The model's own output at `points` (n, *shape), before output and target: (n, …). Counts as forwards."""
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return self._whole_output(points[rows], examples[rows]).detach().to(self.work_dtype)
+
+        return torch.cat(self._calls.in_batches(chunk, len(points)))
+
+    def output_gradients(
+        self, points: Tensor, examples: Tensor, of: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The model's own output (n, …) at `points` (n, *shape), and the gradient (n, *shape) of a function of it.
+
+        `of(outputs, rows)` gives one number for each of some outputs; `rows` says which of the n they are. Counts as
+        gradients.
+        """
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> tuple[Tensor, Tensor]:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                output = self._whole_output(leaf, examples[rows])
+                value = of(output.to(self.work_dtype), rows)
+                gradient = None
+                if value.requires_grad:
+                    (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+            return output.detach().to(self.work_dtype), gradient.detach().to(self.work_dtype)
+
+        chunks = self._calls.in_batches(chunk, len(points))
+        return torch.cat([output for output, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+
+    def _whole_output(self, points: Tensor, examples: Tensor) -> Tensor:
+        output = output_tensor(self._output(points, examples))
+        check_rows(output, len(points))
+        return output
+
     def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.
 
@@ -353,19 +401,25 @@ class BoundScore:
             )
         return value.detach().to(self.work_dtype), gradient.to(self.work_dtype)
 
-    def _run(self, points: Tensor, examples: Tensor) -> Tensor:
-        rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
-        points = points.to(self.dtype)
-        if self.score.layer is not None:
+    def _rows(self, examples: Tensor) -> Tensor:
+        """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
+        return self._source[examples].to(self.device) if self._looks_up_rows else examples
 
-            def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-                return (points, *output[1:]) if isinstance(output, tuple) else points
-
-            with self.score.layer.register_forward_hook(replaced):
-                output = self._calls([part[rows] for part in self._raw], rows)
-        else:
+    def _output(self, points: Tensor, examples: Tensor) -> Any:
+        """What the model returns with `points` in the place of the examples' inputs, or of its layer's output."""
+        rows, points = self._rows(examples), points.to(self.dtype)
+        if self.score.layer is None:
             parts = self.split(points)
-            output = self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+            return self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+
+        def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            return (points, *output[1:]) if isinstance(output, tuple) else points
+
+        with self.score.layer.register_forward_hook(replaced):
+            return self._calls([part[rows] for part in self._raw], rows)
+
+    def _run(self, points: Tensor, examples: Tensor) -> Tensor:
+        output, rows = self._output(points, examples), self._rows(examples)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in (
             "log_softmax",
