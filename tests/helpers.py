@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import combinations
+from math import factorial
 
 import pytest
 import torch
@@ -311,3 +313,20 @@ def hooks_of(model: nn.Module) -> list[int]:
     """How many hooks of each kind each module has."""
     names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return [len(getattr(module, name)) for module in model.modules() for name in names]
+
+
+def shapley(score, x, base):
+    """By enumeration of all coalitions, for one example (features,)."""
+    n, values = len(x), torch.zeros_like(x)
+
+    def worth(members):
+        point = base.clone()
+        point[list(members)] = x[list(members)]
+        return float(score(point[None]))
+
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        for size in range(n):
+            weight = factorial(size) * factorial(n - size - 1) / factorial(n)
+            values[i] += sum(weight * (worth((*s, i)) - worth(s)) for s in combinations(others, size))
+    return values

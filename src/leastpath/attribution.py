@@ -187,7 +187,7 @@ def attribute(
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
         solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
-        test = tested(bound, inputs, solution.path, integral.values, integral.change, line, m, support, max_gradients)
+        test = tested(bound, inputs, solution.path, integral.values, line, m, support, max_gradients)
         found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
         return _assembled(work, m, found)
 

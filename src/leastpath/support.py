@@ -100,15 +100,14 @@ def removal_places(values: Tensor, labels: Tensor | None, rank: Rank) -> tuple[T
 def default_rank(inputs: InputKind, judged: Kind) -> Rank:
     """How features are ordered unless the user says otherwise.
 
-    A probability falls without what speaks for the class and rises without what speaks against it, so a feature's
-    sign is part of what is tested. Pixels have no sign that a reader uses, and a score that may move either way has
-    none.
+    A probability falls without what speaks for the class and rises without what speaks against it, so signs are part
+    of what is tested. A score that is no probability may move either way: there only sizes count.
 
     Example:
-        >>> default_rank("tokens", "log_odds"), default_rank("image", "log_odds")
-        ('signed', 'magnitude')
+        >>> default_rank("tokens", "log_odds"), default_rank("tokens", "score")
+        ('signed', 'net')
     """
-    if judged == "log_odds" and inputs != "image":
+    if judged == "log_odds":
         return "signed"
     return "net" if inputs == "tokens" else "magnitude"
 

@@ -2,10 +2,8 @@
 
 Features are removed in the order of the explanation, by putting the baseline's values in their place. Support is the
 symmetric relevance gain of `leastpath.support`: how much more the score loses with the most important features than
-with the least important ones. Tokens and columns are ordered by their signed values where a probability is tested:
-first what speaks for the class, last what speaks against it. Patches of an image are ordered by Σ|values|; where the
-input scores lower than its baseline, the important ones lowered it, and support is how much more the score gains
-without them.
+with the least important ones. Where a probability is tested, features are ordered by their signed values: first what
+speaks for the class, last what speaks against it. Where it is not, they are ordered by size.
 """
 
 from __future__ import annotations
@@ -96,7 +94,6 @@ def tested(
     inputs: Inputs,
     path: Path,
     values: Tensor,
-    change: Tensor,
     line: Line,
     baselines: int,
     wanted: bool | Tensor | None,
@@ -109,7 +106,6 @@ def tested(
         inputs: as the user gave them.
         path: one for each example and baseline.
         values: (examples · baselines, *features) attributions along it.
-        change: (examples · baselines,) of the score.
         line: the same of the straight line.
         baselines: of each example.
         wanted: None: only where a path is bent. True: everywhere. False: nowhere. Integers (1 or examples, *features):
@@ -127,9 +123,6 @@ def tested(
         test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), labels, rank, max_gradients)
         mine = test.of(mean_values)
         of_line = torch.where(bent, test.of(mean_line), mine) if bent.any() else mine
-        if kind == "log_odds" and rank != "signed":
-            lowered = change.unflatten(0, (-1, baselines)).mean(1).cpu() < 0
-            mine, of_line = (torch.where(lowered, -x, x) for x in (mine, of_line))
     except KeyboardInterrupt:
         return _failed(examples, Outcome.INTERRUPTED, "the test was interrupted")
     except Exception as error:  # the explanation stands, but the model may refuse inputs that lack features as it likes
@@ -157,7 +150,10 @@ class _Test:
         """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite
         or nothing is ranked."""
         # One thing alone has no order that removal could test.
-        known = flat_rows(torch.isfinite(values)).all(1).cpu() & (removal_places(values, self.labels, self.rank)[1] > 1).cpu()
+        known = (
+            flat_rows(torch.isfinite(values)).all(1).cpu()
+            & (removal_places(values, self.labels, self.rank)[1] > 1).cpu()
+        )
         gains = [
             symmetric_gain(
                 self.judged, self.kind, values.nan_to_num(), partial(_started, start),

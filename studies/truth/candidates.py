@@ -216,6 +216,9 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("shapley", "permutation Shapley", "shapley", gradients=300, main=True, few=True, reference=True),
         Candidate(IG, "IG", main=True, reference=True),
         Candidate(IDGI, "IDGI", weighting="IDGI", main=True, reference=True),
+        Candidate("staircase", "random staircases", "staircase", gradients=220, main=True, reference=True),
+        Candidate("staircase-two", "random staircases, several baselines", "staircase", several=True, gradients=440,
+                  main=True, reference=True),
         *_rivals(),
         Candidate("ig-two", "IG, several baselines", several=True, gradients=100, main=True),
         Candidate("idgi-two", "IDGI, several baselines", weighting="IDGI", several=True, gradients=100, main=True),
@@ -244,7 +247,8 @@ def _table() -> tuple[Candidate, ...]:
                   **taut),
         Candidate("monotone-group-3", "monotone band, grouped, stiffness 3", band, _band(3.0, True, "group"), **taut),
         Candidate("monotone-patch", "monotone band of patches", band, _band(1.0, True, "patch"), **taut),
-        Candidate("monotone-idgi", "monotone band, IDGI along it", band, _band(1.0, True), weighting="IDGI", **taut),
+        Candidate("monotone-idgi", "monotone band, IDGI along it", band, _band(1.0, True), weighting="IDGI",
+                  tolerance=0.05, max_gradients=260, gradients=250),
         Candidate("monotone-margin", "monotone band in the margin's geometry", band, _band(1.0, True),
                   geometry="logit_margin", kinds=CLASSES, **taut),
         Candidate("band-two", "band, several baselines", band, _band(1.0, False), several=True, gradients=464),
@@ -255,7 +259,7 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("monotone-patch-two", "monotone band of patches, several baselines", band, _band(1.0, True, "patch"),
                   several=True, gradients=464),
         Candidate("monotone-idgi-two", "monotone band, IDGI along it, several baselines", band, _band(1.0, True),
-                  weighting="IDGI", several=True, gradients=464, main=True),
+                  weighting="IDGI", several=True, tolerance=0.05, max_gradients=260, gradients=500, main=True),
     )  # fmt: skip
 
 

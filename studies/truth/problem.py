@@ -50,7 +50,7 @@ class Problem:
     fills: Mapping[str, Fill | Tensor]
     labels: Tensor | None
     groups: Mapping[str, Any] = field(default_factory=dict)
-    rank: Rank = "magnitude"
+    rank: Rank = "signed"
     shares: tuple[float, ...] = tuple(k / 10 for k in range(1, 10))
     objects: Tensor | None = None
     marks: Tensor | None = None
@@ -83,7 +83,6 @@ class Net:
         gate: "marks" and "control" serve the gate of the planted shortcut, "randomised" that of random weights. Only
             gains of nets without a gate, and of "marks", count.
         twin: of a randomised net, the trained one.
-        version: raised when what is measured of this net changes.
 
     Example:
         >>> from studies.truth.nets import NETS
@@ -102,7 +101,6 @@ class Net:
     reporting_only: bool = False
     gate: Literal["", "marks", "control", "randomised"] = ""
     twin: str = ""
-    version: int = 0
 
     def rows(self, half: Half, n: int) -> range:
         """The examples of a half: no example is in both."""

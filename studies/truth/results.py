@@ -32,7 +32,7 @@ def examples(store: Store, nets: Mapping[str, Net], candidates: Mapping[str, Can
         unit = store.read(key)
         net, method, half = (unit.record[name] for name in ("net", "method", "half"))
         current = method in candidates and candidates[method].digest == unit.record["digest"]
-        if net in nets and current and unit.record["version"] == MEASURES + nets[net].version and unit.record["explained"] in store:
+        if net in nets and current and unit.record["version"] == MEASURES and unit.record["explained"] in store:
             made = store.read(unit.record["explained"]).record
             for i, row in enumerate(unit.record["rows"]):
                 told = {"net": net, "half": half, "method": method, "row": row, **_numbers_of(unit.record, made, i)}

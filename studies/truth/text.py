@@ -52,7 +52,6 @@ def open_sentences(setting: Setting, data: Path | None) -> Opened:
             {"mask": mask, "padding": padding},
             labels.expand(own.shape),
             {"group": "token"},
-            "signed",
         )
 
     return Opened(len(texts), problem, {"accuracy": quality})

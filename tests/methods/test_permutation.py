@@ -1,31 +1,11 @@
 """Permutation SHAP. Oracles: Shapley values by enumeration, pairs of features, tokens."""
 
-from itertools import combinations
-from math import factorial
-
 import pytest
 import torch
 
 import leastpath as lp
-from helpers import TextNet, flat_points, mlp, seeded
+from helpers import TextNet, flat_points, mlp, seeded, shapley
 from leastpath.methods import METHODS
-
-
-def shapley(score, x, base):
-    """By enumeration of all coalitions, for one example (features,)."""
-    n, values = len(x), torch.zeros_like(x)
-
-    def worth(members):
-        point = base.clone()
-        point[list(members)] = x[list(members)]
-        return float(score(point[None]))
-
-    for i in range(n):
-        others = [j for j in range(n) if j != i]
-        for size in range(n):
-            weight = factorial(size) * factorial(n - size - 1) / factorial(n)
-            values[i] += sum(weight * (worth((*s, i)) - worth(s)) for s in combinations(others, size))
-    return values
 
 
 def test_many_orders_against_brute_force():

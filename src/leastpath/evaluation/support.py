@@ -65,8 +65,7 @@ def symmetric_relevance_gain(
 
     Rarely needed:
         rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA. None:
-            "signed" for tokens and columns where a probability is judged, "magnitude" for images, and where the score
-            is no probability "net" for tokens and "magnitude" for the rest.
+            "signed" where a probability is judged; else "net" for tokens and "magnitude" for the rest.
         probability: see `Masking`.
         seed: of fills that are drawn at random.
 

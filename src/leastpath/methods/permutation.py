@@ -37,20 +37,36 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, segments: in
 
 def _row(problem: Problem, row: int, groups: Tensor, n_permutations: int) -> Tensor:
     """The values of one row: (*shape)."""
-    bound, k = problem.bound, int(groups.max()) + 1
-    generator = torch.Generator().manual_seed(problem.seed)
-    start, end = problem.start[row : row + 1], problem.end[row : row + 1]
-    first = torch.zeros((), dtype=bound.work_dtype)  # scores relative to f(start)
-    total, example = torch.zeros(k, dtype=bound.work_dtype), torch.full((k - 1,), row)
-    base = bound.values(start, torch.tensor([row])).cpu()[0]
+    k, generator = int(groups.max()) + 1, torch.Generator().manual_seed(problem.seed)
+    total, base = torch.zeros(k, dtype=problem.bound.work_dtype), score_of_start(problem, row)
     for _ in range(n_permutations):
         order = torch.randperm(k, generator=generator)
         for each in (order, order.flip(0)):
-            joined = each.argsort()[groups]  # when each feature joins
-            here = joined[None] < torch.arange(1, k).reshape(-1, *[1] * groups.ndim)
-            between = torch.where(here.to(end.device), end, start)  # (k − 1, *shape)
-            scores = bound.values(between, example).cpu() - base
-            steps = torch.cat([first[None], scores, problem.change[row : row + 1].cpu()]).diff()
-            total[each] += steps / (2 * n_permutations)
+            total += gains_of_order(problem, row, groups, each, base) / (2 * n_permutations)
     problem.bar.advance()
     return shared_evenly(total.to(problem.change), groups)
+
+
+def score_of_start(problem: Problem, row: int) -> Tensor:
+    """f at the start of a row: (1,), on the CPU."""
+    return problem.bound.values(problem.start[row : row + 1], torch.tensor([row])).cpu()
+
+
+def gains_of_order(problem: Problem, row: int, groups: Tensor, order: Tensor, first: Tensor) -> Tensor:
+    """What each group adds when groups join in this order: (k,), in the order of the groups' numbers, on the CPU.
+
+    Args:
+        problem: of the method.
+        row: whose ends are taken.
+        groups: (*shape) numbers from 0 to k − 1.
+        order: (k,) the groups, first to last.
+        first: of `score_of_start`.
+    """
+    bound, k = problem.bound, len(order)
+    start, end = problem.start[row : row + 1], problem.end[row : row + 1]
+    joined = order.argsort()[groups]  # when each feature joins
+    here = joined[None] < torch.arange(1, k).reshape(-1, *[1] * groups.ndim)
+    between = torch.where(here.to(end.device), end, start)  # (k − 1, *shape)
+    scores = bound.values(between, torch.full((k - 1,), row)).cpu()
+    last = first + problem.change[row : row + 1].cpu()
+    return torch.empty(k, dtype=bound.work_dtype).index_copy_(0, order, torch.cat([first, scores, last]).diff())

@@ -30,6 +30,7 @@ from leastpath.methods.permutation import permutation_shap
 from leastpath.methods.references import expected_gradients, lpi
 from leastpath.methods.sequential import sequential_ig
 from leastpath.methods.smoothing import smooth
+from leastpath.methods.staircase import staircase
 from leastpath.solution import Solver, chooses_start
 from leastpath.solvers import (
     SAMP,
@@ -89,6 +90,10 @@ METHODS = Methods(
         _peer("Kernel SHAP", kernel_shap, "Shapley values of groups of features, by regression.", complete=True),
         _own(
             "Permutation SHAP", permutation_shap, "Shapley values of groups of features, by orders and their reverses.",
+            complete=True,
+        ),
+        _own(
+            "Random staircases", staircase, "One patch, token or feature after another enters and gets what is gained.",
             complete=True,
         ),
         _peer("LIME", lime, "A sparse linear model of the score around the input."),
