@@ -21,7 +21,7 @@ from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.guards import Baselines, Inputs
 from leastpath.run import Bar, Run
-from leastpath.score import Score, rows_of
+from leastpath.score import Score, rows_of, with_marks
 
 
 class _Memory(dict[str, Unit]):
@@ -85,10 +85,11 @@ def compare(
     check_level(level)
     _check(score, measures, batch_size, names, inputs)
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    score = with_marks(score, inputs)  # a part of the batch may be as long as an argument that all share
     if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
     kept = _Memory() if store is None else Store(store, _config(score, measures, seed))
-    examples = [_described_example(*_rows(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
+    examples = [_described_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
     finished = True
@@ -139,7 +140,7 @@ class _Work:
         self.bar.advance(len(rows), entrant.name)
 
     def _keep(self, entrant: Explainer, rows: range, missing: list[int]) -> None:
-        score, inputs, baselines = _rows(self.score, self.inputs, self.baselines, rows)
+        score, inputs, baselines = rows_of(self.score, self.inputs, self.baselines, rows)
         start = time.perf_counter()
         result = entrant(score, inputs, baselines, self.seed)
         if len(result.status) != len(rows):
@@ -198,19 +199,6 @@ def _described_example(score: Score, inputs: Inputs, baselines: Baselines) -> An
     """What the results of one input depend on, beyond what all inputs share."""
     target = score.target if isinstance(score.target, Tensor) else None
     return described([inputs, baselines, target, score.additional_forward_args])
-
-
-def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tuple[Score, Inputs, Baselines]:
-    """The problem for some of its examples, where every argument says whether it belongs to one example or to all."""
-    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
-    for arg in score.additional_forward_args:
-        if isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == len(rows) != batch:
-            raise ValueError(
-                f"an additional argument of shape {tuple(arg.shape)} cannot be told from one row an example when "
-                f"examples are taken {len(rows)} at a time: expand it to the batch of {batch}, bind it to the model "
-                "with functools.partial, or choose another batch_size"
-            )
-    return rows_of(score, inputs, baselines, rows)
 
 
 def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, Any]:
