@@ -23,13 +23,14 @@ import weakref
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from leastpath._support.optional import imported
 
 Above = ChainMap[int, str]
 """Objects that are being described, by id, with the name to use where they occur inside themselves."""
@@ -86,7 +87,8 @@ def source_digest(name: Any) -> str | None:
     """The checksum of the file of the module that "package.module:name" names; None for what is no such name."""
     if not isinstance(name, str) or ":" not in name:
         return None
-    file = getattr(import_module(name.partition(":")[0]), "__file__", None)
+    imported(name)  # says what is wrong with the name
+    file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
     return None if file is None else _hash([Path(file).read_bytes()])
 
 
@@ -288,11 +290,10 @@ def _attributes(value: Any) -> dict[str, Any]:
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else tuple(slots):
-            mangled = (
-                f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
-            )
-            if mangled not in ("__dict__", "__weakref__") and hasattr(value, mangled):
-                held[mangled] = getattr(value, mangled)
+            is_hidden = name.startswith("__") and not name.endswith("__")
+            full = f"_{kind.__name__.lstrip('_')}{name}" if is_hidden else name
+            if full not in ("__dict__", "__weakref__") and hasattr(value, full):
+                held[full] = getattr(value, full)
     remembered = functools.cached_property
     return {name: part for name, part in held.items() if not isinstance(getattr(type(value), name, None), remembered)}
 

@@ -15,6 +15,7 @@ from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
+from leastpath.behavior import check_behavior
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
@@ -49,6 +50,7 @@ def compare(
     fail_fast: bool = False,
     seed: int = 0,
     progress: bool = False,
+    resume: bool = False,
 ) -> Comparison:
     """Explain the same inputs with every method, measure all explanations, and report the best method and its cost.
 
@@ -60,7 +62,8 @@ def compare(
         baselines: as for `attribute`.
         measures: from `leastpath.evaluation`; without any, the evidence and costs that every result carries.
         store: a folder that keeps each finished (method, input) pair. The same call with the same folder goes on where
-            the last one was killed. Methods and inputs may be added; another score, measure or seed is an error.
+            the last one was killed. Methods and inputs may be added; another score, measure or seed is an error. So
+            is a model that gives other outputs than it did.
 
     Rarely needed:
         names: what to call the inputs, one each; their numbers by default.
@@ -72,6 +75,8 @@ def compare(
             again by the next call.
         seed: of methods and measures.
         progress: show a progress bar.
+        resume: go on in `store` although the model or a method holds something that cannot be described, such as an
+            open file. It is an error otherwise, since it may have changed.
 
     Ctrl-C ends the comparison and returns what is finished.
 
@@ -88,7 +93,7 @@ def compare(
     score = with_marks(score, inputs)  # a part of the batch may be as long as an argument that all share
     if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
-    kept = _Memory() if store is None else Store(store, _config(score, measures, seed))
+    kept = _Memory() if store is None else _opened(store, score, measures, inputs, seed, resume)
     examples = [_described_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
@@ -199,6 +204,14 @@ def _described_example(score: Score, inputs: Inputs, baselines: Baselines) -> An
     """What the results of one input depend on, beyond what all inputs share."""
     target = score.target if isinstance(score.target, Tensor) else None
     return described([inputs, baselines, target, score.additional_forward_args])
+
+
+def _opened(
+    store: str | PathLike[str], score: Score, measures: Sequence[Measure], inputs: Inputs, seed: int, resume: bool
+) -> Store:
+    found = Store(store, _config(score, measures, seed), resume=resume)
+    check_behavior(found.folder, score, inputs)
+    return found
 
 
 def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, Any]:
