@@ -6,6 +6,7 @@ result = lp.attribute(score, inputs, baselines)
 """
 
 from leastpath._support.version import __version__ as __version__
+from leastpath.arguments import per_example, shared
 from leastpath.attribution import Attribution, attribute
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral
@@ -80,4 +81,6 @@ __all__ = [
     "Weighting",
     "attribute",
     "integrate",
+    "per_example",
+    "shared",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -17,11 +18,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leastpath._support.rows import flat_rows
+from leastpath.arguments import Answers, Marked, per_example, readings_of, settled, shared
 from leastpath.guards import (
     Baselines,
     CheckedTarget,
     Inputs,
+    UnfitInputs,
     advice_on,
+    at_work,
     checked_inputs,
     fits_inputs,
     flat_baseline,
@@ -51,17 +55,17 @@ class ModelCalls:
         self.inputs = checked_inputs(inputs, integers_allowed)
         self.n_rows = len(self.inputs[0])
         self.device = self.inputs[0].device
-        self._args = [self._bound_arg(arg) for arg in score.additional_forward_args]
-        self.args_differ_by_row = any(by_row for _, by_row in self._args)
         self.batch_size = score.batch_size or default_batch_size(sum(part[0].numel() for part in self.inputs))
         self._warned_of_memory = False
+        self._args = self._bound_args(score)
+        self.args_differ_by_row = any(by_row for _, by_row in self._args)
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
             return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            advice = advice_on(self.model, self.inputs[0], error)
+            advice = self._advice_on_args(error) or advice_on(self.model, self.inputs[0], error)
             if advice is None:
                 raise
             raise advice from error
@@ -135,13 +139,68 @@ class ModelCalls:
                 stacklevel=2,
             )
 
-    def _bound_arg(self, arg: Any) -> tuple[Any, bool]:
-        """An extra argument, and whether it has one row for each row of the inputs."""
-        if not isinstance(arg, Tensor):
-            return arg, False
-        arg = ordinary(arg) if arg.is_inference() else arg
-        by_row = arg.ndim > 0 and len(arg) == self.n_rows
-        return (arg.to(self.device) if by_row else arg), by_row
+    # ---- extra arguments -----------------------------------------------------------------------------------------
+
+    @property
+    def marked_args(self) -> tuple[Any, ...]:
+        """The extra arguments, each with a mark that says whether it has one row for each row of the inputs."""
+        return tuple(per_example(arg) if by_row else shared(arg) for arg, by_row in self._args)
+
+    def _bound_args(self, score: Score) -> list[tuple[Any, bool]]:
+        """Each extra argument, and whether it has one row for each row of the inputs."""
+        given = score.additional_forward_args
+        values = [arg.value if isinstance(arg, Marked) else arg for arg in given]
+        values = [ordinary(v) if isinstance(v, Tensor) and v.is_inference() else v for v in values]
+        readings = readings_of(given, self.n_rows)
+        self._unmarked = [i for i, arg in enumerate(given) if isinstance(arg, Tensor)]
+        if None in readings:
+            shapes = [str(tuple(v.shape)) if isinstance(v, Tensor) else "" for v in values]
+            with at_work(self.model, self.device):  # not every caller that binds is inside the guard
+                readings = list(settled(readings, self.n_rows, shapes, partial(self._answers, score, values), 1e-3))
+        return [(self._on_device(v) if by_row else v, bool(by_row)) for v, by_row in zip(values, readings, strict=True)]
+
+    def _on_device(self, arg: Tensor) -> Tensor:
+        return arg.to(self.device)
+
+    def _answers(self, score: Score, values: list[Any], readings: list[bool]) -> Answers | None:
+        """What the model says of the first, middle and last row alone; None where it cannot work so.
+
+        A batch of one row is tried as two copies of it: alone, both readings are the same.
+        """
+        copies = 2 if self.n_rows == 1 and self.batch_size > 1 else 1
+        found: Answers = []
+        for row in sorted({0, self.n_rows // 2, self.n_rows - 1}):
+            rows = torch.full((copies,), row, device=self.device)
+            args = [self._on_device(v)[rows] if by_row else v for v, by_row in zip(values, readings, strict=True)]
+            target: Any = score.target
+            try:
+                output = self.model(*(part[rows] for part in self.inputs), *args)
+                raw = output_tensor(output)
+                check_rows(raw, copies)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
+                return None
+            if isinstance(target, Tensor) and len(target) == self.n_rows:
+                target = target.to(self.device)[rows]
+            try:
+                number = scalar_output(output, target, score.output, copies)
+            except Exception:  # the score is not asked for, or wrong for both readings
+                number = None
+            found.append((raw, number))
+        return found
+
+    def _advice_on_args(self, error: Exception) -> UnfitInputs | None:
+        """That an extra argument may be why shapes do not fit: one without a mark, of another length than the batch."""
+        lengths = {i: self._args[i][0].shape for i in self._unmarked if self._args[i][0].ndim}
+        odd = next((i for i, shape in lengths.items() if shape[0] not in (1, self.n_rows)), None)
+        if odd is None or is_out_of_memory(error):
+            return None
+        return UnfitInputs(
+            f"the model fails with additional_forward_args[{odd}] of shape {tuple(lengths[odd])} and a batch of "
+            f"{self.n_rows}. If it has one row for each example, give {self.n_rows} rows; if all examples share it, "
+            f"mark it lp.shared(…) and see that it fits the model. The model's error: {error}"
+        )
 
 
 class BoundScore:

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from leastpath.arguments import per_example
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
 from leastpath.report.tokens import colour, text_html
@@ -216,7 +217,8 @@ def explain(
     free = there & ~special if keep_special else there
     others = [encoded[name].to(device) for name in names]
     wrapped = _ReplacedTokens(model, embedding, names)
-    score = Score(wrapped, layer=wrapped.probe, additional_forward_args=(free, *others), batch_size=batch_size)
+    rows = tuple(map(per_example, (free, *others)))
+    score = Score(wrapped, layer=wrapped.probe, additional_forward_args=rows, batch_size=batch_size)
     logits = score.outputs(ids)
     classes = _classes(model, target, logits)
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
