@@ -1,5 +1,7 @@
 """Findings are what `attribute` gives; the first picture costs 41 gradients; a stop keeps what is finished."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -83,13 +85,25 @@ def test_a_stop_gives_what_is_finished():
                 watch.stop()
             return question.score.model(x)
 
-    from dataclasses import replace
-
     stopping = replace(question, score=replace(question.score, model=Stops().eval()))
     found = explained(stopping, METHODS["elastic_band"], 1.0, watch)
     assert found.stopped
     assert torch.isfinite(found.result.values).all()
     assert "nterrupted" in found.result.status[0].value
+    assert list(found.curves) == ["baseline"]
+
+
+def test_a_stop_after_the_result_does_not_take_it_away():
+    question, watch = Question.about(table_source().subject(0)), Watch(1)
+    method = METHODS["input_x_gradient"]
+
+    def stopping(*given, **settings):
+        result = method.explain(*given, **settings)
+        watch.stop()
+        return result
+
+    found = explained(question, replace(method, explain=stopping), None, watch)
+    assert found.stopped
     assert list(found.curves) == ["baseline"]
 
 

@@ -39,12 +39,13 @@ def unpacked(given: Any) -> Tensor:
     expected = 'expected {"dtype": "uint8", "shape": [2], "data": "AQI="}'
     if not isinstance(given, Mapping) or given.get("dtype") not in DTYPES:
         raise ValueError(f"an array has a dtype of {', '.join(DTYPES)}: {expected}")
-    shape, data = given.get("shape"), given.get("data")
+    shape: Any = given.get("shape")
+    data: Any = given.get("data")
     is_shape = isinstance(shape, list) and all(type(side) is int and side >= 0 for side in shape)
-    if not is_shape or not isinstance(data, str) or math.prod(shape) > MOST_NUMBERS:  # type: ignore[arg-type]
+    if not is_shape or not isinstance(data, str) or math.prod(shape) > MOST_NUMBERS:
         raise ValueError(f"an array has a shape and data in base64: {expected}")
     try:
-        numbers = np.frombuffer(base64.b64decode(data, validate=True), dtype=DTYPES[given["dtype"]]).reshape(shape)  # type: ignore[arg-type]
+        numbers = np.frombuffer(base64.b64decode(data, validate=True), dtype=DTYPES[given["dtype"]]).reshape(shape)
     except ValueError as error:
         raise ValueError(f"the data of an array do not fit its shape {shape}: {error}") from error
     return torch.from_numpy(numbers.copy())

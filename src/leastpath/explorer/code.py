@@ -97,6 +97,7 @@ def _solver(method: Method, stiffness: float | None, groups: str) -> str:
     tail = "" if weighting is None else f", weighting=lp.{type(weighting).__name__}()"
     if method.name == "elastic_band" and not groups and stiffness in (None, 1.0):
         return tail  # the default of tables: one step for each column
-    solver = type(method.explain.make()).__name__ if hasattr(method.explain, "make") else "StraightLine"
+    make = getattr(method.explain, "make", None)
+    solver = "StraightLine" if make is None else make.__name__
     settings = f"stiffness={stiffness:g}, {groups}".rstrip(", ") if method.name == "elastic_band" else ""
     return f", solver=lp.{solver}({settings}){tail}"

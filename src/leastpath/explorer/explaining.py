@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from leastpath.score import Score
 from leastpath.status import Outcome, Status
 from leastpath.tested import Tested
 
+T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
 OFFERED: Mapping[Kind, tuple[str, ...]] = {
     "image": (
@@ -101,17 +102,27 @@ def explained(
     """
     began = time.monotonic()
     score = watch.over(question.score)
+    walk: Walk | None
     with watch.showing():
         if method.name == QUICK:
             result, walk = straight(question, score)
         else:
             result = _by_method(question, score, method, settings_of(question.subject, method, stiffness))
             watch.stage = "walking along the path"
-            walk = _walk(question, score, method, result)
+            walk = _unless_stopped(lambda: _walk(question, score, method, result))
         watch.stage = "removing features"
-        result, curves = _tested(question, score, result, line, only_first=watch.stopped)
+        tested = _unless_stopped(lambda: _tested(question, score, result, line, only_first=watch.stopped))
+        result, curves = tested or _tested(question, score, result, line, only_first=True)
     stopped = watch.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
     return Finding(question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped)
+
+
+def _unless_stopped(work: Callable[[], T]) -> T | None:
+    """What comes after the result must not take it away: None where it is interrupted."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return None
 
 
 def settings_of(subject: Subject, method: Method, stiffness: float | None) -> dict[str, Any]:

@@ -141,6 +141,9 @@ def _chosen_score(subject: Subject, logits: Tensor, target: int | None, output: 
     if callable(score.target) or callable(score.output):
         return score
     many = logits.ndim == 2 and logits.shape[1] > 1
+    chosen: int | None
+    known: tuple[str, ...]
+    default: Any
     if not many:
         chosen, known = None, ONE_OUTPUT
         default = score.output if score.output in ONE_OUTPUT else "raw"

@@ -174,8 +174,8 @@ class Explorer:
         """The address of the page."""
         config = uvicorn.Config(application(session, self._gate), log_level="error", access_log=False, lifespan="off")
         self._server = uvicorn.Server(config)
-        run = {"target": self._server.run, "kwargs": {"sockets": [self._socket]}}
-        self._thread = threading.Thread(**run, name="leastpath explorer's server", daemon=True)  # type: ignore[arg-type]
+        given = {"sockets": [self._socket]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=given, name="leastpath server", daemon=True)
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)

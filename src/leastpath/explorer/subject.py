@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from leastpath.score import Score
 
+Lock = AbstractContextManager[Any]
 Kind = Literal["image", "table", "text"]
 CLASS_OUTPUTS = ("softmax", "log_softmax", "logit_margin", "raw")
 ONE_OUTPUT = ("raw", "sigmoid")
@@ -123,7 +125,8 @@ class Source(Protocol):
 class LayerAsInput(nn.Module):
     """A model over the output of one of its layers, so that threads do not see each other's points.
 
-    Forward hooks belong to a module, not to a thread: only one thread at a time may replace a layer's output.
+    Forward hooks belong to a module, not to a thread: only one thread at a time may replace a layer's output. Whoever
+    calls parts of the model elsewhere holds the same `lock`.
 
     Example:
         >>> model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 2))
@@ -131,11 +134,11 @@ class LayerAsInput(nn.Module):
         torch.Size([4, 2])
     """
 
-    def __init__(self, model: Callable[..., Any], layer: nn.Module) -> None:
+    def __init__(self, model: Callable[..., Any], layer: nn.Module, lock: Lock | None = None) -> None:
         super().__init__()
         self.model, self.layer = model, layer
         self.training = isinstance(model, nn.Module) and model.training
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock() if lock is None else lock
 
     def forward(self, activations: Tensor, *arguments: Any) -> Any:
         """The model's output where the layer gives these activations (n, *shape)."""

@@ -74,8 +74,11 @@ class Walk:
 
         The result is more exact than 41 places; the difference is spread evenly over the walk.
         """
-        missing = values.to(self.attributed) - self.attributed[-1]
-        return replace(self, attributed=self.attributed + per_row(self.places, self.attributed) * missing)
+        values = values.to(self.attributed)
+        missing = values - self.attributed[-1]
+        attributed = self.attributed + per_row(self.places.to(self.attributed), self.attributed) * missing
+        attributed[-1] = values  # without a rounding error
+        return replace(self, attributed=attributed)
 
 
 def walked(bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES) -> Walk:

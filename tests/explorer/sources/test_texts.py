@@ -1,5 +1,7 @@
 """Texts as a source: tokens, words, special tokens, and the same numbers as `leastpath.transformers.explain`."""
 
+import threading
+
 import pytest
 import torch
 
@@ -41,3 +43,23 @@ def test_special_tokens_are_never_removed():
 def test_no_texts_is_a_sentence():
     with pytest.raises(ValueError, match="texts is empty"):
         TextSource(*text_parts(), [])
+
+
+def test_starts_are_right_while_the_model_is_at_work():
+    subject = text_source().subject(0)
+    expected, points = subject.starts["mask"].make(None), torch.full_like(subject.inputs, 9.0)
+    ids, *others = subject.score.additional_forward_args
+    wrong, done = [], threading.Event()
+
+    def work():
+        while not done.is_set():
+            subject.score.model(points, ids, *others)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for _ in range(100):
+        if not torch.equal(subject.starts["mask"].make(None), expected):
+            wrong.append(1)
+    done.set()
+    thread.join()
+    assert not wrong

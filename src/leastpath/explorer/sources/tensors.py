@@ -132,7 +132,7 @@ class TensorSource:
     def _starts(self, row: _Row) -> Mapping[str, Start]:
         starts: dict[str, Start] = {}
         if row.given is not None:
-            starts["given"] = Start(WORDS["given"], lambda score: row.given)  # type: ignore[arg-type, return-value]
+            starts["given"] = Start(WORDS["given"], partial(_given, row.given))
         made = partial(_made, row.inputs)
         if self.kind == "image":
             in_range = float(row.inputs.min()) >= 0 and float(row.inputs.max()) <= 1
@@ -148,6 +148,10 @@ class TensorSource:
         if row.given is None:
             starts["zero"] = Start(WORDS["zero"], partial(made, "zero", {}))
         return starts
+
+
+def _given(start: Tensor, score: Any) -> Tensor:
+    return start
 
 
 def _made(inputs: Tensor, name: str, settings: Mapping[str, Any], score: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -50,8 +51,8 @@ class TextSource:
         self._target, self._recipe = target, recipe
         labels = getattr(getattr(model, "config", None), "id2label", None) or {}
         self._classes = [str(labels[i]) for i in range(len(labels))] if set(labels) == set(range(len(labels))) else None
-        # One for all texts: threads that ask about different texts must wait for each other.
-        self._over_vectors: dict[tuple[str, ...], LayerAsInput] = {}
+        # Held by whoever calls the model or its embedding: the points of one thread must not reach another.
+        self._one_at_a_time = threading.RLock()
 
     @property
     def samples(self) -> list[str]:
@@ -65,8 +66,10 @@ class TextSource:
         device = next(self._model.parameters()).device
         ids = encoded["input_ids"].to(device)
         free = (encoded["attention_mask"] * (1 - encoded["special_tokens_mask"])).bool().to(device)
-        vectors = Score(self._embedding).outputs(ids)
-        over = self._over(tuple(names))
+        with self._one_at_a_time:
+            vectors = Score(self._embedding).outputs(ids)
+        wrapped = ReplacedTokens(self._model, self._embedding, names)
+        over = LayerAsInput(wrapped, wrapped.probe, self._one_at_a_time)
         others = tuple(encoded[name].to(device) for name in names)
         score = Score(over, self._target, additional_forward_args=(ids, free, *others))
         features = torch.arange(ids.shape[1])[:, None].expand(vectors.shape[1:])
@@ -86,12 +89,6 @@ class TextSource:
         self._texts.append(text)
         return len(self._texts) - 1
 
-    def _over(self, names: tuple[str, ...]) -> LayerAsInput:
-        if names not in self._over_vectors:
-            wrapped = ReplacedTokens(self._model, self._embedding, names)
-            self._over_vectors[names] = LayerAsInput(wrapped, wrapped.probe)
-        return self._over_vectors[names]
-
     def _starts(self, ids: Tensor, free: Tensor) -> Mapping[str, Start]:
         starts = {}
         for name, label in STARTS.items():
@@ -103,7 +100,8 @@ class TextSource:
         return starts
 
     def _start(self, ids: Tensor, free: Tensor, token: int | None, score: Any) -> Tensor:
-        return start_vectors(self._embedding, ids, free, token)
+        with self._one_at_a_time:
+            return start_vectors(self._embedding, ids, free, token)
 
     def _tokens(self, encoded: Any, text: str, free: Tensor) -> tuple[Mapping[str, Any], ...]:
         pieces = token_pieces(self._tokenizer, encoded, 0, text)
