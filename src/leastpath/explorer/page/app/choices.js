@@ -46,7 +46,7 @@ const Choices = (() => {
   function disable() {
     for (const element of find("choices").querySelectorAll("select, button, input")) element.disabled = true;
     find("choices").hidden = true;
-    find("export-html").hidden = true;
+    for (const id of ["export-html", "upload"]) find(id).hidden = true;
     find("offline-note").textContent = " · A saved page: the walk, the maps and the curves work without the model. To change class, score, start or method, run `leastpath explore`.";
   }
 
