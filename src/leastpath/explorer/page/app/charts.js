@@ -37,8 +37,8 @@ const Charts = (() => {
     })), CONFIG);
   }
 
-  /** Score over the share that is removed, for every result: strongest first solid, weakest first dotted. */
-  function curves(host, results, fill, share) {
+  /** Score or probability over the share that is removed, for every result: strongest first solid, weakest first dotted. */
+  function curves(host, results, fill, share, level) {
     if (!window.Plotly) return;
     const traces = results.filter((result) => result.curves?.[fill]).flatMap((result) => {
       const { shares, most, least } = result.curves[fill];
@@ -49,7 +49,7 @@ const Charts = (() => {
     window.Plotly.react(host, traces, layout((axis) => ({
       showlegend: false, shapes,
       xaxis: { ...axis, ...SHARES, title: { text: "removed", standoff: 6 } },
-      yaxis: { ...axis, title: { text: "score", standoff: 4 } },
+      yaxis: { ...axis, title: { text: level, standoff: 4 } },
     })), CONFIG);
   }
 

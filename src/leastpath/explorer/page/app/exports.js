@@ -28,7 +28,7 @@ const Exports = (() => {
 
   find("export-html").addEventListener("click", () => saveFrom("api/export.html"));
   find("export-json").addEventListener("click", () => {
-    if (Server.bundle) Pictures.download(new Blob([JSON.stringify(Server.bundle)], { type: "application/json" }), `${Store.state.title}.json`);
+    if (Server.bundle()) Pictures.download(new Blob([JSON.stringify(Server.bundle())], { type: "application/json" }), `${Store.state.title}.json`);
     else saveFrom("api/export.json");
   });
   find("walk-png").addEventListener("click", () => Charts.save(find("walk-chart"), `${Store.state.title}-walk-${Store.selected.name}`));

@@ -11,7 +11,11 @@
 
   window.addEventListener("load", () => { if (Store.selected) { Walk.load(); Removal.curves(); } });
 
-  Server.state()
-    .then((state) => Choices.adopt(state))
-    .catch((failure) => { find("title").textContent = "Nothing to show"; Errors.show(failure.message); });
+  // Not earlier: a saved page may have its bundle after its scripts.
+  document.addEventListener("DOMContentLoaded", () => {
+    Server.open();
+    Server.state()
+      .then((state) => Choices.adopt(state))
+      .catch((failure) => { find("title").textContent = "Nothing to show"; Errors.show(failure.message); });
+  });
 })();

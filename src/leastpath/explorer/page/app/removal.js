@@ -55,15 +55,20 @@ const Removal = (() => {
 
   // ---- the score -------------------------------------------------------------------------------------------------------
 
-  /** Where nothing can be asked, the curve of this ranking still knows the score at its shares. */
+  /** What the curves measure: the probability of the class, or the score where there are no classes. */
+  const level = () => (Store.state.classes.length ? "probability" : "score");
+  const levelHere = () => (Store.state.classes.length ? Store.state.classes.find(({ index }) => index === Store.state.target)?.probability : Store.state.score);
+
+  /** Where nothing can be asked, the curve of this ranking still knows about the level at its shares. */
   function fromCurve() {
     const curve = byRank ? Store.results.find(({ key }) => key === find("top-method").value)?.curves?.[fill()] : null;
     if (!curve) return null;
-    const right = curve.shares.findIndex((one) => one >= share());
-    if (right < 0) return null;
-    if (right === 0) return curve.shares[0] === share() ? curve.most[0] : null;
-    const part = (share() - curve.shares[right - 1]) / (curve.shares[right] - curve.shares[right - 1]);
-    return curve.most[right - 1] + part * (curve.most[right] - curve.most[right - 1]);
+    const known = levelHere() === undefined ? [] : [0];
+    const [shares, levels] = [[...known, ...curve.shares], [...known.map(levelHere), ...curve.most]];
+    const right = shares.findIndex((one) => one >= share());
+    if (right < 1) return null;
+    const part = (share() - shares[right - 1]) / (shares[right] - shares[right - 1]);
+    return levels[right - 1] + part * (levels[right] - levels[right - 1]);
   }
 
   const ask = debounce(async () => {
@@ -84,15 +89,15 @@ const Removal = (() => {
   function say(answer, estimate = null) {
     if (!Store.state) return;
     const removed = mask.reduce((sum, one) => sum + one, 0) / mask.length;
-    const before = Store.state.score;
-    const after = answer ? answer.score : estimate;
     const words = [make("p", { class: "quiet" }, `${percent(removed)} removed`)];
-    if (removed === 0) words.push(make("p", { class: "score" }, make("b", {}, number(before)), make("span", {}, " with everything in place")));
-    else if (after !== null) {
-      words.push(make("p", { class: "score" }, make("span", {}, `${number(before)} → `), make("b", {}, number(after)),
-        make("span", {}, ` (${number(after - before, true)}${answer ? "" : ", read from the curve"})`)));
-    } else if (Store.state.offline) words.push(make("p", { class: "quiet" }, "This is a saved page: a new score needs the model. Start `leastpath explore` for it."));
-    else words.push(make("p", { class: "score" }, make("span", {}, `${number(before)} → …`)));
+    const scores = (name, before, after, rest) => make("p", { class: "score" }, make("span", {}, `${name} ${number(before)} → `), make("b", {}, after),
+      make("span", {}, rest));
+    const { score, offline } = Store.state;
+    if (removed === 0) words.push(make("p", { class: "score" }, make("span", {}, "score "), make("b", {}, number(score)), make("span", {}, " with everything in place")));
+    else if (answer) words.push(scores("score", score, number(answer.score), ` (${number(answer.score - score, true)})`));
+    else if (estimate !== null) words.push(scores(level(), levelHere(), number(estimate), " (read from the curve)"));
+    else if (offline) words.push(make("p", { class: "quiet" }, "This is a saved page: a new score needs the model. Start `leastpath explore` for it."));
+    else words.push(scores("score", score, "…", ""));
     const classes = answer ? answer.classes : Store.state.classes.slice(0, 5);
     if ((answer || removed === 0) && classes.length) words.push(bars(classes));
     find("answer").replaceChildren(...words);
@@ -108,8 +113,8 @@ const Removal = (() => {
     const results = Store.results.filter((result) => result.curves?.[fill()]);
     find("curves").hidden = !results.length;
     if (!results.length) return;
-    Charts.curves(find("curves-chart"), results, fill(), share());
-    const order = results.map((result) => ({ result, support: result.curves[fill()].support })).sort((a, b) => b.support - a.support);
+    Charts.curves(find("curves-chart"), results, fill(), share(), level());
+    const order = results.map((result) => ({ result, support: result.curves[fill()].support ?? 0 })).sort((a, b) => b.support - a.support);
     const top = Math.max(...order.map(({ support }) => Math.abs(support)), 1e-9);
     find("supports").replaceChildren(make("li", { class: "quiet" }, "Support: the area between the two curves of a method"), ...order.map(({ result, support }) => make("li", {},
       make("i", { class: "dot", style: `background:${result.color}` }), make("span", { class: "name" }, result.name),

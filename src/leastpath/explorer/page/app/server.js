@@ -1,8 +1,12 @@
 "use strict";
 // Every call to the server. A saved page carries its bundle instead, and asks nobody.
 const Server = (() => {
-  const element = find("bundle");
-  const bundle = element ? JSON.parse(element.textContent) : null;
+  let bundle = null;
+
+  function open() {
+    const element = find("bundle");
+    bundle = element ? JSON.parse(element.textContent) : null;
+  }
 
   async function request(address, options = {}) {
     let response;
@@ -26,8 +30,9 @@ const Server = (() => {
   });
 
   return {
-    bundle,
+    open,
     upload,
+    bundle: () => bundle,
     state: async () => (bundle ? { ...bundle.state, offline: true } : request("api/state")),
     result: async (key) => (bundle ? bundle.results[key] : request(`api/results/${encodeURIComponent(key)}`)),
     code: async () => (bundle ? { code: bundle.code || "This page was saved without its code." } : request("api/code")),

@@ -19,11 +19,8 @@ const Walk = (() => {
     const walk = walkOf();
     const here = Boolean(walk);
     find("walk-body").hidden = !here;
-    find("no-walk").hidden = here || !Store.selected;
-    if (!here) {
-      if (Store.selected) find("no-walk").textContent = `${Store.selected.name} has no path: it does not walk. Choose another explanation above to see one.`;
-      return;
-    }
+    find("walk-words").textContent = Store.selected?.sentence_walk || (here ? "" : "This method has no path to walk along.");
+    if (!here) return;
     stage ||= KINDS[Store.state.kind].walk(find("frames"));
     stage.load(Store.selected);
     find("scrubber").max = walk.positions.length - 1;
