@@ -85,7 +85,7 @@ const Choices = (() => {
   // ---- explaining ------------------------------------------------------------------------------------------------------
 
   function jobEntry(label) {
-    const entry = { meter: make("progress", { max: 1, value: 0, "aria-label": label }), words: make("span", { class: "quiet" }, "starting"),
+    const entry = { label, meter: make("progress", { max: 1, value: 0, "aria-label": label }), words: make("span", { class: "quiet" }, "starting"),
       stop: make("button", { type: "button" }, "Stop") };
     entry.element = make("li", {}, make("b", {}, label), entry.meter, entry.words, entry.stop);
     find("jobs").append(entry.element);
@@ -127,6 +127,7 @@ const Choices = (() => {
         shown = result;
         speak(`${full.label}: ${full.headline}`);
       }
+      if (over && !result) Errors.show(`${entry.label}: ${sentence}.`);
       if (over) return;
       await new Promise((resume) => { window.setTimeout(resume, wait); });
       wait = Math.min(400, wait * 1.3);

@@ -7,12 +7,12 @@ const Evidence = (() => {
   };
 
   function describe() {
-    const { title, classes, target, score, baseline_score: start, version, kind } = Store.state;
+    const { title, classes, target, score, baseline_score: start, version, kind, sentence } = Store.state;
     document.title = `${title} · leastpath explorer`;
     document.body.dataset.kind = kind;
     find("title").textContent = title;
     const label = classes.find(({ index }) => index === target)?.label;
-    find("prediction").textContent = `${label ? `${label}: ` : ""}score ${number(score)}, ${number(start)} at the start (${startName()})`;
+    find("prediction").textContent = `${label ? `${label}: ` : ""}score ${number(score)}, ${number(start)} at the start (${startName()})${sentence ? `. ${sentence}` : ""}`;
     find("version").textContent = `leastpath ${version}`;
   }
 
