@@ -6,7 +6,8 @@ result = lp.attribute(score, inputs, baselines)
 """
 
 from leastpath._support.version import __version__ as __version__
-from leastpath.attribution import Attribution, attribute
+from leastpath.attribution import Attribution, attribute, load
+from leastpath.explorer import explore
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral
 from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
@@ -73,5 +74,7 @@ __all__ = [
     "WarmDescent",
     "Weighting",
     "attribute",
+    "explore",
     "integrate",
+    "load",
 ]

@@ -1,4 +1,4 @@
-"""The `leastpath` command: explain one picture or one row, run jobs, list solvers and methods.
+"""The `leastpath` command: explain one picture or one row, explore in the browser, run jobs, list solvers and methods.
 
 The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. It imports late, so
 that `leastpath --help` answers quickly.
@@ -19,7 +19,8 @@ HELP = (
     "Explain predictions along the path of least resistance.\n\n"
     "`explain` writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
     "needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
-    "Try first: `leastpath explain picture.jpg`"
+    "`explore` shows the same in the browser, step by step along the path.\n\n"
+    "Try first: `leastpath explore`, or `leastpath explain picture.jpg`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
 EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
@@ -89,9 +90,13 @@ def application() -> "Typer":
             importlib.import_module(module)
 
     from leastpath.commands.explain import run_explain
+    from leastpath.commands.explore import run_explore
     from leastpath.jobs.command import run
 
-    for name, command in (("explain", run_explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+    commands: dict[str, Callable[..., Any]] = {
+        "explain": run_explain, "explore": run_explore, "run": run, "solvers": solvers, "methods": methods,
+    }  # fmt: skip
+    for name, command in commands.items():
         app.command(name)(command)
     return app
 
