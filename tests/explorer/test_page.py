@@ -128,7 +128,7 @@ def readout(page) -> str:
 # ---- the walk ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_shows_its_frame_and_its_numbers_and_asks_nobody(visit, explorer):
+def test_scrub_and_play_ask_nobody(visit, explorer):
     page = visit(explorer.url)
     walk = finding(explorer)["walk"]
     frames = unpacked(walk["frames"])
@@ -143,25 +143,12 @@ def test_a_step_shows_its_frame_and_its_numbers_and_asks_nobody(visit, explorer)
     slide(page, "scrubber", 0)
     np.testing.assert_array_equal(np.array(pixels(page, "#picture-frame")), pixels(page, "#picture-start"))
     assert page.locator("#scrubber").get_attribute("aria-valuetext").startswith("step 1 of 41")
-    assert not asked
-
-
-def test_space_plays_to_the_end(visit, explorer):
-    page = visit(explorer.url)
     slide(page, "scrubber", 34)
     page.keyboard.press(" ")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Pause the walk")
     expect(page.locator("#scrubber")).to_have_value("40")
     expect(page.locator("#play")).to_have_attribute("aria-label", "Play the walk")
-
-
-def test_the_charts_are_drawn_under_the_servers_policy(visit, explorer):
-    page = visit(explorer.url, charts=True)
-    expect(page.locator("#walk-chart .scatterlayer .trace")).to_have_count(3)
-    expect(page.locator("#curves-chart .scatterlayer .trace")).to_have_count(2)
-    box = page.locator("#walk-chart").bounding_box()
-    page.mouse.click(box["x"] + 52, box["y"] + 100)  # the left margin: the start of the path
-    expect(page.locator("#scrubber")).to_have_value("0")
+    assert not asked
 
 
 # ---- methods, choices --------------------------------------------------------------------------------------------------
@@ -269,8 +256,13 @@ def test_the_exported_page_scrubs_offline(visit, explorer, tmp_path):
     expect(alone.locator("footer")).to_contain_text("leastpath explore")
 
 
-def test_png_json_and_code(visit, explorer):
+def test_charts_png_json_and_code(visit, explorer, tmp_path):
     page = visit(explorer.url, charts=True)
+    expect(page.locator("#walk-chart .scatterlayer .trace")).to_have_count(3)  # under the server's policy
+    expect(page.locator("#curves-chart .scatterlayer .trace")).to_have_count(2)
+    box = page.locator("#walk-chart").bounding_box()
+    page.mouse.click(box["x"] + 52, box["y"] + 100)  # the left margin: the start of the path
+    expect(page.locator("#scrubber")).to_have_value("0")
     for button in (".card button[title='Save as PNG']", "#walk-png", "figure:has(#picture-frame) button"):
         with page.expect_download() as download:
             page.locator(button).click()
@@ -278,6 +270,15 @@ def test_png_json_and_code(visit, explorer):
     with page.expect_download() as download:
         page.click("#export-json")
     assert Path(download.value.path()).read_bytes().startswith(b"{")
+    with page.expect_download() as download:
+        page.click("#export-result")
+    download.value.save_as(tmp_path / "result.safetensors")
+    kept = lp.load(tmp_path / "result.safetensors")
+    np.testing.assert_allclose(kept.values[0].numpy(), unpacked(finding(explorer)["values"]), atol=1e-6)
+    with lp.explore(kept, open=False) as again:
+        opened = visit(again.url)
+        expect(opened.locator("#prediction")).to_contain_text("A saved result")
+        expect(opened.locator("#readout")).to_contain_text("attributed so far")
     page.click("#export-code")
     compile(page.locator("#code-text").inner_text(), "code", "exec")
 
@@ -325,26 +326,19 @@ def test_markup_in_names_stays_text(visit, explorer):
     assert page.evaluate("() => window.hurt") is None
 
 
-def test_every_control_has_a_name_for_screen_readers(visit, explorer):
+def test_names_for_screen_readers_dark_mode_and_small_windows(visit, explorer):
     page = visit(explorer.url)
     nameless = page.evaluate(
         """() => Array.from(document.querySelectorAll("button, select, input"))
-            .filter(e => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML)"""
+            .filter(e => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
+            .map(e => e.outerHTML)"""
     )
     assert nameless == []
     assert page.locator("canvas[role=img]:not([aria-label])").count() == 0
-
-
-def test_dark_on_request(visit, explorer):
-    page = visit(explorer.url)
     before = pixels(page, "#picture-so-far")
     page.click("#theme")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert pixels(page, "#picture-so-far") != before
-
-
-def test_nothing_is_cut_at_1000_pixels(visit, explorer):
-    page = visit(explorer.url)
     page.set_viewport_size({"width": 1000, "height": 800})
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 1000
 
@@ -379,7 +373,22 @@ def test_a_table(visit):
 
 def tiny_bert(tmp_path: Path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "pre", "##dict", "##able", "<", ">", "b"]
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "a",
+        "fine",
+        "film",
+        "pre",
+        "##dict",
+        "##able",
+        "<",
+        ">",
+        "b",
+    ]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
     size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

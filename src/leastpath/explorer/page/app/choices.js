@@ -14,7 +14,7 @@ const Choices = (() => {
     fillSelect(find("target"), classes.map(({ index, label, probability }) => [index, `${label} (${number(probability)})`]), target);
     find("target-field").hidden = classes.length === 0;
     fillSelect(find("output"), outputs.map((name) => [name, labels[name] || name]), output);
-    find("output").parentElement.hidden = outputs.length < 2;
+    find("output-field").hidden = outputs.length < 2;
     const chosen = find("method").value;
     fillSelect(find("method"), methods.map(({ name, label }) => [name, label]), methodNamed(chosen) ? chosen : methods[0]?.name);
     fillBaselines();
@@ -43,10 +43,12 @@ const Choices = (() => {
     find("stiffness-value").textContent = number(stiffness());
   }
 
+  /** Without the model nothing can be chosen but the examples of a saved result. */
   function disable() {
-    for (const element of find("choices").querySelectorAll("select, button, input")) element.disabled = true;
-    find("choices").hidden = true;
-    for (const id of ["export-html", "upload"]) find(id).hidden = true;
+    const others = ["target-field", "output-field", "baseline-field", "method-field", "stiffness-field", "explain", "method-sentence", "upload", "export-result"];
+    for (const id of others) find(id).hidden = true;
+    find("choices").hidden = Boolean(Server.bundle()) || Store.state.samples.length < 2;
+    find("export-html").hidden = Boolean(Server.bundle());
     find("offline-note").textContent = " · A saved page: the walk, the maps and the curves work without the model. To change class, score, start or method, run `leastpath explore`.";
   }
 

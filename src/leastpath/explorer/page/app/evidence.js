@@ -12,7 +12,8 @@ const Evidence = (() => {
     document.body.dataset.kind = kind;
     find("title").textContent = title;
     const label = classes.find(({ index }) => index === target)?.label;
-    find("prediction").textContent = `${label ? `${label}: ` : ""}score ${number(score)}, ${number(start)} at the start (${startName()})${sentence ? `. ${sentence}` : ""}`;
+    const scores = score === null ? "" : `${label ? `${label}: ` : ""}score ${number(score)}, ${number(start)} at the start (${startName()}). `;
+    find("prediction").textContent = `${scores}${sentence || ""}`;
     find("version").textContent = `leastpath ${version}`;
   }
 
@@ -29,6 +30,7 @@ const Evidence = (() => {
   function words() {
     const result = Store.selected;
     for (const id of ["evidence", "walk", "compare", "removal", "numbers"]) find(id).hidden = !result;
+    find("export-result").disabled = !result;
     if (!result) return;
     find("headline").textContent = result.headline;
     const mark = { true: ["✓", "good"], false: ["!", "bad"], null: ["–", ""] }[String(result.trusted ?? null)];

@@ -31,6 +31,7 @@ const Exports = (() => {
     if (Server.bundle()) Pictures.download(new Blob([JSON.stringify(Server.bundle())], { type: "application/json" }), `${Store.state.title}.json`);
     else saveFrom("api/export.json");
   });
+  find("export-result").addEventListener("click", () => saveFrom(`api/results/${encodeURIComponent(Store.selected.key)}.safetensors`));
   find("walk-png").addEventListener("click", () => Charts.save(find("walk-chart"), `${Store.state.title}-walk-${Store.selected.name}`));
   find("curves-png").addEventListener("click", () => Charts.save(find("curves-chart"), `${Store.state.title}-removal`));
   find("export-code").addEventListener("click", showCode);
