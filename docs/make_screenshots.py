@@ -37,7 +37,7 @@ def table() -> Any:
     return sample_source("table")[0]
 
 
-# ---- a text and its model ------------------------------------------------------------------------------------------------
+# ---- a text and its model --------------------------------------------------------------------------------------------
 
 
 def text() -> Any:
@@ -90,7 +90,7 @@ def _bert() -> tuple[nn.Module, Any]:
     return transformers.BertForSequenceClassification(config), tokenizer
 
 
-# ---- the browser -----------------------------------------------------------------------------------------------------------
+# ---- the browser -----------------------------------------------------------------------------------------------------
 
 SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "image": (photograph, "light", ("elastic_band", "idgi", "occlusion")),

@@ -125,7 +125,7 @@ def readout(page) -> str:
     return page.locator("#readout").inner_text()
 
 
-# ---- the walk ----------------------------------------------------------------------------------------------------------
+# ---- the walk --------------------------------------------------------------------------------------------------------
 
 
 def test_scrub_and_play_ask_nobody(visit, explorer):
@@ -151,7 +151,7 @@ def test_scrub_and_play_ask_nobody(visit, explorer):
     assert not asked
 
 
-# ---- methods, choices --------------------------------------------------------------------------------------------------
+# ---- methods, choices ------------------------------------------------------------------------------------------------
 
 
 def test_switch_solver_and_compare_on_one_scale(visit, explorer):
@@ -202,7 +202,7 @@ def test_a_long_computation_can_be_stopped(visit, explorer, net):
     assert "top" in told  # "Stopped early", or "stopped before anything was finished"
 
 
-# ---- remove and see ----------------------------------------------------------------------------------------------------
+# ---- remove and see --------------------------------------------------------------------------------------------------
 
 
 def test_remove_the_top_tenth_against_the_model(visit, explorer, net, picture):
@@ -232,7 +232,7 @@ def test_paint_away_by_hand(visit, explorer):
     assert "everything in place" not in page.locator("#answer").inner_text()
 
 
-# ---- export --------------------------------------------------------------------------------------------------------------
+# ---- export ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_exported_page_scrubs_offline(visit, explorer, tmp_path):
@@ -283,7 +283,7 @@ def test_charts_png_json_and_code(visit, explorer, tmp_path):
     compile(page.locator("#code-text").inner_text(), "code", "exec")
 
 
-# ---- errors, names -------------------------------------------------------------------------------------------------------
+# ---- errors, names ---------------------------------------------------------------------------------------------------
 
 
 def test_an_unreadable_file_is_a_sentence_that_can_be_dismissed(visit, explorer):
@@ -343,7 +343,7 @@ def test_names_for_screen_readers_dark_mode_and_small_windows(visit, explorer):
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 1000
 
 
-# ---- tables and texts ----------------------------------------------------------------------------------------------------
+# ---- tables and texts ------------------------------------------------------------------------------------------------
 
 
 def test_a_table(visit):
