@@ -6,8 +6,8 @@ A photograph of 224 pixels that scikit-learn ships, and EfficientNet-lite0. All 
 wall-clock times; ratios are formed within a repeat.
 
 - A straight-line integral is `attribute` with StraightLine() and 50 fixed steps.
-- The server's first picture is all that the page waits for: 41 gradients, the walk, the removal curves of every fill, and
-  the result as JSON.
+- The server's first picture is all that the page waits for: 41 gradients, the walk, the removal curves of every fill,
+  and the result as JSON.
 - The browser's first picture is timed in a fresh window, from the address to the frame that is shown. It needs
   `leastpath[browser]` and chromium, and is left out without them, as is the step.
 - A step is timed in the page: from the change of the frame to pixels that can be read back, with both canvases, the
