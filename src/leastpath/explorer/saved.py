@@ -85,7 +85,7 @@ class SavedSession:
     def bundle(self) -> dict[str, Any]:
         """All that is shown, for a page without a server."""
         state = self.state()
-        return {"state": state, "results": {key: self.result(key) for key in state["results"]}}
+        return {"state": state, "results": {key: self.result(key) for key in state["results"]}, "code": self.code()}
 
     def code(self) -> str:
         """How the file is opened in Python."""

@@ -183,7 +183,7 @@ class Session:
         """All that is shown, for a page without a server."""
         state = self.state()
         results = {key: self.result(key) for key in state["results"]}
-        return {"state": {**state, "offline": True}, "results": results}
+        return {"state": {**state, "offline": True}, "results": results, "code": self.code()}
 
     def kept(self, key: str) -> bytes:
         """A result as a file for `lp.load` and `leastpath explore`."""
