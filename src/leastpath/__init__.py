@@ -5,34 +5,48 @@ score = lp.Score(model, target, output="log_softmax")
 result = lp.attribute(score, inputs, baselines)
 """
 
+from typing import TYPE_CHECKING
+
+from leastpath._support.lazy import lazy
 from leastpath._support.version import __version__ as __version__
-from leastpath.attribution import Attribution, attribute
-from leastpath.integral.integrator import integrate
-from leastpath.integral.result import Integral
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
-from leastpath.metric import Conformal, DataDensity, Euclidean, Metric, Mixed, NoCancellation, RankOne, Reconstruction
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.score import Score
-from leastpath.solvers import (
-    Amortized,
-    BlurIG,
-    Descent,
-    ElasticBand,
-    EnhancedIG,
-    GeodesicODE,
-    Graph,
-    GuidedIG,
-    Hamiltonian,
-    Manifold,
-    NeighborGraph,
-    Solution,
-    Solver,
-    StraightLine,
-    Variational,
-    WarmDescent,
-)
-from leastpath.status import Note, Outcome, Status
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from leastpath.attribution import Attribution, attribute
+    from leastpath.integral.integrator import integrate
+    from leastpath.integral.result import Integral
+    from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
+    from leastpath.metric import (
+        Conformal,
+        DataDensity,
+        Euclidean,
+        Metric,
+        Mixed,
+        NoCancellation,
+        RankOne,
+        Reconstruction,
+    )
+    from leastpath.path import Path
+    from leastpath.run import Run
+    from leastpath.score import Score
+    from leastpath.solvers import (
+        Amortized,
+        BlurIG,
+        Descent,
+        ElasticBand,
+        EnhancedIG,
+        GeodesicODE,
+        Graph,
+        GuidedIG,
+        Hamiltonian,
+        Manifold,
+        NeighborGraph,
+        Solution,
+        Solver,
+        StraightLine,
+        Variational,
+        WarmDescent,
+    )
+    from leastpath.status import Note, Outcome, Status
 
 __all__ = [
     "Amortized",
@@ -75,3 +89,46 @@ __all__ = [
     "attribute",
     "integrate",
 ]
+
+# Imported when they are first used: `leastpath --help` needs no PyTorch.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "leastpath.attribution": ["Attribution", "attribute"],
+        "leastpath.integral.integrator": ["integrate"],
+        "leastpath.integral.result": ["Integral"],
+        "leastpath.integral.weightings": ["IDG", "IDGI", "AsPrinted", "PathIntegral", "Weighting"],
+        "leastpath.metric": [
+            "Conformal",
+            "DataDensity",
+            "Euclidean",
+            "Metric",
+            "Mixed",
+            "NoCancellation",
+            "RankOne",
+            "Reconstruction",
+        ],
+        "leastpath.path": ["Path"],
+        "leastpath.run": ["Run"],
+        "leastpath.score": ["Score"],
+        "leastpath.solvers": [
+            "Amortized",
+            "BlurIG",
+            "Descent",
+            "ElasticBand",
+            "EnhancedIG",
+            "GeodesicODE",
+            "Graph",
+            "GuidedIG",
+            "Hamiltonian",
+            "Manifold",
+            "NeighborGraph",
+            "Solution",
+            "Solver",
+            "StraightLine",
+            "Variational",
+            "WarmDescent",
+        ],
+        "leastpath.status": ["Note", "Outcome", "Status"],
+    },
+)

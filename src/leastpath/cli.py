@@ -1,7 +1,7 @@
 """The `leastpath` command: explain one picture or one row, run jobs, list solvers and methods.
 
-The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. It imports late, so
-that `leastpath --help` answers quickly.
+The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. Neither it nor the
+signatures of commands import PyTorch: help pages must answer quickly.
 """
 
 import importlib
@@ -88,10 +88,10 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.explain import run_explain
+    from leastpath.commands.arguments import explain
     from leastpath.jobs.command import run
 
-    for name, command in (("explain", run_explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+    for name, command in (("explain", explain), ("run", run), ("solvers", solvers), ("methods", methods)):
         app.command(name)(command)
     return app
 
