@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Reconstruction,
     )
     from leastpath.path import Path
+    from leastpath.preparation import Preparation, Prepared, prepared
     from leastpath.run import Run
     from leastpath.score import Score
     from leastpath.solvers import (
@@ -75,6 +76,8 @@ __all__ = [
     "Outcome",
     "Path",
     "PathIntegral",
+    "Preparation",
+    "Prepared",
     "RankOne",
     "Reconstruction",
     "Run",
@@ -88,6 +91,7 @@ __all__ = [
     "Weighting",
     "attribute",
     "integrate",
+    "prepared",
 ]
 
 # Imported when they are first used: `leastpath --help` needs no PyTorch.
@@ -109,6 +113,7 @@ __getattr__, __dir__ = lazy(
             "Reconstruction",
         ],
         "leastpath.path": ["Path"],
+        "leastpath.preparation": ["Preparation", "Prepared", "prepared"],
         "leastpath.run": ["Run"],
         "leastpath.score": ["Score"],
         "leastpath.solvers": [
