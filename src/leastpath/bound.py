@@ -7,15 +7,18 @@ for a convergence delta, inside the same guard.
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from leastpath._support.fastest import fastest_size
 from leastpath._support.rows import flat_rows
 from leastpath.guards import (
     Baselines,
@@ -38,6 +41,8 @@ T = TypeVar("T")
 
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
+# What trials have found, by model: Score(…, batch_size="auto"). Only speed depends on it.
+_FASTEST: MutableMapping[Any, dict[Any, int]] = WeakKeyDictionary()
 
 
 class ModelCalls:
@@ -53,7 +58,8 @@ class ModelCalls:
         self.device = self.inputs[0].device
         self._args = [self._bound_arg(arg) for arg in score.additional_forward_args]
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
-        self.batch_size = score.batch_size or default_batch_size(sum(part[0].numel() for part in self.inputs))
+        by_size = default_batch_size(sum(part[0].numel() for part in self.inputs))
+        self.batch_size = by_size if score.batch_size in (None, "auto") else int(score.batch_size)
         self._warned_of_memory = False
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
@@ -179,7 +185,8 @@ class BoundScore:
         self.work_dtype = torch.promote_types(self.dtype, torch.float32)
         self.shape = torch.Size([sum(s.numel() for s in self._shapes)]) if self._joint else self._shapes[0]
         self.n_features = max(1, self.shape.numel())
-        if score.batch_size is None:  # a layer may be larger than the inputs
+        self._trial_is_due = score.batch_size == "auto"
+        if score.batch_size in (None, "auto"):  # a layer may be larger than the inputs
             self._calls.batch_size = min(self._calls.batch_size, default_batch_size(self.n_features))
         self.eps = torch.finfo(self.dtype).eps  # the rounding unit of the model's arithmetic, coarser under autocast
         if torch.is_autocast_enabled(self.device.type):
@@ -191,6 +198,8 @@ class BoundScore:
     @property
     def batch_size(self) -> int:
         """Rows in one model call; smaller than at first once memory has run out."""
+        if self._trial_is_due:
+            self._calls.batch_size = self._fastest_batch()
         return self._calls.batch_size
 
     # ---- the explained space -------------------------------------------------------------------------------------
@@ -293,6 +302,8 @@ class BoundScore:
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
             return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
+        if self._trial_is_due and len(points) > 1:
+            self._calls.batch_size = self._fastest_batch()
 
         def chunk(rows: slice) -> tuple[Tensor, Tensor]:
             value, gradient = self._differentiated(points[rows], examples[rows])
@@ -334,6 +345,37 @@ class BoundScore:
 
         products = self._calls.in_batches(chunk, len(points))
         return torch.cat(products) if products else torch.zeros_like(points)
+
+    def _fastest_batch(self) -> int:
+        """The rows in one model call that take the least time a gradient; tried once for a model and a shape."""
+        self._trial_is_due = False
+        try:
+            known = _FASTEST.setdefault(self.score.model, {})
+        except TypeError:  # some callables cannot be keys
+            known = {}
+        key = (id(self.score.layer), *self._shapes, self.dtype, self.device, torch.get_num_threads())
+        if key not in known:
+            logits = self.largest_logit.copy()
+            known[key] = fastest_size(self._seconds, self._calls.batch_size)
+            self.largest_logit[:] = logits  # a trial leaves no trace
+        return known[key]
+
+    def _seconds(self, rows: int) -> float | None:
+        """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
+        point, first = self.join([part[:1] for part in self._explained]), torch.zeros(rows, dtype=torch.long)
+        points, taken = point.expand(rows, *point.shape[1:]).contiguous(), []
+        for _ in range(2):
+            begin = time.perf_counter()
+            try:
+                self._differentiated(points, first)
+            except (RuntimeError, MemoryError) as error:
+                if is_out_of_memory(error):
+                    return None
+                raise
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - begin)
+        return min(taken)
 
     def _differentiated(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
         # A leaf made here is differentiable even if the caller is in no_grad or inference mode.
