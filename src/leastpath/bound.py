@@ -59,7 +59,8 @@ class ModelCalls:
         self._args = [self._bound_arg(arg) for arg in score.additional_forward_args]
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
         by_size = default_batch_size(sum(part[0].numel() for part in self.inputs))
-        self.batch_size = by_size if score.batch_size in (None, "auto") else int(score.batch_size)
+        chosen = score.batch_size
+        self.batch_size = by_size if chosen is None or chosen == "auto" else chosen
         self._warned_of_memory = False
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
@@ -243,7 +244,8 @@ class BoundScore:
     def split(self, joint: Tensor) -> Inputs:
         """(n, *shape) back in the structure, shapes and dtypes of the explained inputs."""
         if not self._joint:
-            return joint.to(self._explained[0].dtype)
+            dtype = self._explained[0].dtype
+            return joint if joint.dtype == dtype else joint.to(dtype)
         sizes = [shape.numel() for shape in self._shapes]
         return tuple(
             flat.reshape(len(joint), *part.shape[1:]).to(part.dtype)
@@ -306,8 +308,10 @@ class BoundScore:
             self._calls.batch_size = self._fastest_batch()
 
         def chunk(rows: slice) -> tuple[Tensor, Tensor]:
-            value, gradient = self._differentiated(points[rows], examples[rows])
-            return self._finite(value, examples[rows]) if strict else value, gradient
+            whole = rows.stop - rows.start == len(points)  # the usual case: nothing to cut out
+            some, of = (points, examples) if whole else (points[rows], examples[rows])
+            value, gradient = self._differentiated(some, of)
+            return self._finite(value, of) if strict else value, gradient
 
         chunks = self._calls.in_batches(chunk, len(points))
         if len(chunks) == 1:
@@ -379,8 +383,12 @@ class BoundScore:
 
     def _differentiated(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
         # A leaf made here is differentiable even if the caller is in no_grad or inference mode.
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = ordinary(points.to(self.dtype)).requires_grad_()
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                return self._differentiated(points, examples)
+        with torch.enable_grad():
+            given = points if points.dtype == self.dtype else points.to(self.dtype)
+            leaf = (given.clone() if given.is_inference() else given.detach()).requires_grad_()
             value = self._run(leaf, examples)
             if not value.requires_grad:
                 raise ValueError(
@@ -393,11 +401,14 @@ class BoundScore:
                 "the score does not depend on the inputs: the explained output never uses them. "
                 "Check target, output and layer of the Score"
             )
-        return value.detach().to(self.work_dtype), gradient.to(self.work_dtype)
+        value = value.detach()
+        if value.dtype == gradient.dtype == self.work_dtype:
+            return value, gradient
+        return value.to(self.work_dtype), gradient.to(self.work_dtype)
 
     def _run(self, points: Tensor, examples: Tensor) -> Tensor:
         rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
-        points = points.to(self.dtype)
+        points = points if points.dtype == self.dtype else points.to(self.dtype)
         if self.score.layer is not None:
 
             def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:

@@ -28,7 +28,12 @@ GRADIENT_TOLERANCE = 1e-2
 WORTH_KEEPING = 0.98  # a step must save at least 2 % of the time
 TRIAL_SECONDS = 1.0  # for each comparison
 TRIAL_ROUNDS = range(3, 16)  # at least and at most
-FOLDED = {nn.Conv1d: nn.BatchNorm1d, nn.Conv2d: nn.BatchNorm2d, nn.Conv3d: nn.BatchNorm3d, nn.Linear: nn.BatchNorm1d}
+FOLDED: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: nn.BatchNorm1d,
+    nn.Conv2d: nn.BatchNorm2d,
+    nn.Conv3d: nn.BatchNorm3d,
+    nn.Linear: nn.BatchNorm1d,
+}
 
 
 @dataclass(frozen=True)
@@ -166,8 +171,9 @@ def _fold(ready: Prepared, inputs: tuple[Any, ...]) -> str:
     """Fold batch normalisations into the convolution or linear layer that alone feeds them."""
     pairs = _neighbors(ready, inputs)
     for layer, norm in pairs:
-        fuse = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
-        _replace(ready, layer, fuse(layer, norm).requires_grad_(False))  # type: ignore[arg-type]
+        is_linear = isinstance(layer, nn.Linear)
+        fused = fuse_linear_bn_eval(layer, norm) if is_linear else fuse_conv_bn_eval(layer, norm)
+        _replace(ready, layer, fused.requires_grad_(False))
         _replace(ready, norm, nn.Identity())
     n = sum(isinstance(module, tuple(FOLDED.values())) for module in ready.modules()) + len(pairs)
     return f"{len(pairs)} of {n}" if pairs else ""
@@ -228,7 +234,7 @@ class Pointwise(nn.Module):
 # ---- which layer feeds which ---------------------------------------------------------------------------------------
 
 
-def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[nn.Module, nn.Module]]:
+def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     """Layers with the batch normalisation that alone reads their output, found by running the example.
 
     Any model can be looked at in this way, also where `torch.fx` cannot trace it. What reads an output is what points

@@ -37,14 +37,15 @@ __all__ = [
 ]
 
 # Imported when they are first used: `leastpath run --help` needs no PyTorch.
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "leastpath.jobs.driver": ["explain", "run_job"],
-        "leastpath.jobs.executors": ["InProcess", "Processes", "Ray"],
-        "leastpath.jobs.job": ["Job"],
-        "leastpath.jobs.output": ["Explanations", "open"],
-        "leastpath.jobs.page": ["report"],
-        "leastpath.jobs.sources": ["Arrays", "Items", "Pictures", "Rows", "Source", "Table", "source_of"],
-    },
-)
+if not TYPE_CHECKING:  # or any name would pass for a public one
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "leastpath.jobs.driver": ["explain", "run_job"],
+            "leastpath.jobs.executors": ["InProcess", "Processes", "Ray"],
+            "leastpath.jobs.job": ["Job"],
+            "leastpath.jobs.output": ["Explanations", "open"],
+            "leastpath.jobs.page": ["report"],
+            "leastpath.jobs.sources": ["Arrays", "Items", "Pictures", "Rows", "Source", "Table", "source_of"],
+        },
+    )
