@@ -1,5 +1,7 @@
 """BoundScore: f and its gradient, the explained space, layers, chunks and memory."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -299,3 +301,34 @@ def test_other_runtime_errors_propagate():
 
     with pytest.raises(RuntimeError, match="something of the model's own"):
         explain(lp.Score(model))
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_the_fastest_batch_changes_nothing_but_speed(layer):
+    net = mlp(4, 3)
+    inner = net[1] if layer else None
+    plain, auto = (
+        lp.attribute(lp.Score(net, 1, "log_softmax", layer=inner, batch_size=size), X, solver=lp.StraightLine())
+        for size in (None, "auto")
+    )
+    torch.testing.assert_close(auto.values, plain.values, rtol=1e-4, atol=1e-6)
+    assert torch.equal(auto.n_gradients, plain.n_gradients) and torch.equal(auto.n_forwards, plain.n_forwards)
+
+
+def test_the_fastest_batch_is_tried_once_for_a_model_and_a_shape(monkeypatch):
+    tried = []
+    monkeypatch.setattr("leastpath.bound.fastest_size", lambda seconds, largest: tried.append(largest) or 3)
+    score = lp.Score(mlp(4, 3), 1, batch_size="auto")
+    assert [score.bind(X).batch_size, replace(score, target=0).bind(X).batch_size] == [3, 3]
+    assert len(tried) == 1
+    assert score.bind(X.double()).batch_size == 3 and len(tried) == 2
+
+
+def test_the_fastest_batch_of_what_cannot_be_a_key():
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, x):
+            return x.sum(1)
+
+    assert lp.Score(Unhashable(), batch_size="auto").bind(X).batch_size >= 1

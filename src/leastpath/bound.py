@@ -7,16 +7,19 @@ for a convergence delta, inside the same guard.
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from leastpath._support.fastest import fastest_size
 from leastpath._support.rows import flat_rows
 from leastpath.arguments import Answers, Marked, per_example, readings_of, settled, shared
 from leastpath.guards import (
@@ -42,6 +45,8 @@ T = TypeVar("T")
 
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
+# What trials have found, by model: Score(…, batch_size="auto"). Only speed depends on it.
+_FASTEST: MutableMapping[Any, dict[Any, int]] = WeakKeyDictionary()
 
 
 class ModelCalls:
@@ -55,7 +60,9 @@ class ModelCalls:
         self.inputs = checked_inputs(inputs, integers_allowed)
         self.n_rows = len(self.inputs[0])
         self.device = self.inputs[0].device
-        self.batch_size = score.batch_size or default_batch_size(sum(part[0].numel() for part in self.inputs))
+        by_size = default_batch_size(sum(part[0].numel() for part in self.inputs))
+        chosen = score.batch_size
+        self.batch_size = by_size if chosen is None or chosen == "auto" else chosen
         self._warned_of_memory = False
         self._args = self._bound_args(score)
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
@@ -238,7 +245,8 @@ class BoundScore:
         self.work_dtype = torch.promote_types(self.dtype, torch.float32)
         self.shape = torch.Size([sum(s.numel() for s in self._shapes)]) if self._joint else self._shapes[0]
         self.n_features = max(1, self.shape.numel())
-        if score.batch_size is None:  # a layer may be larger than the inputs
+        self._trial_is_due = score.batch_size == "auto"
+        if score.batch_size in (None, "auto"):  # a layer may be larger than the inputs
             self._calls.batch_size = min(self._calls.batch_size, default_batch_size(self.n_features))
         self.eps = torch.finfo(self.dtype).eps  # the rounding unit of the model's arithmetic, coarser under autocast
         if torch.is_autocast_enabled(self.device.type):
@@ -250,6 +258,8 @@ class BoundScore:
     @property
     def batch_size(self) -> int:
         """Rows in one model call; smaller than at first once memory has run out."""
+        if self._trial_is_due:
+            self._calls.batch_size = self._fastest_batch()
         return self._calls.batch_size
 
     # ---- the explained space -------------------------------------------------------------------------------------
@@ -293,7 +303,8 @@ class BoundScore:
     def split(self, joint: Tensor) -> Inputs:
         """(n, *shape) back in the structure, shapes and dtypes of the explained inputs."""
         if not self._joint:
-            return joint.to(self._explained[0].dtype)
+            dtype = self._explained[0].dtype
+            return joint if joint.dtype == dtype else joint.to(dtype)
         sizes = [shape.numel() for shape in self._shapes]
         return tuple(
             flat.reshape(len(joint), *part.shape[1:]).to(part.dtype)
@@ -352,10 +363,14 @@ class BoundScore:
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
             return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
+        if self._trial_is_due and len(points) > 1:
+            self._calls.batch_size = self._fastest_batch()
 
         def chunk(rows: slice) -> tuple[Tensor, Tensor]:
-            value, gradient = self._differentiated(points[rows], examples[rows])
-            return self._finite(value, examples[rows]) if strict else value, gradient
+            whole = rows.stop - rows.start == len(points)  # the usual case: nothing to cut out
+            some, of = (points, examples) if whole else (points[rows], examples[rows])
+            value, gradient = self._differentiated(some, of)
+            return self._finite(value, of) if strict else value, gradient
 
         chunks = self._calls.in_batches(chunk, len(points))
         if len(chunks) == 1:
@@ -442,10 +457,45 @@ class BoundScore:
         products = self._calls.in_batches(chunk, len(points))
         return torch.cat(products) if products else torch.zeros_like(points)
 
+    def _fastest_batch(self) -> int:
+        """The rows in one model call that take the least time a gradient; tried once for a model and a shape."""
+        self._trial_is_due = False
+        try:
+            known = _FASTEST.setdefault(self.score.model, {})
+        except TypeError:  # some callables cannot be keys
+            known = {}
+        key = (id(self.score.layer), *self._shapes, self.dtype, self.device, torch.get_num_threads())
+        if key not in known:
+            logits = self.largest_logit.copy()
+            known[key] = fastest_size(self._seconds, self._calls.batch_size)
+            self.largest_logit[:] = logits  # a trial leaves no trace
+        return known[key]
+
+    def _seconds(self, rows: int) -> float | None:
+        """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
+        point, first = self.join([part[:1] for part in self._explained]), torch.zeros(rows, dtype=torch.long)
+        points, taken = point.expand(rows, *point.shape[1:]).contiguous(), []
+        for _ in range(2):
+            begin = time.perf_counter()
+            try:
+                self._differentiated(points, first)
+            except (RuntimeError, MemoryError) as error:
+                if is_out_of_memory(error):
+                    return None
+                raise
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - begin)
+        return min(taken)
+
     def _differentiated(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
         # A leaf made here is differentiable even if the caller is in no_grad or inference mode.
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = ordinary(points.to(self.dtype)).requires_grad_()
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                return self._differentiated(points, examples)
+        with torch.enable_grad():
+            given = points if points.dtype == self.dtype else points.to(self.dtype)
+            leaf = (given.clone() if given.is_inference() else given.detach()).requires_grad_()
             value = self._run(leaf, examples)
             if not value.requires_grad:
                 raise ValueError(
@@ -458,7 +508,10 @@ class BoundScore:
                 "the score does not depend on the inputs: the explained output never uses them. "
                 "Check target, output and layer of the Score"
             )
-        return value.detach().to(self.work_dtype), gradient.to(self.work_dtype)
+        value = value.detach()
+        if value.dtype == gradient.dtype == self.work_dtype:
+            return value, gradient
+        return value.to(self.work_dtype), gradient.to(self.work_dtype)
 
     def _rows(self, examples: Tensor) -> Tensor:
         """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
@@ -466,7 +519,8 @@ class BoundScore:
 
     def _output(self, points: Tensor, examples: Tensor) -> Any:
         """What the model returns with `points` in the place of the examples' inputs, or of its layer's output."""
-        rows, points = self._rows(examples), points.to(self.dtype)
+        rows = self._rows(examples)
+        points = points if points.dtype == self.dtype else points.to(self.dtype)
         if self.score.layer is None:
             parts = self.split(points)
             return self._calls(parts if isinstance(parts, tuple) else (parts,), rows)

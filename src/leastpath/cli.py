@@ -1,7 +1,7 @@
 """The `leastpath` command: explain one picture or one row, explore in the browser, run jobs, list solvers and methods.
 
-The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. It imports late, so
-that `leastpath --help` answers quickly.
+The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. Neither it nor the
+signatures of commands import PyTorch: help pages must answer quickly.
 """
 
 import importlib
@@ -89,12 +89,11 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.explain import run_explain
-    from leastpath.commands.explore import run_explore
+    from leastpath.commands.arguments import explain, explore
     from leastpath.jobs.command import run
 
     commands: dict[str, Callable[..., Any]] = {
-        "explain": run_explain, "explore": run_explore, "run": run, "solvers": solvers, "methods": methods,
+        "explain": explain, "explore": explore, "run": run, "solvers": solvers, "methods": methods,
     }  # fmt: skip
     for name, command in commands.items():
         app.command(name)(command)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 
 from leastpath._support.optional import imported, optional
 from leastpath.attribution import load
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.commands.explain import MODEL_HELP, TABLES, TRUST_HELP, read_labels
-from leastpath.commands.explore_samples import SAMPLES, sample_source
+from leastpath.commands.explain import TABLES, read_labels
+from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.model_files import load_model
 from leastpath.explorer.opening import session_of
 from leastpath.explorer.saved import SavedSession
@@ -29,43 +29,31 @@ from leastpath.explorer.subject import Source
 from leastpath.images import read_image
 from leastpath.score import Score
 
-try:
-    import typer
-except ImportError:  # only the command needs it; `leastpath` says how to get it
-    typer = None  # type: ignore[assignment]
-
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 MOST = 200  # pictures or rows at once
-FACTORY_HELP = (
-    "Instead of --model: a function that makes it, package.module:name. For texts it makes (model, tokenizer)."
-)
-HOST_HELP = "Listen on other than this machine alone. The address then has a token, which every visitor needs."
 
 
 def run_explore(
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[IMAGE|FOLDER|TABLE.csv|RESULT.safetensors]…", help="A sample if nothing is given."),
-    ] = None,
+    inputs: list[Path] | None,
     *,
-    text: Annotated[list[str], typer.Option(help="A text to explain; with --model FOLDER.")] = [],  # noqa: B006
-    row: Annotated[list[int], typer.Option(help="Rows of the table, from 0; the first 50 if not given.")] = [],  # noqa: B006
-    sample: Annotated[str | None, typer.Option(help=f"A built-in sample: {', '.join(SAMPLES)}.")] = None,
-    model: Annotated[Path | None, typer.Option(help=f"{MODEL_HELP} For texts, a Hugging Face folder.")] = None,
-    factory: Annotated[str | None, typer.Option(help=FACTORY_HELP)] = None,
-    model_class: Annotated[str | None, typer.Option(help="Class of the weights, package.module:Class.")] = None,
-    model_args: Annotated[str | None, typer.Option(help="Its keyword arguments, as a JSON object.")] = None,
-    trust_model: Annotated[bool, typer.Option("--trust-model", help=TRUST_HELP)] = False,
-    target: Annotated[int | None, typer.Option(help="Class to begin with; the model's first by default.")] = None,
-    size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
-    labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
-    drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
-    methods: Annotated[str | None, typer.Option(help="Names of `leastpath methods`, with commas.")] = None,
-    host: Annotated[str, typer.Option(help=HOST_HELP)] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes one that is free.")] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
+    text: Sequence[str] = (),
+    row: Sequence[int] = (),
+    sample: str | None = None,
+    model: Path | None = None,
+    factory: str | None = None,
+    model_class: str | None = None,
+    model_args: str | None = None,
+    trust_model: bool = False,
+    target: int | None = None,
+    size: int = 224,
+    labels: Path | None = None,
+    drop: Sequence[str] = (),
+    methods: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    no_open: bool = False,
 ) -> None:
-    """Explain in the browser: walk along the path, compare methods, remove features and see what the model says."""
+    """Open the explorer with what the command line names. The arguments are explained in `commands.arguments`."""
     files = inputs or []
     offered = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     if files and files[0].suffix == ".safetensors":
