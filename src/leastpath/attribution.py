@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path as File
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,8 @@ from leastpath.measuring import Line, Measuring, compared_with_line, steps_reser
 from leastpath.metric import Conformal, FeatureMetric, Metric
 from leastpath.outputs import OutputName
 from leastpath.path import Path
+from leastpath.result_files import read_fields, write_fields
+from leastpath.result_html import result_html
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start
@@ -115,6 +119,47 @@ class Attribution:
             f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
         )
 
+    def save(self, path: str | os.PathLike[str]) -> File:
+        """Keep the result as a file, which `lp.load` and `leastpath explore` open. Needs safetensors (extra `io`).
+
+        Tensors come back on the CPU. Entries of `stats` that are no tensors, numbers or text are kept as their `repr`.
+
+        Example:
+            >>> import pytest, tempfile, leastpath as lp
+            >>> _ = pytest.importorskip("safetensors")
+            >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+            >>> lp.load(result.save(f"{tempfile.mkdtemp()}/result.safetensors")).values
+            tensor([[0.5000, 0.5000]])
+        """
+        return write_fields(path, {field.name: getattr(self, field.name) for field in fields(self)})
+
+    def _repr_html_(self) -> str:
+        names = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change")
+        evidence = {name.replace("_", " "): getattr(self, name) for name in names}
+        evidence["gradients"] = self.n_gradients
+        return result_html(self.values, self.status, evidence, f"{self.solver}, {self.metric}")
+
+
+def load(path: str | os.PathLike[str]) -> Attribution:
+    """A result that `result.save(path)` wrote. The file can run no code. Needs safetensors (extra `io`).
+
+    Example:
+        >>> load("nowhere.safetensors")
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere.safetensors is not a file: pass what result.save(path) wrote
+    """
+    return attribution_of(read_fields(path), str(path))
+
+
+def attribution_of(found: Mapping[str, Any], name: str) -> Attribution:
+    """A result from its fields; `name` is what an error calls their file."""
+    expected = {field.name for field in fields(Attribution)}
+    if set(found) != expected:
+        wrong = sorted(set(found) ^ expected)
+        raise ValueError(f"{name} is of another version of leastpath, which differs in {', '.join(wrong)}")
+    return Attribution(**found)
+
 
 def attribute(
     score: Score,
@@ -188,7 +233,7 @@ def attribute(
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
         solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
-        test = tested(bound, inputs, solution.path, integral.values, integral.change, line, m, support, max_gradients)
+        test = tested(bound, inputs, solution.path, integral.values, line, m, support, max_gradients)
         found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
         return _assembled(work, m, found)
 
@@ -339,8 +384,8 @@ def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
     if isinstance(metric, FeatureMetric):
         everyone = torch.arange(len(path))
         first, last = (end.to(bound.work_dtype) for end in (path.start, path.end))
-        ends = (bound.features(end, everyone, metric) for end in (first, last))
-        least = metric.distance(*ends, last - first).to(length)
+        before, after = (bound.features(end, everyone, metric) for end in (first, last))
+        least = metric.distance(before, after, last - first).to(length)
         rounding = ROUNDING * bound.eps * torch.ones_like(least)
     elif metric.bounds_score:
         least = integral.change.abs()

@@ -11,24 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from leastpath._support.fingerprint import digest
+from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.commands.explain import (
-    BASELINE_HELP,
-    MODEL_HELP,
-    OUTPUT_HELP,
-    TABLES,
-    TRUST_HELP,
-    Question,
-    image_question,
-    read_table,
-    table_question,
-)
+from leastpath.commands.explain import TABLES, Question, image_question, read_table, table_question
 from leastpath.commands.model_files import load_model, made_model
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation import axioms, masking, robustness
@@ -40,17 +31,10 @@ from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.methods import METHODS
 
-try:
-    import typer
-except ImportError:  # only the command needs it; `leastpath` says how to get it
-    typer = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     import pandas as pd
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
-FILLS = ("baseline", "mean", "blur", "noise", "linear")
-DEFAULT_METHODS = "random,integrated_gradients,elastic_band"
-DEFAULT_MEASURES = "symmetric_relevance_gain,comprehensiveness,deletion,insertion"
 STAGES = 4  # of model randomisation: the layers are drawn anew in so many groups
 
 
@@ -212,47 +196,41 @@ def write_results(run: RunFolder, found: Comparison) -> None:
     run.write("report.html", found.to_html())
 
 
-def print_choices(wanted: bool) -> None:
+def print_choices() -> None:
     """What --list shows: methods and measures by name."""
-    if not wanted:
-        return
     print("methods (--methods):")
     for name, method in METHODS.items():
         print(f"  {name:26s} {method.summary}")
     print("measures (--measures):")
     for name, choice in MEASURES.items():
         print(f"  {name:26s} {choice.words}{' Pictures only.' if choice.pictures_only else ''}")
-    raise typer.Exit
 
 
 def run_compare(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER|TABLE.csv", help="A folder of pictures, or a table.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; out/compare by default.")] = None,
+    source: Path,
+    out: Path | None = None,
     *,
-    methods: Annotated[str, typer.Option(help="Names, with commas: see --list.")] = DEFAULT_METHODS,
-    measures: Annotated[str, typer.Option(help="Names, with commas: see --list.")] = DEFAULT_MEASURES,
-    choices: Annotated[
-        bool, typer.Option("--list", callback=print_choices, is_eager=True, help="Print methods and measures.")
-    ] = False,
-    model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None,
-    factory: Annotated[str | None, typer.Option(help="Or a function that makes it, package.module:function.")] = None,
-    model_class: Annotated[str | None, typer.Option(help="Class of the weights, package.module:Class.")] = None,
-    model_args: Annotated[str | None, typer.Option(help="Arguments of class or function, a JSON object.")] = None,
-    trust_model: Annotated[bool, typer.Option("--trust-model", help=TRUST_HELP)] = False,
-    target: Annotated[int | None, typer.Option(help="Class to explain; the model's first of each input.")] = None,
-    output: Annotated[str | None, typer.Option(help=OUTPUT_HELP)] = None,
-    baseline: Annotated[str | None, typer.Option(help=BASELINE_HELP)] = None,
-    fill: Annotated[str, typer.Option(help=f"What replaces removed features: {', '.join(FILLS)}.")] = "baseline",
-    size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
-    drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many pictures or rows, from the first.")] = None,
-    seed: Annotated[int, typer.Option(help="Of methods and measures.")] = 0,
-    resume: Annotated[bool, typer.Option(help="Go on in the same folder; methods and inputs may be added.")] = False,
+    methods: str = DEFAULT_METHODS,
+    measures: str = DEFAULT_MEASURES,
+    model: Path | None = None,
+    factory: str | None = None,
+    model_class: str | None = None,
+    model_args: str | None = None,
+    trust_model: bool = False,
+    target: int | None = None,
+    output: str | None = None,
+    baseline: str | None = None,
+    fill: str = "baseline",
+    size: int = 224,
+    drop: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+    resume: bool = False,
 ) -> RunFolder:
-    """Compare methods on a folder of pictures, or on the rows of a table: a page, a table, tests and costs.
+    """`leastpath compare`: see `leastpath.commands.arguments.compare` for what is given.
 
-    Writes a folder with report.html, table.csv and results.csv. Every finished (method, input) pair is kept: after an
-    interruption, run it again with --resume.
+    Example:
+        >>> run_compare(Path("pictures"), methods="random,integrated_gradients")  # doctest: +SKIP
     """
     kind, wanted = Kind(source.name.lower().endswith(TABLES), fill), _methods(methods)
     if fill not in FILLS or (kind.is_table and fill in ("blur", "linear")):

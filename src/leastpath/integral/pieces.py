@@ -129,7 +129,11 @@ def quadrature(
         else:
             total += torch.einsum("k,mk...->m...", w, weighed)
     attributions = weighting.finish(total, step) * per_row(span, start)
-    lengths = chords(score, pieces, metric, n, strict=strict) if by_chords else length(speeds, weights) * span
+    lengths = (
+        chords(score, pieces, metric, n, strict=strict)
+        if isinstance(metric, FeatureMetric)
+        else length(speeds, weights) * span
+    )
     return Estimate(attributions, lengths, values.amin(1), values.amax(1))
 
 

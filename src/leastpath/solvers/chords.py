@@ -68,5 +68,5 @@ def _features(score: BoundScore, metric: FeatureMetric, points: Tensor, examples
 
 def _chords(metric: FeatureMetric, features: Tensor, points: Tensor) -> Tensor:
     """Distances (rows, n − 1) of neighbours, from features (rows, n, width) and points (rows, n, *features)."""
-    ends, steps = (features[:, :-1], features[:, 1:]), points.diff(dim=1)
-    return metric.distance(*(end.flatten(0, 1) for end in ends), steps.flatten(0, 1)).view(len(points), -1)
+    before, after, steps = (x.flatten(0, 1) for x in (features[:, :-1], features[:, 1:], points.diff(dim=1)))
+    return metric.distance(before, after, steps).view(len(points), -1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from leastpath.bound import BoundScore
@@ -17,6 +17,9 @@ from leastpath.integral.rules import rule_nodes
 from leastpath.metric import FeatureMetric, Metric, length
 from leastpath.run import Bar
 from leastpath.solvers.graph import neighbors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 RULE = "gauss_legendre"
 RESIDUAL_LIMIT = 0.05  # of its length: an edge with a larger residual gets more gradients before routes are chosen
@@ -53,6 +56,16 @@ class Topology:
         order = np.argsort(keys, kind="stable")
         places, _ = neighbors.distinct_places(flat(points))
         return cls(points, edges, is_bridge, keys[order], order, places)
+
+    def matching(self, like: Tensor) -> Topology:
+        """The same graph with its points in the dtype and on the device of `like`."""
+        points = self.points.to(like)
+        return self if points is self.points else replace(self, points=points)
+
+    @cached_property
+    def index(self) -> neighbors.Index:
+        """The places, for the search of leaves; kept, so that one more input takes no work that grows with them."""
+        return neighbors.Index(flat(self.points[torch.as_tensor(self.places).to(self.points.device)]))
 
     def edge_rows(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Row of the edge between nodes a and b, (legs,) each, in either direction."""
@@ -108,13 +121,16 @@ class EdgeTable:
         length = np.concatenate(lengths)
         return cls(length, Estimate.join(estimates) if keep else None, node_score, topology.adjacency(length))
 
-    @property
+    @cached_property
     def left_out(self) -> int:
         """How many points are not used, because the score is NaN or infinite there."""
         return 0 if self.node_score is None else int((~torch.isfinite(self.node_score)).sum())
 
     def tree(self, neighbor: np.ndarray, length: np.ndarray, root: int) -> Tree:
         """Shortest paths from a baseline that edges of `length` (k,) join to points `neighbor` (k,): one Dijkstra."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import dijkstra
+
         a, n = self.adjacency, self.adjacency.shape[0]
         data, columns = np.concatenate([a.data, length]), np.concatenate([a.indices, neighbor.astype(a.indices.dtype)])
         rows = np.append(a.indptr, a.indptr[-1] + len(neighbor)).astype(a.indptr.dtype)
