@@ -137,7 +137,8 @@ class _Walk:
         move = self._natural(rows, _along(self.at[rows], self.goal) * ask[:, None])
         longest = self.solver.max_step * self.scale[rows] / norms(flat_rows(move), 1).clamp_min(1e-30)
         move = move * per_row(longest.clamp_max(1), move)
-        open_rows, kept = torch.arange(len(rows)), []
+        open_rows = torch.arange(len(rows))
+        kept: list[tuple[Tensor, Tensor, Tensor]] = []
         for _ in range(HALVINGS):
             at = rows[open_rows]
             point = clipped(self.x[at] + move[open_rows], self.solver.limits)

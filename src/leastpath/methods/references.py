@@ -108,7 +108,8 @@ def _neighbourhoods(
     def clustered(x: np.ndarray, n: int) -> KMeans:
         return KMeans(min(n, len(np.unique(x, axis=0))), n_init=3, random_state=seed % 2**32).fit(x)
 
-    outer, known = clustered(data, n_centers), {}
+    outer = clustered(data, n_centers)
+    known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     labels = outer.predict(asked)
     for label in sorted(set(labels.tolist())):
         members = np.flatnonzero(outer.labels_ == label)

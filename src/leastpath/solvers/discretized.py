@@ -85,7 +85,8 @@ class DiscretizedIG:
         if n == 0:
             return words.new_zeros(0, len(word))
         used = (words == word).all(1) | (words == base).all(1)
-        anchor, point, points = word, word, []
+        anchor, point = word, word
+        points: list[Tensor] = []
         arrived = bool((word == base).all())
         for _ in range(n):
             if not arrived:
