@@ -70,7 +70,8 @@ def test_a_kept_result_is_loaded_with_its_walk(tmp_path):
     [
         ("/api/choose", b"{", 400), ("/api/choose", b"[]", 400), ("/api/choose", b'{"sample": 99}', 400),
         ("/api/explain", b'{"method": "magic"}', 400), ("/api/explain", b'{"method": ["a"]}', 400),
-        ("/api/remove", b'{"removed": 3}', 400), ("/api/remove", b"[" * 100_000, 400),
+        ("/api/remove", b'{"removed": 3}', 400), ("/api/remove", b'{"fill": []}', 400),
+        ("/api/remove", b"[" * 100_000, 400),
         ("/api/upload?name=a.png", b"junk", 400), ("/api/jobs/none/stop", b"", 404),
     ],
 )  # fmt: skip

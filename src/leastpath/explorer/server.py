@@ -146,8 +146,9 @@ def _answering(answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Await
             return _sentence(str(error), 404)
         except TooLarge as error:
             return _sentence(str(error), 413)
-        except (ValueError, ImportError, RuntimeError, OSError) as error:  # also what a user's model raises
-            return _sentence(str(error).strip().partition("\n")[0] or type(error).__name__, 400)
+        except Exception as error:  # a user's model may raise anything
+            words = str(error).strip().partition("\n")[0] or type(error).__name__
+            return _sentence(words, 400 if isinstance(error, (ValueError, ImportError, OSError)) else 500)
 
     return answering
 

@@ -132,7 +132,7 @@ class Session:
 
     def explain(self, name: Any, stiffness: Any = None) -> Job:
         """Begin to explain what is chosen by a method. One that is finished already is finished at once."""
-        if name not in self.methods:
+        if not isinstance(name, str) or name not in self.methods:
             raise ValueError(f"method {name!r} is not offered here: use one of {', '.join(self.methods)}")
         method = self.methods[name]
         stiffness = _checked_stiffness(name, stiffness)
@@ -203,7 +203,7 @@ class Session:
         with self._lock:
             question = self._question
         subject, fills = question.subject, question.fills
-        if fill not in fills:
+        if not isinstance(fill, str) or fill not in fills:
             raise ValueError(f"fill {fill!r} is unknown: use one of {', '.join(fills)}")
         mask = subject.mask(unpacked(removed))
         filled, logits = without(subject, question.score, mask, fills[fill])
