@@ -101,11 +101,11 @@ SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
 
 def explain_all(page: Page, methods: tuple[str, ...]) -> None:
     """One explanation after the other; then a step in the middle of the walk, and a tenth removed."""
-    page.locator(".tab").first.wait_for(timeout=120_000)
+    page.locator(".tab").first.wait_for()
     for n, method in enumerate(methods, start=1):
         page.select_option("#method", method)
         page.click("#explain")
-        page.locator(".tab").nth(n).wait_for(timeout=300_000)
+        page.locator(".tab").nth(n).wait_for()
     page.locator(".tab").nth(1).click()
     for name, value in (("scrubber", 16), ("top", 10)):
         page.locator(f"#{name}").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value)
@@ -123,6 +123,7 @@ def main() -> None:
             source, scheme, methods = SHOWN[kind]
             with lp.explore(source(), open=False) as explorer:
                 page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+                page.set_default_timeout(1_800_000)  # a loaded machine takes its time
                 page.goto(explorer.url)
                 explain_all(page, methods)
                 picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")

@@ -17,6 +17,7 @@ import leastpath as lp
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
 expect = sync_api.expect
+expect.set_options(timeout=60_000)  # a loaded machine takes its time; what is there already is not waited for
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed: apt-get install chromium")
@@ -46,10 +47,10 @@ def visit(browser):
         page = context.new_page()
         if not charts:
             page.route("**/plotly.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(address)
-        expect(page.locator(".tab").first).to_be_visible(timeout=20_000)
+        expect(page.locator(".tab").first).to_be_visible()
         page.wait_for_load_state("load")
         return page
 
