@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from leastpath._support.checks import check_kind
 from leastpath._support.contents import remember, save
 from leastpath._support.files import write_atomically
 from leastpath._support.lock import FolderInUse, held
@@ -100,9 +101,11 @@ def explain(
         >>> found
         Explanations(10 of 10 rows in 3 shards)
     """
+    check_kind("data_settings", data_settings or {}, Mapping, "names and values, {name: value}")
     job = Job(
         source_of(dataset, **(data_settings or {})), model_factory, method, out, target=target, output=output,
-        model_settings=dict(model_settings or {}), method_settings=dict(method_settings or {}), baselines=baselines,
+        model_settings={} if model_settings is None else model_settings,
+        method_settings={} if method_settings is None else method_settings, baselines=baselines,
         seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
         fail_fast=fail_fast,
     )  # fmt: skip

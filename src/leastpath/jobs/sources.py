@@ -670,31 +670,37 @@ def _readable(file: Path) -> Iterator[None]:
         ) from error
 
 
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Changes when the file changes, so that nobody gets an old one that is still open."""
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
 def _parquet(file: Path) -> Any:
     with _readable(file):
-        return _opened_parquet(file, file.stat().st_mtime_ns)
+        return _opened_parquet(file, _stamp(file))
 
 
 @lru_cache(maxsize=8)
-def _opened_parquet(file: Path, _time: int) -> Any:
+def _opened_parquet(file: Path, _version: tuple[int, ...]) -> Any:
     return _arrow("parquet").ParquetFile(file)
 
 
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
     with _readable(file):
-        return _read_group(file, file.stat().st_mtime_ns, group, columns)
+        return _read_group(file, _stamp(file), group, columns)
 
 
 @lru_cache(maxsize=2)
-def _read_group(file: Path, time: int, group: int, columns: tuple[str, ...]) -> Any:
+def _read_group(file: Path, stamp: tuple[int, ...], group: int, columns: tuple[str, ...]) -> Any:
     """Parquet is read by row groups, and the next batch most often needs the same one."""
-    return _opened_parquet(file, time).read_row_group(group, columns=list(columns))
+    return _opened_parquet(file, stamp).read_row_group(group, columns=list(columns))
 
 
 def _array(file: Path, name: str | None) -> Any:
     """An array (rows, *features) of a file. Slices of it are read from the file, except for .npz."""
     with _readable(file):
-        found = _opened_array(file, file.stat().st_mtime_ns, name)
+        found = _opened_array(file, _stamp(file), name)
     if isinstance(found, list):
         raise ValueError(f"{file} has no array {name!r}: it has {', '.join(found) or 'none'}")
     kind = found.dtype if isinstance(found, np.ndarray) else np.dtype(float)
@@ -706,7 +712,7 @@ def _array(file: Path, name: str | None) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _opened_array(file: Path, _time: int, name: str | None) -> Any:
+def _opened_array(file: Path, _version: tuple[int, ...], name: str | None) -> Any:
     """The array, or the names of those that are there."""
     if file.suffix == ".npy":
         return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
