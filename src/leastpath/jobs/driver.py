@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 import time
 import warnings
@@ -12,9 +14,11 @@ from typing import Any, Literal
 
 import torch
 
+from leastpath._support.checks import check_kind
 from leastpath._support.contents import remember, save
+from leastpath._support.files import write_atomically
 from leastpath._support.lock import FolderInUse, held
-from leastpath._support.store import Store
+from leastpath._support.store import Store, StoreMismatch
 from leastpath.behavior import check_behavior
 from leastpath.explainer import Contender
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
@@ -22,7 +26,7 @@ from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Done, Work, key_of, passing_rows
-from leastpath.jobs.sources import source_of
+from leastpath.jobs.sources import Items, source_of
 from leastpath.score import Baselines, Score
 
 ORPHANED = 3600.0  # seconds after which a file that no shard refers to was left by a worker that died
@@ -97,9 +101,11 @@ def explain(
         >>> found
         Explanations(10 of 10 rows in 3 shards)
     """
+    check_kind("data_settings", data_settings or {}, Mapping, "names and values, {name: value}")
     job = Job(
         source_of(dataset, **(data_settings or {})), model_factory, method, out, target=target, output=output,
-        model_settings=dict(model_settings or {}), method_settings=dict(method_settings or {}), baselines=baselines,
+        model_settings={} if model_settings is None else model_settings,
+        method_settings={} if method_settings is None else method_settings, baselines=baselines,
         seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
         fail_fast=fail_fast,
     )  # fmt: skip
@@ -163,6 +169,7 @@ def _opened(job: Job, resume: bool) -> tuple[Store, dict[str, Any]]:
     model = job.model(torch.device("cpu"))
     config = job.config(model)
     store = Store(job.out, config, resume=resume)
+    _check_rows(job)
     rows = job.first_rows()
     if rows is not None:
         check_behavior(job.out, Score(model), rows)
@@ -170,6 +177,23 @@ def _opened(job: Job, resume: bool) -> tuple[Store, dict[str, Any]]:
     if files is not None:
         save(digests, files)
     return store, config
+
+
+def _check_rows(job: Job) -> None:
+    """Refuse a dataset whose rows are others than at the last start, as far as a few of them show."""
+    if not isinstance(job.source, Items):
+        return
+    note, now = Path(job.out) / "rows.json", job.source.some_rows()
+    kept: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        kept = dict(json.loads(note.read_text(encoding="utf-8")))
+    other = next((i for i in now if kept.get(i, now[i]) != now[i]), None)
+    if other is not None:
+        raise StoreMismatch(
+            f"row {other} of the data is not what it was when {job.out} was begun: give another folder, or the old data"
+        )
+    if now.keys() - kept.keys():
+        write_atomically(note, json.dumps(kept | now).encode())
 
 
 def _is_left(store: Store, shard: int) -> bool:

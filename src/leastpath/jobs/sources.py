@@ -11,7 +11,7 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -477,12 +477,26 @@ class Items:
 
     @property
     def what(self) -> Any:
-        """Its name, settings and module, or a description of the object; and the contents of some of its rows."""
-        about = {"rows": len(self), "some rows": _some_rows(self._made), "made": described(self._made)}
+        """Its name, settings and module, and a description of the object."""
+        about = {"rows": len(self), "made": described(self._made)}
         if isinstance(self.dataset, str):
             named = {"dataset": self.dataset, "settings": described(self.settings)}
             return about | named | {"source": source_digest(self.dataset)}
         return about
+
+    def some_rows(self) -> dict[str, str]:
+        """Checksums of a few rows from all over the dataset, by number: it may read files that nobody else knows of.
+
+        Rows that cannot be read now, or are random, are left out.
+        """
+        n, first, second = len(self), {}, {}
+        for found in (first, second):
+            with torch.random.fork_rng(devices=[]):
+                torch.random.default_generator.manual_seed(0)
+                for i in sorted({round(k * (n - 1) / (PROBED_ROWS - 1)) for k in range(PROBED_ROWS)}):
+                    with suppress(Exception):
+                        found[str(i)] = digest(self._made[i])
+        return {i: seen for i, seen in first.items() if second.get(i) == seen}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"dataset": self.dataset, "settings": self.settings}
@@ -498,27 +512,6 @@ class Items:
         if labels and len(labels) < len(found):
             raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
         return _stacked({i: x for i, (x, _) in found.items()}, labels, errors, [], passing)
-
-
-def _some_rows(dataset: Any) -> str:
-    """A checksum of a few rows from all over a dataset, which may read files that nobody here knows of."""
-    n = len(dataset)
-    places = sorted({round(i * (n - 1) / max(1, PROBED_ROWS - 1)) for i in range(min(n, PROBED_ROWS))})
-
-    def seen() -> str:
-        with torch.random.fork_rng(devices=[]):
-            torch.random.default_generator.manual_seed(0)
-            return digest([_item(dataset, i) for i in places])
-
-    first = seen()
-    return first if seen() == first else "other rows at each read"
-
-
-def _item(dataset: Any, i: int) -> Any:
-    try:
-        return dataset[i]
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
 
 
 def same_data(source: Source, kept: Any) -> bool:
@@ -677,31 +670,37 @@ def _readable(file: Path) -> Iterator[None]:
         ) from error
 
 
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Changes when the file changes, so that nobody gets an old one that is still open."""
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
 def _parquet(file: Path) -> Any:
     with _readable(file):
-        return _opened_parquet(file, file.stat().st_mtime_ns)
+        return _opened_parquet(file, _stamp(file))
 
 
 @lru_cache(maxsize=8)
-def _opened_parquet(file: Path, _time: int) -> Any:
+def _opened_parquet(file: Path, _version: tuple[int, ...]) -> Any:
     return _arrow("parquet").ParquetFile(file)
 
 
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
     with _readable(file):
-        return _read_group(file, file.stat().st_mtime_ns, group, columns)
+        return _read_group(file, _stamp(file), group, columns)
 
 
 @lru_cache(maxsize=2)
-def _read_group(file: Path, time: int, group: int, columns: tuple[str, ...]) -> Any:
+def _read_group(file: Path, stamp: tuple[int, ...], group: int, columns: tuple[str, ...]) -> Any:
     """Parquet is read by row groups, and the next batch most often needs the same one."""
-    return _opened_parquet(file, time).read_row_group(group, columns=list(columns))
+    return _opened_parquet(file, stamp).read_row_group(group, columns=list(columns))
 
 
 def _array(file: Path, name: str | None) -> Any:
     """An array (rows, *features) of a file. Slices of it are read from the file, except for .npz."""
     with _readable(file):
-        found = _opened_array(file, file.stat().st_mtime_ns, name)
+        found = _opened_array(file, _stamp(file), name)
     if isinstance(found, list):
         raise ValueError(f"{file} has no array {name!r}: it has {', '.join(found) or 'none'}")
     kind = found.dtype if isinstance(found, np.ndarray) else np.dtype(float)
@@ -713,7 +712,7 @@ def _array(file: Path, name: str | None) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _opened_array(file: Path, _time: int, name: str | None) -> Any:
+def _opened_array(file: Path, _version: tuple[int, ...], name: str | None) -> Any:
     """The array, or the names of those that are there."""
     if file.suffix == ".npy":
         return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
