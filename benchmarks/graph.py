@@ -132,6 +132,16 @@ def reuse() -> None:
         f"reuse: one more input alone {one * 1e3:.0f} ms: {one / seconds:.2%}; in a batch of 201, "
         f"{(many - one) / 200 * 1e3:.2f} ms each: {(many - one) / 200 / seconds:.3%}"
     )
+    for n in (1_000, 4_000, 10_000):
+        smaller = lp.NeighborGraph(points[:n], K).build(score, lp.Conformal(), BASELINE)
+        route, _ = timed(lambda graph=smaller: _route(score, graph, new), 25)  # type: ignore[misc]
+        print(f"reuse: its route alone, without integral and test, at {n:,} points: {route * 1e3:.1f} ms")
+
+
+def _route(score: lp.Score, graph: lp.Graph, new: Tensor) -> lp.Solution:
+    """What the graph does for one more input, before anything is measured along its route."""
+    with torch.no_grad():
+        return graph.solve(score.bind(new), lp.Conformal(), BASELINE, new, lp.Run())
 
 
 def accuracy(save: str | None) -> None:

@@ -1,6 +1,7 @@
 """The frame of the command line."""
 
 import builtins
+import subprocess
 import sys
 
 import pytest
@@ -21,6 +22,17 @@ def test_help_names_every_command():
     page = output_of("--help")
     for word in ("explain", "run", "solvers", "methods", "--import", "--resume", "report.html"):
         assert word in page
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain", "--help"], ["run", "--help"], ["--version"]])
+def test_help_pages_import_no_torch(words):
+    code = (
+        "import sys; from typer.testing import CliRunner; from leastpath import cli\n"
+        f"result = CliRunner().invoke(cli.application(), {words!r})\n"
+        "assert result.exit_code == 0 and result.output, result.output\n"
+        "assert not {'torch', 'numpy', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_version():

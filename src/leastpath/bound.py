@@ -7,21 +7,29 @@ for a convergence delta, inside the same guard.
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from leastpath._support.fastest import fastest_size
 from leastpath._support.rows import flat_rows
+from leastpath.arguments import Answers, Marked, per_example, readings_of, settled, shared
 from leastpath.guards import (
     Baselines,
     CheckedTarget,
     Inputs,
+    UnfitInputs,
     advice_on,
+    at_work,
     checked_inputs,
     fits_inputs,
     flat_baseline,
@@ -29,6 +37,7 @@ from leastpath.guards import (
     ordinary,
     untouched,
 )
+from leastpath.metric import FeatureMetric
 from leastpath.outputs import check_rows, output_tensor, scalar_output
 
 if TYPE_CHECKING:
@@ -41,6 +50,8 @@ DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by
 # than a larger batch saves.
 CPU_BATCH_ELEMENTS = 1_048_576
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
+# What trials have found, by model: Score(…, batch_size="auto"). Only speed depends on it.
+_FASTEST: MutableMapping[Any, dict[Any, int]] = WeakKeyDictionary()
 
 
 class ModelCalls:
@@ -54,19 +65,19 @@ class ModelCalls:
         self.inputs = checked_inputs(inputs, integers_allowed)
         self.n_rows = len(self.inputs[0])
         self.device = self.inputs[0].device
-        self._args = [self._bound_arg(arg) for arg in score.additional_forward_args]
-        self.args_differ_by_row = any(by_row for _, by_row in self._args)
-        self.batch_size = score.batch_size or default_batch_size(
-            sum(part[0].numel() for part in self.inputs), self.device
-        )
+        by_size = default_batch_size(sum(part[0].numel() for part in self.inputs), self.device)
+        chosen = score.batch_size
+        self.batch_size = by_size if chosen is None or chosen == "auto" else chosen
         self._warned_of_memory = False
+        self._args = self._bound_args(score)
+        self.args_differ_by_row = any(by_row for _, by_row in self._args)
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
             return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            advice = advice_on(self.model, self.inputs[0], error)
+            advice = self._advice_on_args(error) or advice_on(self.model, self.inputs[0], error)
             if advice is None:
                 raise
             raise advice from error
@@ -89,25 +100,10 @@ class ModelCalls:
         source = torch.arange(self.n_rows, device=self.device).repeat_interleave(n // self.n_rows)
 
         def chunk(rows: slice) -> Tensor:
-            given, seen = [part[rows] for part in parts], []
-
-            def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
-                first = output[0] if isinstance(output, tuple) else output
-                if not isinstance(first, Tensor):
-                    raise ValueError(
-                        f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
-                    )
-                seen.append(first.detach().clone())
-
-            with torch.no_grad(), layer.register_forward_hook(record):
+            given = [part[rows] for part in parts]
+            with torch.no_grad(), recorded(layer) as seen:
                 self(given, source[rows])
-            if len(seen) != 1:
-                raise ValueError(f"layer ran {len(seen)} times in one forward pass: it must run exactly once")
-            if len(seen[0]) != len(given[0]):
-                raise ValueError(
-                    f"layer returns {tuple(seen[0].shape)} for {len(given[0])} inputs: expected (batch, …)"
-                )
-            return seen[0]
+            return the_only(seen, len(given[0])).detach().clone()
 
         return torch.cat(self.in_batches(chunk, n))
 
@@ -140,13 +136,68 @@ class ModelCalls:
                 stacklevel=2,
             )
 
-    def _bound_arg(self, arg: Any) -> tuple[Any, bool]:
-        """An extra argument, and whether it has one row for each row of the inputs."""
-        if not isinstance(arg, Tensor):
-            return arg, False
-        arg = ordinary(arg) if arg.is_inference() else arg
-        by_row = arg.ndim > 0 and len(arg) == self.n_rows
-        return (arg.to(self.device) if by_row else arg), by_row
+    # ---- extra arguments -----------------------------------------------------------------------------------------
+
+    @property
+    def marked_args(self) -> tuple[Any, ...]:
+        """The extra arguments, each with a mark that says whether it has one row for each row of the inputs."""
+        return tuple(per_example(arg) if by_row else shared(arg) for arg, by_row in self._args)
+
+    def _bound_args(self, score: Score) -> list[tuple[Any, bool]]:
+        """Each extra argument, and whether it has one row for each row of the inputs."""
+        given = score.additional_forward_args
+        values = [arg.value if isinstance(arg, Marked) else arg for arg in given]
+        values = [ordinary(v) if isinstance(v, Tensor) and v.is_inference() else v for v in values]
+        readings = readings_of(given, self.n_rows)
+        self._unmarked = [i for i, arg in enumerate(given) if isinstance(arg, Tensor)]
+        if None in readings:
+            shapes = [str(tuple(v.shape)) if isinstance(v, Tensor) else "" for v in values]
+            with at_work(self.model, self.device):  # not every caller that binds is inside the guard
+                readings = list(settled(readings, self.n_rows, shapes, partial(self._answers, score, values), 1e-3))
+        return [(self._on_device(v) if by_row else v, bool(by_row)) for v, by_row in zip(values, readings, strict=True)]
+
+    def _on_device(self, arg: Tensor) -> Tensor:
+        return arg.to(self.device)
+
+    def _answers(self, score: Score, values: list[Any], readings: list[bool]) -> Answers | None:
+        """What the model says of the first, middle and last row alone; None where it cannot work so.
+
+        A batch of one row is tried as two copies of it: alone, both readings are the same.
+        """
+        copies = 2 if self.n_rows == 1 and self.batch_size > 1 else 1
+        found: Answers = []
+        for row in sorted({0, self.n_rows // 2, self.n_rows - 1}):
+            rows = torch.full((copies,), row, device=self.device)
+            args = [self._on_device(v)[rows] if by_row else v for v, by_row in zip(values, readings, strict=True)]
+            target: Any = score.target
+            try:
+                output = self.model(*(part[rows] for part in self.inputs), *args)
+                raw = output_tensor(output)
+                check_rows(raw, copies)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
+                return None
+            if isinstance(target, Tensor) and len(target) == self.n_rows:
+                target = target.to(self.device)[rows]
+            try:
+                number = scalar_output(output, target, score.output, copies)
+            except Exception:  # the score is not asked for, or wrong for both readings
+                number = None
+            found.append((raw, number))
+        return found
+
+    def _advice_on_args(self, error: Exception) -> UnfitInputs | None:
+        """That an extra argument may be why shapes do not fit: one without a mark, of another length than the batch."""
+        lengths = {i: self._args[i][0].shape for i in self._unmarked if self._args[i][0].ndim}
+        odd = next((i for i, shape in lengths.items() if shape[0] not in (1, self.n_rows)), None)
+        if odd is None or is_out_of_memory(error):
+            return None
+        return UnfitInputs(
+            f"the model fails with additional_forward_args[{odd}] of shape {tuple(lengths[odd])} and a batch of "
+            f"{self.n_rows}. If it has one row for each example, give {self.n_rows} rows; if all examples share it, "
+            f"mark it lp.shared(…) and see that it fits the model. The model's error: {error}"
+        )
 
 
 class BoundScore:
@@ -184,7 +235,8 @@ class BoundScore:
         self.work_dtype = torch.promote_types(self.dtype, torch.float32)
         self.shape = torch.Size([sum(s.numel() for s in self._shapes)]) if self._joint else self._shapes[0]
         self.n_features = max(1, self.shape.numel())
-        if score.batch_size is None:  # a layer may be larger than the inputs
+        self._trial_is_due = score.batch_size == "auto"
+        if score.batch_size in (None, "auto"):  # a layer may be larger than the inputs
             self._calls.batch_size = min(self._calls.batch_size, default_batch_size(self.n_features, self.device))
         self.eps = torch.finfo(self.dtype).eps  # the rounding unit of the model's arithmetic, coarser under autocast
         if torch.is_autocast_enabled(self.device.type):
@@ -197,6 +249,8 @@ class BoundScore:
     @property
     def batch_size(self) -> int:
         """Rows in one model call; smaller than at first once memory has run out."""
+        if self._trial_is_due:
+            self._calls.batch_size = self._fastest_batch()
         return self._calls.batch_size
 
     # ---- the explained space -------------------------------------------------------------------------------------
@@ -240,7 +294,8 @@ class BoundScore:
     def split(self, joint: Tensor) -> Inputs:
         """(n, *shape) back in the structure, shapes and dtypes of the explained inputs."""
         if not self._joint:
-            return joint.to(self._explained[0].dtype)
+            dtype = self._explained[0].dtype
+            return joint if joint.dtype == dtype else joint.to(dtype)
         sizes = [shape.numel() for shape in self._shapes]
         return tuple(
             flat.reshape(len(joint), *part.shape[1:]).to(part.dtype)
@@ -299,10 +354,14 @@ class BoundScore:
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         if not len(points):
             return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
+        if self._trial_is_due and len(points) > 1:
+            self._calls.batch_size = self._fastest_batch()
 
         def chunk(rows: slice) -> tuple[Tensor, Tensor]:
-            value, gradient = self._differentiated(points[rows], examples[rows])
-            return self._finite(value, examples[rows]) if strict else value, gradient
+            whole = rows.stop - rows.start == len(points)  # the usual case: nothing to cut out
+            some, of = (points, examples) if whole else (points[rows], examples[rows])
+            value, gradient = self._differentiated(some, of)
+            return self._finite(value, of) if strict else value, gradient
 
         chunks = self._calls.in_batches(chunk, len(points))
         if self.after_gradients is not None:
@@ -323,6 +382,95 @@ class BoundScore:
         if self.after_gradients is not None:
             self.after_gradients()
         return value
+
+    def classes(self, asked_by: str) -> Tensor:
+        """(batch,) the class that each example's score is about; an error, for who asks, where it is about none."""
+        if not isinstance(self._targets, (int, Tensor)):
+            raise ValueError(
+                f"{asked_by} needs a classifier and the class that is explained: give its index, Score(model, target=0)"
+            )
+        targets = torch.as_tensor(self._targets).cpu()
+        return targets.expand(self.batch) if targets.ndim == 0 else targets[self._source]
+
+    def outputs(self, points: Tensor, examples: Tensor) -> Tensor:
+        """The model's own output at `points` (n, *shape), before output and target: (n, …). Counts as forwards."""
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return self._whole_output(points[rows], examples[rows]).detach().to(self.work_dtype)
+
+        return torch.cat(self._calls.in_batches(chunk, len(points)))
+
+    def output_gradients(
+        self, points: Tensor, examples: Tensor, of: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The model's own output (n, …) at `points` (n, *shape), and the gradient (n, *shape) of a function of it.
+
+        `of(outputs, rows)` gives one number for each of some outputs; `rows` says which of the n they are. Counts as
+        gradients.
+        """
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> tuple[Tensor, Tensor]:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                output = self._whole_output(leaf, examples[rows])
+                value = of(output.to(self.work_dtype), rows)
+                gradient = None
+                if value.requires_grad:
+                    (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+            return output.detach().to(self.work_dtype), gradient.detach().to(self.work_dtype)
+
+        chunks = self._calls.in_batches(chunk, len(points))
+        return torch.cat([output for output, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+
+    def _whole_output(self, points: Tensor, examples: Tensor) -> Tensor:
+        output = output_tensor(self._output(points, examples))
+        check_rows(output, len(points))
+        return output
+
+    def features(self, points: Tensor, examples: Tensor, metric: FeatureMetric, *, strict: bool = True) -> Tensor:
+        """What a metric compares, at `points` (n ≥ 1, *shape) with the inputs of each example (n,): (n, width).
+
+        Counts as forwards. Features that are NaN or infinite are an error if `strict`, else they are returned.
+        """
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return metric.features(self._read(points[rows], examples[rows], metric)).detach()
+
+        found = torch.cat(self._calls.in_batches(chunk, len(points)))
+        if strict and not torch.isfinite(found).all():
+            bad = self.row(int(examples[int((~torch.isfinite(found)).any(1).nonzero()[0].cpu())]))
+            raise ValueError(
+                f"what {metric!r} compares is NaN or infinite on the path of example {bad}: drop this example, or "
+                "measure with another metric, as in metric=lp.Conformal()"
+            )
+        return found
+
+    def pulled_back(self, points: Tensor, examples: Tensor, metric: FeatureMetric, vectors: Tensor) -> Tensor:
+        """The derivative of Σ vectors · features by the points, (n, width) -> (n, *shape). Counts as gradients."""
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                found = metric.features(self._read(leaf, examples[rows], metric))
+                pulled = None
+                if found.requires_grad:
+                    (pulled,) = torch.autograd.grad(found, leaf, vectors[rows].to(found), allow_unused=True)
+            if pulled is None:
+                raise ValueError(
+                    f"what {metric!r} compares does not depend on the inputs: choose a layer that comes after what is "
+                    "explained, and look for torch.no_grad() or .detach() inside the model"
+                )
+            return pulled.to(self.work_dtype)
+
+        pulled = self._calls.in_batches(chunk, len(points))
+        return torch.cat(pulled) if pulled else points.to(self.work_dtype)
 
     def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.
@@ -346,10 +494,45 @@ class BoundScore:
         products = self._calls.in_batches(chunk, len(points))
         return torch.cat(products) if products else torch.zeros_like(points)
 
+    def _fastest_batch(self) -> int:
+        """The rows in one model call that take the least time a gradient; tried once for a model and a shape."""
+        self._trial_is_due = False
+        try:
+            known = _FASTEST.setdefault(self.score.model, {})
+        except TypeError:  # some callables cannot be keys
+            known = {}
+        key = (id(self.score.layer), *self._shapes, self.dtype, self.device, torch.get_num_threads())
+        if key not in known:
+            logits = self.largest_logit.copy()
+            known[key] = fastest_size(self._seconds, self._calls.batch_size)
+            self.largest_logit[:] = logits  # a trial leaves no trace
+        return known[key]
+
+    def _seconds(self, rows: int) -> float | None:
+        """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
+        point, first = self.join([part[:1] for part in self._explained]), torch.zeros(rows, dtype=torch.long)
+        points, taken = point.expand(rows, *point.shape[1:]).contiguous(), []
+        for _ in range(2):
+            begin = time.perf_counter()
+            try:
+                self._differentiated(points, first)
+            except (RuntimeError, MemoryError) as error:
+                if is_out_of_memory(error):
+                    return None
+                raise
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - begin)
+        return min(taken)
+
     def _differentiated(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
         # A leaf made here is differentiable even if the caller is in no_grad or inference mode.
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = ordinary(points.to(self.dtype)).requires_grad_()
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                return self._differentiated(points, examples)
+        with torch.enable_grad():
+            given = points if points.dtype == self.dtype else points.to(self.dtype)
+            leaf = (given.clone() if given.is_inference() else given.detach()).requires_grad_()
             value = self._run(leaf, examples)
             if not value.requires_grad:
                 raise ValueError(
@@ -362,21 +545,41 @@ class BoundScore:
                 "the score does not depend on the inputs: the explained output never uses them. "
                 "Check target, output and layer of the Score"
             )
-        return value.detach().to(self.work_dtype), gradient.to(self.work_dtype)
+        value = value.detach()
+        if value.dtype == gradient.dtype == self.work_dtype:
+            return value, gradient
+        return value.to(self.work_dtype), gradient.to(self.work_dtype)
+
+    def _rows(self, examples: Tensor) -> Tensor:
+        """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
+        return self._source[examples].to(self.device) if self._looks_up_rows else examples
+
+    def _output(self, points: Tensor, examples: Tensor) -> Any:
+        """What the model returns with `points` in the place of the examples' inputs, or of its layer's output."""
+        rows = self._rows(examples)
+        points = points if points.dtype == self.dtype else points.to(self.dtype)
+        if self.score.layer is None:
+            parts = self.split(points)
+            return self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+
+        def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            return (points, *output[1:]) if isinstance(output, tuple) else points
+
+        with self.score.layer.register_forward_hook(replaced):
+            return self._calls([part[rows] for part in self._raw], rows)
+
+    def _read(self, points: Tensor, examples: Tensor, metric: FeatureMetric) -> Tensor:
+        """What a metric reads: the model's output, or that of its layer, (n, …)."""
+        if metric.layer is None:
+            return self._whole_output(points, examples)
+        if metric.layer is self.score.layer:  # its output is the point itself
+            return points.to(self.dtype)
+        with recorded(metric.layer) as seen:
+            self._output(points, examples)
+        return the_only(seen, len(points))
 
     def _run(self, points: Tensor, examples: Tensor) -> Tensor:
-        rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
-        points = points.to(self.dtype)
-        if self.score.layer is not None:
-
-            def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-                return (points, *output[1:]) if isinstance(output, tuple) else points
-
-            with self.score.layer.register_forward_hook(replaced):
-                output = self._calls([part[rows] for part in self._raw], rows)
-        else:
-            parts = self.split(points)
-            output = self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+        output, rows = self._output(points, examples), self._rows(examples)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in (
             "log_softmax",
@@ -396,6 +599,34 @@ class BoundScore:
                 f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
             )
         return value
+
+
+@contextmanager
+def recorded(layer: nn.Module) -> Iterator[list[Tensor]]:
+    """What a layer returns while the model runs inside the block: one tensor for each time it runs."""
+    seen: list[Tensor] = []
+
+    def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if not isinstance(first, Tensor):
+            raise ValueError(
+                f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
+            )
+        seen.append(first)
+
+    with layer.register_forward_hook(record):
+        yield seen
+
+
+def the_only(seen: Sequence[Tensor], rows: int) -> Tensor:
+    """The one tensor (rows, …) that a layer returned in one forward pass."""
+    if len(seen) != 1:
+        raise ValueError(
+            f"layer ran {len(seen)} times in one forward pass: it must be a part of the model, and run exactly once"
+        )
+    if seen[0].ndim == 0 or len(seen[0]) != rows:
+        raise ValueError(f"layer returns {tuple(seen[0].shape)} for {rows} inputs: expected (batch, …)")
+    return seen[0]
 
 
 def default_batch_size(elements: int, device: torch.device) -> int:

@@ -14,7 +14,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import Interrupting, left_untouched, seeded
-from leastpath.commands import explain
+from leastpath.commands import arguments, explain
 from leastpath.commands.explain import image_question, read_labels, read_table, run_explain, table_question
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.support import symmetric_relevance_gain
@@ -282,7 +282,7 @@ def test_the_command_writes_and_names_its_report(folder, tmp_path):
     from typer.testing import CliRunner
 
     app = typer.Typer()
-    app.command()(explain.run_explain)
+    app.command()(arguments.explain)
     words = ["table.csv", "--model", "row.pt", "--trust-model", "--row", "3", "--drop", "name", "--max-gradients", "60"]
     words = [str(folder / w) if (folder / w).is_file() else w for w in words]
     result = CliRunner().invoke(app, [*words, "--solver", "straight", "--out", str(tmp_path / "out")])

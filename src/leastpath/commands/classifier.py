@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from leastpath.preparation import Pointwise
+
 
 class EfficientNetLite0(nn.Module):
     """EfficientNet-lite0: RGB in [0, 1], (batch, 3, height, width) -> (batch, 1000) logits.
@@ -50,18 +52,6 @@ def _scaled(images: Tensor) -> Tensor:
     return (images * 255 - 127) / 128  # this net's own scaling, not ImageNet's mean and deviation
 
 
-class _Pointwise(nn.Module):
-    """A 1 × 1 convolution as a matrix product, which is faster over channels-last memory."""
-
-    def __init__(self, convolution: nn.Conv2d) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(convolution.weight[:, :, 0, 0].clone(), requires_grad=False)
-        self.bias = convolution.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x.permute(0, 2, 3, 1), self.weight, self.bias).permute(0, 3, 1, 2)
-
-
 def _padded(convolution: nn.Conv2d) -> nn.Conv2d:
     """A convolution that pads its input itself if all sides get the same: this saves a copy of the input."""
     sides = getattr(getattr(convolution, "static_padding", None), "padding", (0, 1))
@@ -80,6 +70,6 @@ def _folded(net: nn.Module) -> nn.Module:
     for owner, convolution, norm in pairs:
         fused = fuse_conv_bn_eval(getattr(owner, convolution), getattr(owner, norm))
         pointwise = fused.kernel_size == (1, 1) and fused.stride == (1, 1) and fused.groups == 1
-        setattr(owner, convolution, _Pointwise(fused) if pointwise else _padded(fused))
+        setattr(owner, convolution, Pointwise(fused) if pointwise else _padded(fused))
         setattr(owner, norm, nn.Identity())
     return net

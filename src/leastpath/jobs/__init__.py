@@ -5,12 +5,17 @@ jobs.explain("pictures/", "my_model:load", "integrated_gradients", "explanations
 table = jobs.open("explanations").table()
 """
 
-from leastpath.jobs.driver import explain, run_job
-from leastpath.jobs.executors import InProcess, Processes, Ray
-from leastpath.jobs.job import Job
-from leastpath.jobs.output import Explanations, open
-from leastpath.jobs.page import report
-from leastpath.jobs.sources import Arrays, Items, Pictures, Rows, Source, Table, source_of
+from typing import TYPE_CHECKING
+
+from leastpath._support.lazy import lazy
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from leastpath.jobs.driver import explain, run_job
+    from leastpath.jobs.executors import InProcess, Processes, Ray
+    from leastpath.jobs.job import Job
+    from leastpath.jobs.output import Explanations, open
+    from leastpath.jobs.page import report
+    from leastpath.jobs.sources import Arrays, Items, Pictures, Rows, Source, Table, source_of
 
 __all__ = [
     "explain",
@@ -30,3 +35,17 @@ __all__ = [
     "Pictures",
     "Items",
 ]
+
+# Imported when they are first used: `leastpath run --help` needs no PyTorch.
+if not TYPE_CHECKING:  # or any name would pass for a public one
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "leastpath.jobs.driver": ["explain", "run_job"],
+            "leastpath.jobs.executors": ["InProcess", "Processes", "Ray"],
+            "leastpath.jobs.job": ["Job"],
+            "leastpath.jobs.output": ["Explanations", "open"],
+            "leastpath.jobs.page": ["report"],
+            "leastpath.jobs.sources": ["Arrays", "Items", "Pictures", "Rows", "Source", "Table", "source_of"],
+        },
+    )

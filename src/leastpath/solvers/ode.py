@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.integrate import solve_bvp
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
@@ -356,6 +355,8 @@ class _Search:
 
     def _stage(self, guess: _Mesh, damping: float, bar: Bar) -> _Mesh | None:
         """The solution at one damping, or None if collocation fails."""
+        from scipy.integrate import solve_bvp  # a fifth of a second to import, and only this solver needs it
+
         equation, n = self.equation, len(self.a)
         equation.damping = damping
         equation.patience = equation.budget.at_most(PATIENCE * self.solver.max_nodes * (n + 1))

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial.distance import cdist
 
 from leastpath.solvers.graph.neighbors import (
+    Index,
     adjacency,
     bridge_edges,
     components,
@@ -106,6 +107,16 @@ def test_a_query_that_is_a_point_finds_that_point():
     points = np.random.default_rng(0).normal(size=(50, 3))
     distances, indices = nearest_neighbors(points, 1, queries=points[7:9])
     assert indices.ravel().tolist() == [7, 8] and (distances == 0).all()
+
+
+def test_an_index_against_its_points():
+    points, queries = np.random.default_rng(0).normal(size=(2, 200, 3))
+    index = Index(points)
+    for method in ("tree", "brute"):
+        kept, plain = (nearest_neighbors(of, 5, queries=queries, method=method) for of in (index, points))
+        for ours, theirs in zip(kept, plain, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert index.tree is index.tree
 
 
 def test_no_queries_give_no_rows():

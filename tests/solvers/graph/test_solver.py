@@ -130,6 +130,31 @@ def test_a_built_graph_serves_all_its_targets():
         explain(lp.NeighborGraph(POINTS, 10).build(SCORE, lp.Conformal()), lp.Score(moons_net(), 0, "log_softmax"))
 
 
+def test_further_targets_against_a_graph_built_for_all():
+    score = lp.Score(moons_net(), torch.tensor([0, 1]), "log_softmax")
+    every = lp.NeighborGraph(POINTS, 8).build(score, lp.Conformal())
+    one = lp.NeighborGraph(POINTS, 8).build(SCORE, lp.Conformal())
+    grown = one.with_targets(score, lp.Conformal())
+    assert grown.topology is one.topology and grown.tables[1] is one.tables[1] and set(one.tables) == {1}
+    np.testing.assert_array_equal(grown.tables[0].length, every.tables[0].length)
+    with pytest.raises(ValueError, match="the graph was built for Conformal"):
+        one.with_targets(score, lp.RankOne())
+
+
+def test_targets_share_lengths_that_ask_no_model():
+    calls = lp.NeighborGraph(POINTS, 8).build(lp.Score(moons_net(), torch.tensor([0, 1])), lp.Euclidean())
+    assert calls.tables[0] is calls.tables[1]
+
+
+def test_one_more_input_searches_the_index_that_is_there(monkeypatch):
+    """And touches no array that grows with the graph: neither the points nor their scores are copied."""
+    graph = lp.NeighborGraph(POINTS, 8).build(SCORE, lp.Conformal(), BASE)
+    first = explain(graph, inputs=X[:1])
+    monkeypatch.setattr("leastpath.solvers.graph.edges.flat", lambda points: pytest.fail("the index is built again"))
+    again = explain(graph, inputs=X[:1])
+    torch.testing.assert_close(again.values, first.values, rtol=0, atol=0)
+
+
 def test_a_built_graph_refuses_what_it_was_not_built_for(tmp_path):
     graph = lp.NeighborGraph(POINTS, 10).build(SCORE, lp.Conformal())
     with pytest.raises(ValueError, match=r"built for Conformal.*got RankOne"):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
-from leastpath.integral.pieces import Estimate, Pieces, quadrature
+from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
 from leastpath.integral.rules import rule_nodes
-from leastpath.metric import Metric, length
+from leastpath.metric import FeatureMetric, Metric, length
 from leastpath.run import Bar
 from leastpath.solvers.graph import neighbors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 RULE = "gauss_legendre"
 RESIDUAL_LIMIT = 0.05  # of its length: an edge with a larger residual gets more gradients before routes are chosen
@@ -54,6 +57,16 @@ class Topology:
         places, _ = neighbors.distinct_places(flat(points))
         return cls(points, edges, is_bridge, keys[order], order, places)
 
+    def matching(self, like: Tensor) -> Topology:
+        """The same graph with its points in the dtype and on the device of `like`."""
+        points = self.points.to(like)
+        return self if points is self.points else replace(self, points=points)
+
+    @cached_property
+    def index(self) -> neighbors.Index:
+        """The places, for the search of leaves; kept, so that one more input takes no work that grows with them."""
+        return neighbors.Index(flat(self.points[torch.as_tensor(self.places).to(self.points.device)]))
+
     def edge_rows(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Row of the edge between nodes a and b, (legs,) each, in either direction."""
         wanted = np.minimum(a, b) * len(self.points) + np.maximum(a, b)
@@ -79,7 +92,7 @@ class EdgeTable:
 
     length: np.ndarray  # (m,) float64; inf where the score or its gradient is not finite on an edge
     estimate: Estimate | None  # None if the metric needs no gradient, or if it would not fit in memory
-    node_score: Tensor | None  # (n,) the score at the points; None if the metric needs no gradient
+    node_score: Tensor | None  # (n,) the score at the points; None if the metric does not look at the model
     adjacency: csr_array  # (n, n) the same lengths, as Dijkstra reads them
 
     @classmethod
@@ -89,12 +102,15 @@ class EdgeTable:
         """Measure every edge with the score of `example`; `budget` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
         pieces = segment_pieces(topology.points, tail, head, torch.full_like(tail, example))
+        node_score = None
+        if metric.needs_gradient or isinstance(metric, FeatureMetric):
+            as_example = torch.full((len(topology.points),), example)
+            node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
         if not metric.needs_gradient:
             bar.advance(len(tail))
-            length = plain_lengths(metric, pieces, score.work_dtype, n_steps)
-            return cls(length, None, None, topology.adjacency(length))
-        as_example = torch.full((len(topology.points),), example)
-        node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
+            length = plain_lengths(score, metric, pieces, n_steps)
+            return cls(length, None, node_score, topology.adjacency(length))
+        assert node_score is not None
         keep = len(tail) * score.n_features <= KEPT_ELEMENTS
         lengths, estimates = [], []
         for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
@@ -105,13 +121,16 @@ class EdgeTable:
         length = np.concatenate(lengths)
         return cls(length, Estimate.join(estimates) if keep else None, node_score, topology.adjacency(length))
 
-    @property
+    @cached_property
     def left_out(self) -> int:
         """How many points are not used, because the score is NaN or infinite there."""
         return 0 if self.node_score is None else int((~torch.isfinite(self.node_score)).sum())
 
     def tree(self, neighbor: np.ndarray, length: np.ndarray, root: int) -> Tree:
         """Shortest paths from a baseline that edges of `length` (k,) join to points `neighbor` (k,): one Dijkstra."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import dijkstra
+
         a, n = self.adjacency, self.adjacency.shape[0]
         data, columns = np.concatenate([a.data, length]), np.concatenate([a.indices, neighbor.astype(a.indices.dtype)])
         rows = np.append(a.indptr, a.indptr[-1] + len(neighbor)).astype(a.indptr.dtype)
@@ -155,9 +174,12 @@ def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
     return torch.as_tensor(np.sort(order[np.arange(len(order)) - first < room[owner[order]]]))
 
 
-def plain_lengths(metric: Metric, pieces: Pieces, dtype: torch.dtype, n_steps: int) -> np.ndarray:
-    """Lengths (pieces,) of whole segments under a metric that needs no gradient."""
-    start, end = pieces.ends(dtype)
+def plain_lengths(score: BoundScore, metric: Metric, pieces: Pieces, n_steps: int) -> np.ndarray:
+    """Lengths (pieces,) of whole segments under a metric that needs no gradient; inf where they are not finite."""
+    if isinstance(metric, FeatureMetric):
+        found = chords(score, pieces, metric, n_steps, strict=False)
+        return torch.where(torch.isfinite(found), found, torch.inf).double().cpu().numpy()
+    start, end = pieces.ends(score.work_dtype)
     step = end - start
     nodes, weights = rule_nodes(RULE, n_steps, start)
     # One node after the other, to save memory.

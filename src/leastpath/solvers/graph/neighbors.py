@@ -4,16 +4,19 @@
 Dijkstra reads → `routes`. Nothing holds a dense (n, n) matrix.
 """
 
-from typing import Any, Literal
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
 
 from leastpath._support.optional import optional
+
+if TYPE_CHECKING:  # SciPy is imported where it is used: half a second that most who import the package do not need
+    from scipy.sparse import csr_array
+    from scipy.spatial import cKDTree
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,17 +28,32 @@ NEAR_COMPONENTS = 8  # a little more than the number of neighbours of a cell in 
 MINIMUM_RECALL = 0.99  # of an approximate index, on a sample of the rows; below, its search widens
 _LARGEST = 1e150  # squares of larger coordinates overflow, and every distance would be inf
 _CHUNK_VALUES = 2**23  # float64 values in a temporary array: 64 MB
+_SMALL_QUERIES = 2**10  # below, starting the threads of a tree's search takes longer than the search
 _SMALL_PAIRS = 2**20  # below, starting the threads of a brute-force search takes longer than the distances
 _SPARE = 4  # candidates beyond those asked for, so that rounding seldom decides which points are found
 
 
+class Index:
+    """Points (n, d) that are searched more than once: they are checked once, and their tree is built once."""
+
+    def __init__(self, points: ArrayLike) -> None:
+        self.points = _as_points(points, "points")
+
+    @cached_property
+    def tree(self) -> cKDTree:
+        """Built when it is first needed."""
+        from scipy.spatial import cKDTree
+
+        return cKDTree(self.points)
+
+
 def nearest_neighbors(
-    points: ArrayLike, k: int, *, queries: ArrayLike | None = None, method: Method = "auto", workers: int = -1
+    points: ArrayLike | Index, k: int, *, queries: ArrayLike | None = None, method: Method = "auto", workers: int = -1
 ) -> tuple[Floats, Integers]:
     """The k nearest points of each query, or of each point among the others.
 
     Args:
-        points: (n, d) finite coordinates.
+        points: (n, d) finite coordinates, or an `Index` of them, which is quicker from the second search on.
         k: neighbours of each row. Without `queries` a point is never its own neighbour (its exact duplicates are).
         queries: (m, d) where to search from; by default the points themselves.
         method: "tree" and "brute" are exact, and "auto" takes the faster of the two for the dimension. "faiss" is
@@ -47,7 +65,8 @@ def nearest_neighbors(
     Returns:
         Distances (m, k), ascending in each row, and indices (m, k) into `points`; equal distances by index.
     """
-    points = _as_points(points, "points")
+    index = points if isinstance(points, Index) else Index(points)
+    points = index.points
     targets = points if queries is None else _as_points(queries, "queries")
     if targets.shape[1] != points.shape[1]:
         raise ValueError(
@@ -61,7 +80,7 @@ def nearest_neighbors(
         small = len(points) * len(targets) <= _SMALL_PAIRS
         distances, indices = (_plain_search if small else _brute_search)(points, targets, wanted)
     elif method in ("auto", "tree"):
-        found = cKDTree(points).query(targets, wanted, workers=workers)
+        found = index.tree.query(targets, wanted, workers=1 if len(targets) < _SMALL_QUERIES else workers)
         distances, indices = _sorted_rows(*(part.reshape(len(targets), wanted) for part in found))  # (m,) if wanted = 1
     elif method == "brute":
         distances, indices = _brute_search(points, targets, wanted)
@@ -123,6 +142,8 @@ def _brute_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats,
 
 def _plain_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats, Integers]:
     """Exact search from plain differences, in chunks of queries."""
+    from scipy.spatial.distance import cdist
+
     distances = np.empty((len(queries), wanted))
     indices = np.empty((len(queries), wanted), dtype=np.int64)
     step = max(1, _CHUNK_VALUES // len(points))
@@ -270,6 +291,9 @@ def bridge_edges(points: ArrayLike, edges: Integers, *, max_components: int = AL
 
 def components(n_nodes: int, edges: ArrayLike) -> tuple[Integers, int]:
     """Component of each node (n,) and their number."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n_nodes, n_nodes))
     count, labels = connected_components(graph.tocsr(), directed=False)
@@ -337,6 +361,8 @@ def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
     By hand: sums and maxima of sparse matrices drop stored zeros, and points at one place would become unreachable.
     `dijkstra` accepts stored zeros, and takes the shortest of parallel edges.
     """
+    from scipy.sparse import csr_array
+
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     values = np.asarray(lengths, dtype=np.float64).ravel()
     if len(values) != len(pairs):

@@ -86,15 +86,14 @@ class Router:
             last = tips.neighbor[rows, total.argmin(1)]
             for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, last, direct), strict=True):
                 routes[b] = route
-        pool = torch.cat([self.topology.points, starts, end])
-        return self._solution(pool, routes, roots, tips, cut_off)
+        return self._solution(starts, end, routes, roots, tips, cut_off)
 
     def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
         """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,)."""
         points, places = self.topology.points, self.topology.places
         k = min(self.solver.n_neighbors, len(places))
         distance, near = neighbors.nearest_neighbors(
-            flat(points)[places], k, queries=flat(ends), method=self.solver.search
+            self.topology.index, k, queries=flat(ends), method=self.solver.search
         )
         neighbor = places[near]
         node = np.where(distance[:, 0] == 0, neighbor[:, 0], -1)
@@ -103,13 +102,15 @@ class Router:
         apart = np.flatnonzero(np.repeat(node < 0, k))  # an end that is a point needs no edge
         estimate = None
         if len(apart):
-            tail = torch.as_tensor(neighbor.ravel()[apart])
+            used, tail = map(torch.as_tensor, np.unique(neighbor.ravel()[apart], return_inverse=True))
             of = torch.as_tensor(np.repeat(np.arange(len(ends)), k)[apart])
-            pieces = segment_pieces(torch.cat([points, ends]), tail, len(points) + of, examples[of])
+            pool = torch.cat([points[used.to(points.device)], ends])  # not all points: these may be many
+            pieces = segment_pieces(pool, tail, len(used) + of, examples[of])
             scores = None
             if self.table.node_score is not None:
                 at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
-                scores = torch.cat([self.table.node_score.to(at_ends), at_ends])
+                node_score = self.table.node_score
+                scores = torch.cat([node_score[used.to(node_score.device)].to(at_ends), at_ends])
             length.ravel()[apart], some = self._edges(pieces, scores)
             if some is not None:
                 rows, n = torch.as_tensor(apart).to(some.length.device), len(ends) * k
@@ -119,8 +120,8 @@ class Router:
     def _edges(self, pieces: Pieces, scores: Tensor | None) -> tuple[np.ndarray, Estimate | None]:
         """Lengths of edges (edges,), and what was measured; `scores` at all points, if the metric needs gradients."""
         k, n_steps = self.solver.n_neighbors, self.solver.n_steps
-        if scores is None:
-            return plain_lengths(self.metric, pieces, self.score.work_dtype, n_steps), None
+        if scores is None or not self.metric.needs_gradient:
+            return plain_lengths(self.score, self.metric, pieces, n_steps), None
         # Baselines join before inputs do, and must leave what the inputs need at least.
         more = self.budget.keeping((k + 1) * n_steps)
         estimate = measured(self.score, pieces, self.metric, n_steps, scores, more)
@@ -165,20 +166,29 @@ class Router:
         return result
 
     def _solution(
-        self, pool: Tensor, routes: list[np.ndarray], roots: Leaves | None, tips: Leaves, cut_off: np.ndarray
+        self,
+        starts: Tensor,
+        end: Tensor,
+        routes: list[np.ndarray],
+        roots: Leaves | None,
+        tips: Leaves,
+        cut_off: np.ndarray,
     ) -> Solution:
         """Path, notes, and what is known of the route's segments; only points that a route visits stay."""
         offsets = np.concatenate([[0], np.cumsum([len(route) for route in routes])])
         used, compact = np.unique(np.concatenate(routes), return_inverse=True)
-        path = Path(pool[torch.as_tensor(used).to(pool.device)], torch.as_tensor(compact), torch.as_tensor(offsets))
+        n = len(self.topology.points)
+        inner, outer = (torch.as_tensor(part).to(end.device) for part in (used[used < n], used[used >= n] - n))
+        points = torch.cat([self.topology.points[inner], torch.cat([starts, end])[outer]])
+        path = Path(points, torch.as_tensor(compact), torch.as_tensor(offsets))
         segments = path.segments()
         a, b = used[segments.tail.numpy()], used[segments.head.numpy()]
         low, high = np.minimum(a, b), np.maximum(a, b)
-        inner = high < len(self.topology.points)
+        over_edge = high < n
         crossed = np.zeros(len(low), dtype=bool)
-        crossed[inner] = self.topology.is_bridge[self.topology.edge_rows(low[inner], high[inner])]
+        crossed[over_edge] = self.topology.is_bridge[self.topology.edge_rows(low[over_edge], high[over_edge])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
-        known = self._known(used, low, high, roots, tips, len(pool))
+        known = self._known(used, low, high, roots, tips, n + len(starts) + len(end))
         left_out = self.table.left_out
         notes = tuple(self._notes(int(n), cut, left_out) for n, cut in zip(bridges, cut_off, strict=True))
         return Solution(path, notes, {}, known)

@@ -123,15 +123,9 @@ class NeighborGraph:
         """
         if self.points is None:
             raise ValueError("points are generated for each example, so there is no graph to build: pass points")
-        if score.layer is not None or score.additional_forward_args:
-            raise ValueError("a graph is built for one score: layer and additional_forward_args differ by example")
-        topology, tables = self._topology(self.points), {}
-        with at_work(score.model, self.points.device), Run(progress=progress).bar("edges", len(topology.edges)) as bar:
-            for label, single in _single_targets(score).items():
-                bound = single.bind(self.points[:1])
-                unlimited = Run().budget(bound)
-                tables[label] = EdgeTable.of(bound, 0, topology, metric, self.n_steps, unlimited, bar)
-        graph = Graph(self, topology, tables, repr(metric))
+        graph = Graph(self, self._topology(self.points), {}, repr(metric)).with_targets(
+            score, metric, progress=progress
+        )
         return graph if baselines is None else graph.with_trees(score, metric, baselines)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
@@ -275,17 +269,14 @@ class Graph:
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example, over edges that are known already."""
-        if repr(metric) != self.metric:
-            raise ValueError(
-                f"the graph was built for {self.metric}, got {metric!r}: build it again, or pass metric={self.metric}"
-            )
-        topology = replace(self.topology, points=_matching(self.topology.points, start))
+        self._check_metric(metric)
+        topology = _matching_graph(self.topology, start)
         labels = score.group_labels
         missing = sorted(set(labels.values()) - set(self.tables))
         if missing:
             raise ValueError(
                 f"the graph was built for targets {sorted(self.tables)}, not for {missing}: build it with "
-                f"lp.Score(model, torch.tensor({sorted({*self.tables, *missing})}), …)"
+                f"lp.Score(model, torch.tensor({sorted({*self.tables, *missing})}), …), or use graph.with_targets"
             )
         ends = 1 if self.trees else 2
         cost = ends * self.solver.n_neighbors * self.solver.n_steps if metric.needs_gradient else 0
@@ -303,6 +294,12 @@ class Graph:
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = replace(joined(parts), never_longer=True)
         return refined(routes, budget, metric, run) if self.solver.refine else routes
+
+    def _check_metric(self, metric: Metric) -> None:
+        if repr(metric) != self.metric:
+            raise ValueError(
+                f"the graph was built for {self.metric}, got {metric!r}: build it again, or pass metric={self.metric}"
+            )
 
     def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
         """Raise if a few points have other scores than when the graph was built."""
@@ -323,11 +320,31 @@ class Graph:
                 "NeighborGraph(points).build(score, metric)"
             )
 
+    def with_targets(self, score: Score, metric: Metric, *, progress: bool = False) -> Graph:
+        """The same graph with the edges of further targets.
+
+        Points, neighbours, bridges and the index are those of the graph, and targets that it knows are not measured
+        again. Under a metric that does not ask the model, all targets share one table of lengths.
+        """
+        self._check_metric(metric)
+        tables, points = dict(self.tables), self.topology.points
+        new = {label: single for label, single in _single_targets(score).items() if label not in tables}
+        bar = Run(progress=progress).bar("edges", len(new) * len(self.topology.edges))
+        with at_work(score.model, points.device), bar as shown:
+            for label, single in new.items():
+                if tables and not metric.needs_gradient:
+                    tables[label] = next(iter(tables.values()))
+                    continue
+                bound = single.bind(points[:1])
+                unlimited = Run().budget(bound)
+                tables[label] = EdgeTable.of(bound, 0, self.topology, metric, self.solver.n_steps, unlimited, shown)
+        return replace(self, tables=tables)
+
     def with_trees(self, score: Score, metric: Metric, baselines: Tensor) -> Graph:
         """The same graph with the shortest-path trees of some baselines (n, *features)."""
         trees = dict(self.trees)
         examples = torch.arange(len(baselines))
-        topology = replace(self.topology, points=_matching(self.topology.points, baselines))
+        topology = _matching_graph(self.topology, baselines)
         for label, single in _single_targets(score).items():
             with at_work(score.model, baselines.device):
                 unlimited = Run().budget(single.bind(baselines))
@@ -421,6 +438,11 @@ def _check_points(points: Tensor) -> None:
         )
 
 
+def _matching_graph(topology: Topology, like: Tensor) -> Topology:
+    check_features("the graph", topology.points.shape[1:], like.shape[1:])
+    return topology.matching(like)
+
+
 def _matching(points: Tensor, like: Tensor) -> Tensor:
     check_features("the graph", points.shape[1:], like.shape[1:])
     return points.to(like)
@@ -428,6 +450,8 @@ def _matching(points: Tensor, like: Tensor) -> Tensor:
 
 def _single_targets(score: Score) -> dict[int, Score]:
     """The score once for each of its targets; -1 if it has no index."""
+    if score.layer is not None or score.additional_forward_args:
+        raise ValueError("a graph is built for one score: layer and additional_forward_args differ by example")
     if not isinstance(score.target, Tensor):
         return {score.target if isinstance(score.target, int) else -1: score}
     return {label: replace(score, target=label) for label in torch.unique(score.target).tolist()}

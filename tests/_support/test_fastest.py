@@ -1,0 +1,21 @@
+"""The fastest batch against costs in closed form."""
+
+import pytest
+
+from leastpath._support.fastest import fastest_size
+
+
+@pytest.mark.parametrize("largest", [1, 3, 64])
+def test_fixed_costs_a_call_ask_for_the_largest_batch(largest):
+    assert fastest_size(lambda rows: 100 + rows, largest) == largest
+
+
+def test_no_gain_no_larger_batch():
+    sizes = []
+    assert fastest_size(lambda rows: sizes.append(rows) or 2.0 * rows, 1000) == 1
+    assert sizes == [1, 2, 4]
+
+
+def test_memory_and_time_end_the_trial():
+    assert fastest_size(lambda rows: None if rows > 8 else 100 + rows, 1000) == 8
+    assert fastest_size(lambda rows: 100 + rows, 1000, limit=0.0) == 1
