@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import combinations
+from math import factorial
 
 import pytest
 import torch
@@ -87,6 +89,10 @@ ALL_SOLVERS = [
     case("amortized", amortized()),
     case("guided", lp.GuidedIG(max_distance=0.1, n_steps=12)),
     case("blur", lp.BlurIG(max_sigma=0.7, n_knots=5), shape=(1, 2)),  # an image of two pixels
+    case("spectral", lp.SpectralIG(n_knots=5)),
+    case("samp", lp.SAMP(n_portions=2)),
+    case("samp++", lp.SAMP("deletion", n_portions=2, max_step=0.2, momentum=0.5)),
+    case("discretized", lambda score, metric, dtype: lp.DiscretizedIG(CLOUD.to(dtype), 8, 5)),
     case("manifold", lp.Manifold(lambda x: x[:, :1], lambda z: torch.cat([z, z.sin()], 1))),
     case("ode", lp.GeodesicODE(9, **COARSE), metrics=(lp.Conformal, lp.RankOne)),
     case("variational", lp.Variational(4, 3, n_samples=0), needs="pyro"),
@@ -307,3 +313,20 @@ def hooks_of(model: nn.Module) -> list[int]:
     """How many hooks of each kind each module has."""
     names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return [len(getattr(module, name)) for module in model.modules() for name in names]
+
+
+def shapley(score, x, base):
+    """By enumeration of all coalitions, for one example (features,)."""
+    n, values = len(x), torch.zeros_like(x)
+
+    def worth(members):
+        point = base.clone()
+        point[list(members)] = x[list(members)]
+        return float(score(point[None]))
+
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        for size in range(n):
+            weight = factorial(size) * factorial(n - size - 1) / factorial(n)
+            values[i] += sum(weight * (worth((*s, i)) - worth(s)) for s in combinations(others, size))
+    return values

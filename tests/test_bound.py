@@ -33,6 +33,32 @@ def test_gradients_against_autograd():
     torch.testing.assert_close(value, lp.Score(model, targets, "log_softmax")(X))
 
 
+def test_outputs_and_gradients_of_a_function_of_them_against_autograd():
+    model, x, weights = mlp(), X.clone().requires_grad_(), flat_points(5, 3, 2)
+    expected = model(x)
+    (expected.softmax(1) * weights).sum().backward()
+    bound, rows = lp.Score(model, 0, batch_size=2).bind(X), torch.arange(5)
+    outputs, gradient = bound.output_gradients(X, rows, lambda out, part: (out.softmax(1) * weights[part]).sum(1))
+    torch.testing.assert_close(outputs, expected.detach())
+    torch.testing.assert_close(gradient, x.grad)
+    torch.testing.assert_close(bound.outputs(X, rows), expected.detach())
+    assert bound.gradients_spent.tolist() == bound.forwards_spent.tolist() == [1] * 5
+
+
+def test_a_function_that_ignores_the_outputs_has_no_gradient():
+    bound = lp.Score(mlp(), 0).bind(X)
+    gradient = bound.output_gradients(X, torch.arange(5), lambda out, part: torch.ones(len(out)))[1]
+    assert not gradient.any()
+
+
+def test_the_class_of_each_example():
+    two = lp.Score(mlp(), torch.tensor([2, 0, 1, 1, 0])).bind(X, 2)
+    assert two.classes("it").tolist() == [2, 2, 0, 0, 1, 1, 1, 1, 0, 0]
+    assert lp.Score(mlp(), 1).bind(X).classes("it").tolist() == [1] * 5
+    with pytest.raises(ValueError, match="agi needs a classifier and the class that is explained: give its index"):
+        lp.Score(lambda x: x.sum(1)).bind(X).classes("agi")
+
+
 def test_hessian_of_a_transformer_against_a_difference_of_gradients():
     """torch's own layer attends by a kernel without a second derivative."""
     layer = seeded(
@@ -275,6 +301,41 @@ def test_other_runtime_errors_propagate():
 
     with pytest.raises(RuntimeError, match="something of the model's own"):
         explain(lp.Score(model))
+
+
+# ---- features -------------------------------------------------------------------------------------------------------
+
+
+def test_pulled_back_against_autograd_and_in_small_batches():
+    net = mlp(4, 3).requires_grad_(False)
+    points, vectors = torch.randn(5, 4), torch.randn(5, 3)
+    for size in (None, 2):
+        bound = lp.Score(net, 0, batch_size=size).bind(points)
+        rows = torch.arange(5)
+        torch.testing.assert_close(bound.features(points, rows, lp.Pullback()), net(points))
+        leaf = points.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(net(leaf), leaf, vectors)
+        torch.testing.assert_close(bound.pulled_back(points, rows, lp.Pullback(), vectors), expected)
+        assert bound.forwards_spent.tolist() == bound.gradients_spent.tolist() == [1] * 5
+
+
+def test_features_that_are_not_finite_name_the_example():
+    bound = lp.Score(lambda x: torch.stack([x.sum(1), x[:, 0].log()], 1), 0).bind(torch.ones(2, 2))
+    points = torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
+    with pytest.raises(ValueError, match="is NaN or infinite on the path of example 1"):
+        bound.features(points, torch.arange(2), lp.Pullback())
+    assert torch.isnan(bound.features(points, torch.arange(2), lp.Pullback(), strict=False)[1, 1])
+
+
+def test_features_before_the_explained_layer_are_refused():
+    net = mlp(4, 3)
+    bound = lp.Score(net, 0, layer=net[1]).bind(torch.ones(1, 4))
+    metric = lp.Pullback(layer=net[0])
+    with pytest.raises(ValueError, match="does not depend on the inputs"):
+        bound.pulled_back(bound.explained(), torch.arange(1), metric, torch.ones(1, net[0].out_features))
+
+
+# ---- the fastest batch ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layer", [False, True])

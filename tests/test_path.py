@@ -77,6 +77,12 @@ def test_segments_against_brute_force(drawn, data):
     assert len(segments) == len(distinct) == len(set(distinct.values()))
 
 
+def test_ragged_polylines_come_back_as_they_were():
+    lines = [torch.zeros(2, 3), torch.arange(12.0).view(4, 3)]
+    path = Path.ragged(lines)
+    assert all(torch.equal(path[b], line) for b, line in enumerate(lines))
+
+
 def test_segments_without_groups_are_shared_by_all():
     path = from_routes(torch.eye(3), [[0, 1, 2], [2, 1, 0], [0, 1]])
     assert len(path.segments()) == 2

@@ -53,3 +53,28 @@ def test_budget_is_that_of_the_run():
     score = lp.Score(lambda x: x.prod(1)).bind(torch.ones(2, 3))
     assert lp.Run(max_gradients=60, reserved=50).budget(score).left().tolist() == [10, 10]
     assert not lp.Run(reserved=50).budget(score).limited
+
+
+def test_bars_are_shown_by_a_function_of_ones_own_in_its_thread_only():
+    import threading
+
+    from leastpath.run import shown_by
+
+    seen, elsewhere = [], []
+    with shown_by(lambda what, share: seen.append((what, share))):
+        with lp.Run().bar("solving", 2) as bar:
+            bar.advance()
+            bar.advance(5)
+
+        def other():
+            with lp.Run().bar("other", 2) as bar:
+                elsewhere.append(type(bar).__name__)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert seen == [("solving", 0.0), ("solving", 0.5), ("solving", 1.0)]
+    assert elsewhere == ["Bar"]
+    with lp.Run().bar("after", 1) as bar:
+        bar.advance()
+    assert len(seen) == 3

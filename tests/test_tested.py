@@ -50,8 +50,7 @@ def test_support_is_the_public_measure():
     x, base = flat_points(5, 4), flat_points(5, 4, seed=1)
     score = lp.Score(mlp(), 1, "log_softmax")
     result = lp.attribute(score, x, base, solver=BENT)
-    gain = symmetric_relevance_gain(score, x, result.values, base)
-    expected = torch.where(result.score_change < 0, -gain, gain)
+    expected = symmetric_relevance_gain(score, x, result.values, base)
     torch.testing.assert_close(result.support.double(), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -68,6 +67,15 @@ def test_an_explanation_that_the_line_beats_is_not_supported():
     assert note_of(nearly).ok
     status = note_of(nearly, line=WEIGHTS[None])
     assert not status.ok and "removal confirms the straight line better" in status.value.lower()
+
+
+def test_support_counts_signs_where_a_probability_is_tested():
+    """A word that speaks against the class belongs last: an order of magnitudes would put it first."""
+    weights = torch.tensor([2.0, -3.0, 1.0, 0.5])
+    score = lp.Score(lambda x: torch.stack([x @ weights, torch.zeros(len(x))], 1), 0)
+    result = lp.attribute(score, torch.ones(1, 4), solver=lp.StraightLine(), support=True)
+    by_size = symmetric_relevance_gain(score, torch.ones(1, 4), result.values, 0.0, rank="magnitude")
+    assert float(result.support) > 0.2 and float(by_size) < float(result.support) - 0.1
 
 
 def test_the_sign_turns_where_the_input_scores_below_its_baseline():
@@ -146,7 +154,7 @@ def test_several_baselines_replace_features_in_turn():
     score = lp.Score(mlp(), 1, "log_softmax")
     result = lp.attribute(score, x, bases, solver=BENT)
     gains = [symmetric_relevance_gain(score, x, result.values, bases[:, j]) for j in range(3)]
-    expected = torch.stack(gains).mean(0) * torch.sign(result.score_change)
+    expected = torch.stack(gains).mean(0)
     torch.testing.assert_close(result.support.double(), expected.double(), rtol=1e-5, atol=1e-6)
 
 

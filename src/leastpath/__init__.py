@@ -11,7 +11,10 @@ from leastpath._support.lazy import lazy
 from leastpath._support.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
-    from leastpath.attribution import Attribution, attribute
+    from leastpath.arguments import per_example, shared
+    from leastpath.attribution import Attribution, attribute, load
+    from leastpath.explorer import explore
+    from leastpath.feature_metrics import Fisher, Pullback
     from leastpath.integral.integrator import integrate
     from leastpath.integral.result import Integral
     from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
@@ -19,6 +22,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Conformal,
         DataDensity,
         Euclidean,
+        FeatureMetric,
         Metric,
         Mixed,
         NoCancellation,
@@ -30,9 +34,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from leastpath.run import Run
     from leastpath.score import Score
     from leastpath.solvers import (
+        SAMP,
         Amortized,
         BlurIG,
         Descent,
+        DiscretizedIG,
         ElasticBand,
         EnhancedIG,
         GeodesicODE,
@@ -43,6 +49,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         NeighborGraph,
         Solution,
         Solver,
+        SpectralIG,
         StraightLine,
         Variational,
         WarmDescent,
@@ -57,9 +64,12 @@ __all__ = [
     "Conformal",
     "DataDensity",
     "Descent",
+    "DiscretizedIG",
     "ElasticBand",
     "EnhancedIG",
     "Euclidean",
+    "FeatureMetric",
+    "Fisher",
     "GeodesicODE",
     "Graph",
     "GuidedIG",
@@ -78,20 +88,27 @@ __all__ = [
     "PathIntegral",
     "Preparation",
     "Prepared",
+    "Pullback",
     "RankOne",
     "Reconstruction",
     "Run",
+    "SAMP",
     "Score",
     "Solution",
     "Solver",
+    "SpectralIG",
     "Status",
     "StraightLine",
     "Variational",
     "WarmDescent",
     "Weighting",
     "attribute",
+    "explore",
     "integrate",
+    "load",
+    "per_example",
     "prepared",
+    "shared",
 ]
 
 # Imported when they are first used: `leastpath --help` needs no PyTorch.
@@ -99,7 +116,10 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "leastpath.attribution": ["Attribution", "attribute"],
+            "leastpath.arguments": ["per_example", "shared"],
+            "leastpath.attribution": ["Attribution", "attribute", "load"],
+            "leastpath.explorer": ["explore"],
+            "leastpath.feature_metrics": ["Fisher", "Pullback"],
             "leastpath.integral.integrator": ["integrate"],
             "leastpath.integral.result": ["Integral"],
             "leastpath.integral.weightings": ["IDG", "IDGI", "AsPrinted", "PathIntegral", "Weighting"],
@@ -107,6 +127,7 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
                 "Conformal",
                 "DataDensity",
                 "Euclidean",
+                "FeatureMetric",
                 "Metric",
                 "Mixed",
                 "NoCancellation",
@@ -118,9 +139,11 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
             "leastpath.run": ["Run"],
             "leastpath.score": ["Score"],
             "leastpath.solvers": [
+                "SAMP",
                 "Amortized",
                 "BlurIG",
                 "Descent",
+                "DiscretizedIG",
                 "ElasticBand",
                 "EnhancedIG",
                 "GeodesicODE",
@@ -131,6 +154,7 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
                 "NeighborGraph",
                 "Solution",
                 "Solver",
+                "SpectralIG",
                 "StraightLine",
                 "Variational",
                 "WarmDescent",

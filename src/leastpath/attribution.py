@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path as File
 from typing import Any
 
 import numpy as np
@@ -29,9 +31,11 @@ from leastpath.integral.sums import ROUNDING
 from leastpath.integral.weightings import Weighting
 from leastpath.kinds import Kind, kind_of
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
-from leastpath.metric import Conformal, Metric
+from leastpath.metric import Conformal, FeatureMetric, Metric
 from leastpath.outputs import OutputName
 from leastpath.path import Path
+from leastpath.result_files import read_fields, write_fields
+from leastpath.result_html import result_html
 from leastpath.run import Run
 from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start
@@ -71,7 +75,8 @@ class Attribution:
     """length / length of the straight line; NaN where budget or user ended the work before that was measured."""
     certificate: Tensor
     """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
-    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score."""
+    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score. For `Fisher` and
+    `Pullback`: length / the distance of the two ends, of which the same is true."""
     path: Path | None
     """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
     status: tuple[Status, ...]
@@ -113,6 +118,47 @@ class Attribution:
             f"median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
             f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
         )
+
+    def save(self, path: str | os.PathLike[str]) -> File:
+        """Keep the result as a file, which `lp.load` and `leastpath explore` open. Needs safetensors (extra `io`).
+
+        Tensors come back on the CPU. Entries of `stats` that are no tensors, numbers or text are kept as their `repr`.
+
+        Example:
+            >>> import pytest, tempfile, leastpath as lp
+            >>> _ = pytest.importorskip("safetensors")
+            >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+            >>> lp.load(result.save(f"{tempfile.mkdtemp()}/result.safetensors")).values
+            tensor([[0.5000, 0.5000]])
+        """
+        return write_fields(path, {field.name: getattr(self, field.name) for field in fields(self)})
+
+    def _repr_html_(self) -> str:
+        names = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change")
+        evidence = {name.replace("_", " "): getattr(self, name) for name in names}
+        evidence["gradients"] = self.n_gradients
+        return result_html(self.values, self.status, evidence, f"{self.solver}, {self.metric}")
+
+
+def load(path: str | os.PathLike[str]) -> Attribution:
+    """A result that `result.save(path)` wrote. The file can run no code. Needs safetensors (extra `io`).
+
+    Example:
+        >>> load("nowhere.safetensors")
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere.safetensors is not a file: pass what result.save(path) wrote
+    """
+    return attribution_of(read_fields(path), str(path))
+
+
+def attribution_of(found: Mapping[str, Any], name: str) -> Attribution:
+    """A result from its fields; `name` is what an error calls their file."""
+    expected = {field.name for field in fields(Attribution)}
+    if set(found) != expected:
+        wrong = sorted(set(found) ^ expected)
+        raise ValueError(f"{name} is of another version of leastpath, which differs in {', '.join(wrong)}")
+    return Attribution(**found)
 
 
 def attribute(
@@ -187,7 +233,7 @@ def attribute(
         integral = work.of_path(solution, worth_keeping=bool(solving.any()))
         solution, integral, line = compared_with_line(work, solution, integral)
         sampled = work.of_samples(solution.samples)
-        test = tested(bound, inputs, solution.path, integral.values, integral.change, line, m, support, max_gradients)
+        test = tested(bound, inputs, solution.path, integral.values, line, m, support, max_gradients)
         found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
         return _assembled(work, m, found)
 
@@ -287,12 +333,8 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
     solution, integral, line = found.solution, found.integral, found.line.length
     bound, metric, change, values = work.bound, work.metric, integral.change, integral.values
     magnitude = values.reshape(len(values), -1).abs().sum(1)
-    rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
     # Where the line has no length, the ratio is 1 for a path without length and infinite for any other.
     ratio = torch.where((line == 0) & (integral.length == 0), torch.ones_like(line), integral.length / line)
-    certificate = torch.where(change.abs() <= rounding, torch.inf, (integral.length / change.abs()).clamp_min(1))
-    if not metric.bounds_score:
-        certificate = torch.full_like(certificate, torch.nan)
     status = [
         Status(
             (
@@ -317,7 +359,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         length=mean(integral.length),
         length_error=mean(integral.length_error),
         length_ratio=mean(ratio),
-        certificate=_finite_mean(certificate, m),
+        certificate=_finite_mean(_certificate(work, solution.path, integral), m),
         path=solution.path,
         status=tuple(
             Status((*found.test.note(b), *_merged(status[b * m : (b + 1) * m]).notes)) for b in range(len(status) // m)
@@ -334,6 +376,23 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         metric=repr(metric),
         stats={**solution.stats, "solver_gradients": total(found.solving), "line_support": found.test.line},
     )
+
+
+def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
+    """(batch,) length over what no length can be below: the change of score, or the distance of the path's ends."""
+    bound, metric, length = work.bound, work.metric, integral.length
+    if isinstance(metric, FeatureMetric):
+        everyone = torch.arange(len(path))
+        first, last = (end.to(bound.work_dtype) for end in (path.start, path.end))
+        before, after = (bound.features(end, everyone, metric) for end in (first, last))
+        least = metric.distance(before, after, last - first).to(length)
+        rounding = ROUNDING * bound.eps * torch.ones_like(least)
+    elif metric.bounds_score:
+        least = integral.change.abs()
+        rounding = ROUNDING * bound.eps * torch.maximum(integral.low.abs(), integral.high.abs())
+    else:
+        return torch.full_like(length, torch.nan)
+    return torch.where(least <= rounding, torch.inf, (length / least).clamp_min(1))
 
 
 def without_path(

@@ -8,7 +8,9 @@ for a convergence delta, inside the same guard.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -19,11 +21,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
+from leastpath.arguments import Answers, Marked, per_example, readings_of, settled, shared
 from leastpath.guards import (
     Baselines,
     CheckedTarget,
     Inputs,
+    UnfitInputs,
     advice_on,
+    at_work,
     checked_inputs,
     fits_inputs,
     flat_baseline,
@@ -31,6 +36,7 @@ from leastpath.guards import (
     ordinary,
     untouched,
 )
+from leastpath.metric import FeatureMetric
 from leastpath.outputs import check_rows, output_tensor, scalar_output
 
 if TYPE_CHECKING:
@@ -55,19 +61,19 @@ class ModelCalls:
         self.inputs = checked_inputs(inputs, integers_allowed)
         self.n_rows = len(self.inputs[0])
         self.device = self.inputs[0].device
-        self._args = [self._bound_arg(arg) for arg in score.additional_forward_args]
-        self.args_differ_by_row = any(by_row for _, by_row in self._args)
         by_size = default_batch_size(sum(part[0].numel() for part in self.inputs))
         chosen = score.batch_size
         self.batch_size = by_size if chosen is None or chosen == "auto" else chosen
         self._warned_of_memory = False
+        self._args = self._bound_args(score)
+        self.args_differ_by_row = any(by_row for _, by_row in self._args)
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
             return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            advice = advice_on(self.model, self.inputs[0], error)
+            advice = self._advice_on_args(error) or advice_on(self.model, self.inputs[0], error)
             if advice is None:
                 raise
             raise advice from error
@@ -90,25 +96,10 @@ class ModelCalls:
         source = torch.arange(self.n_rows, device=self.device).repeat_interleave(n // self.n_rows)
 
         def chunk(rows: slice) -> Tensor:
-            given, seen = [part[rows] for part in parts], []
-
-            def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
-                first = output[0] if isinstance(output, tuple) else output
-                if not isinstance(first, Tensor):
-                    raise ValueError(
-                        f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
-                    )
-                seen.append(first.detach().clone())
-
-            with torch.no_grad(), layer.register_forward_hook(record):
+            given = [part[rows] for part in parts]
+            with torch.no_grad(), recorded(layer) as seen:
                 self(given, source[rows])
-            if len(seen) != 1:
-                raise ValueError(f"layer ran {len(seen)} times in one forward pass: it must run exactly once")
-            if len(seen[0]) != len(given[0]):
-                raise ValueError(
-                    f"layer returns {tuple(seen[0].shape)} for {len(given[0])} inputs: expected (batch, …)"
-                )
-            return seen[0]
+            return the_only(seen, len(given[0])).detach().clone()
 
         return torch.cat(self.in_batches(chunk, n))
 
@@ -141,13 +132,68 @@ class ModelCalls:
                 stacklevel=2,
             )
 
-    def _bound_arg(self, arg: Any) -> tuple[Any, bool]:
-        """An extra argument, and whether it has one row for each row of the inputs."""
-        if not isinstance(arg, Tensor):
-            return arg, False
-        arg = ordinary(arg) if arg.is_inference() else arg
-        by_row = arg.ndim > 0 and len(arg) == self.n_rows
-        return (arg.to(self.device) if by_row else arg), by_row
+    # ---- extra arguments -----------------------------------------------------------------------------------------
+
+    @property
+    def marked_args(self) -> tuple[Any, ...]:
+        """The extra arguments, each with a mark that says whether it has one row for each row of the inputs."""
+        return tuple(per_example(arg) if by_row else shared(arg) for arg, by_row in self._args)
+
+    def _bound_args(self, score: Score) -> list[tuple[Any, bool]]:
+        """Each extra argument, and whether it has one row for each row of the inputs."""
+        given = score.additional_forward_args
+        values = [arg.value if isinstance(arg, Marked) else arg for arg in given]
+        values = [ordinary(v) if isinstance(v, Tensor) and v.is_inference() else v for v in values]
+        readings = readings_of(given, self.n_rows)
+        self._unmarked = [i for i, arg in enumerate(given) if isinstance(arg, Tensor)]
+        if None in readings:
+            shapes = [str(tuple(v.shape)) if isinstance(v, Tensor) else "" for v in values]
+            with at_work(self.model, self.device):  # not every caller that binds is inside the guard
+                readings = list(settled(readings, self.n_rows, shapes, partial(self._answers, score, values), 1e-3))
+        return [(self._on_device(v) if by_row else v, bool(by_row)) for v, by_row in zip(values, readings, strict=True)]
+
+    def _on_device(self, arg: Tensor) -> Tensor:
+        return arg.to(self.device)
+
+    def _answers(self, score: Score, values: list[Any], readings: list[bool]) -> Answers | None:
+        """What the model says of the first, middle and last row alone; None where it cannot work so.
+
+        A batch of one row is tried as two copies of it: alone, both readings are the same.
+        """
+        copies = 2 if self.n_rows == 1 and self.batch_size > 1 else 1
+        found: Answers = []
+        for row in sorted({0, self.n_rows // 2, self.n_rows - 1}):
+            rows = torch.full((copies,), row, device=self.device)
+            args = [self._on_device(v)[rows] if by_row else v for v, by_row in zip(values, readings, strict=True)]
+            target: Any = score.target
+            try:
+                output = self.model(*(part[rows] for part in self.inputs), *args)
+                raw = output_tensor(output)
+                check_rows(raw, copies)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
+                return None
+            if isinstance(target, Tensor) and len(target) == self.n_rows:
+                target = target.to(self.device)[rows]
+            try:
+                number = scalar_output(output, target, score.output, copies)
+            except Exception:  # the score is not asked for, or wrong for both readings
+                number = None
+            found.append((raw, number))
+        return found
+
+    def _advice_on_args(self, error: Exception) -> UnfitInputs | None:
+        """That an extra argument may be why shapes do not fit: one without a mark, of another length than the batch."""
+        lengths = {i: self._args[i][0].shape for i in self._unmarked if self._args[i][0].ndim}
+        odd = next((i for i, shape in lengths.items() if shape[0] not in (1, self.n_rows)), None)
+        if odd is None or is_out_of_memory(error):
+            return None
+        return UnfitInputs(
+            f"the model fails with additional_forward_args[{odd}] of shape {tuple(lengths[odd])} and a batch of "
+            f"{self.n_rows}. If it has one row for each example, give {self.n_rows} rows; if all examples share it, "
+            f"mark it lp.shared(…) and see that it fits the model. The model's error: {error}"
+        )
 
 
 class BoundScore:
@@ -327,6 +373,95 @@ class BoundScore:
         self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
         return self._run(points, examples)
 
+    def classes(self, asked_by: str) -> Tensor:
+        """(batch,) the class that each example's score is about; an error, for who asks, where it is about none."""
+        if not isinstance(self._targets, (int, Tensor)):
+            raise ValueError(
+                f"{asked_by} needs a classifier and the class that is explained: give its index, Score(model, target=0)"
+            )
+        targets = torch.as_tensor(self._targets).cpu()
+        return targets.expand(self.batch) if targets.ndim == 0 else targets[self._source]
+
+    def outputs(self, points: Tensor, examples: Tensor) -> Tensor:
+        """The model's own output at `points` (n, *shape), before output and target: (n, …). Counts as forwards."""
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return self._whole_output(points[rows], examples[rows]).detach().to(self.work_dtype)
+
+        return torch.cat(self._calls.in_batches(chunk, len(points)))
+
+    def output_gradients(
+        self, points: Tensor, examples: Tensor, of: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The model's own output (n, …) at `points` (n, *shape), and the gradient (n, *shape) of a function of it.
+
+        `of(outputs, rows)` gives one number for each of some outputs; `rows` says which of the n they are. Counts as
+        gradients.
+        """
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> tuple[Tensor, Tensor]:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                output = self._whole_output(leaf, examples[rows])
+                value = of(output.to(self.work_dtype), rows)
+                gradient = None
+                if value.requires_grad:
+                    (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+            return output.detach().to(self.work_dtype), gradient.detach().to(self.work_dtype)
+
+        chunks = self._calls.in_batches(chunk, len(points))
+        return torch.cat([output for output, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+
+    def _whole_output(self, points: Tensor, examples: Tensor) -> Tensor:
+        output = output_tensor(self._output(points, examples))
+        check_rows(output, len(points))
+        return output
+
+    def features(self, points: Tensor, examples: Tensor, metric: FeatureMetric, *, strict: bool = True) -> Tensor:
+        """What a metric compares, at `points` (n ≥ 1, *shape) with the inputs of each example (n,): (n, width).
+
+        Counts as forwards. Features that are NaN or infinite are an error if `strict`, else they are returned.
+        """
+        self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.no_grad():
+                return metric.features(self._read(points[rows], examples[rows], metric)).detach()
+
+        found = torch.cat(self._calls.in_batches(chunk, len(points)))
+        if strict and not torch.isfinite(found).all():
+            bad = self.row(int(examples[int((~torch.isfinite(found)).any(1).nonzero()[0].cpu())]))
+            raise ValueError(
+                f"what {metric!r} compares is NaN or infinite on the path of example {bad}: drop this example, or "
+                "measure with another metric, as in metric=lp.Conformal()"
+            )
+        return found
+
+    def pulled_back(self, points: Tensor, examples: Tensor, metric: FeatureMetric, vectors: Tensor) -> Tensor:
+        """The derivative of Σ vectors · features by the points, (n, width) -> (n, *shape). Counts as gradients."""
+        self.gradients_spent += np.bincount(examples.numpy(), minlength=self.batch)
+
+        def chunk(rows: slice) -> Tensor:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = ordinary(points[rows].to(self.dtype)).requires_grad_()
+                found = metric.features(self._read(leaf, examples[rows], metric))
+                pulled = None
+                if found.requires_grad:
+                    (pulled,) = torch.autograd.grad(found, leaf, vectors[rows].to(found), allow_unused=True)
+            if pulled is None:
+                raise ValueError(
+                    f"what {metric!r} compares does not depend on the inputs: choose a layer that comes after what is "
+                    "explained, and look for torch.no_grad() or .detach() inside the model"
+                )
+            return pulled.to(self.work_dtype)
+
+        pulled = self._calls.in_batches(chunk, len(points))
+        return torch.cat(pulled) if pulled else points.to(self.work_dtype)
+
     def hessian_vector(self, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
         """The Hessian of f at `points` times `vectors`, (n, *shape) all three, by double back-propagation.
 
@@ -404,19 +539,36 @@ class BoundScore:
             return value, gradient
         return value.to(self.work_dtype), gradient.to(self.work_dtype)
 
-    def _run(self, points: Tensor, examples: Tensor) -> Tensor:
-        rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
+    def _rows(self, examples: Tensor) -> Tensor:
+        """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
+        return self._source[examples].to(self.device) if self._looks_up_rows else examples
+
+    def _output(self, points: Tensor, examples: Tensor) -> Any:
+        """What the model returns with `points` in the place of the examples' inputs, or of its layer's output."""
+        rows = self._rows(examples)
         points = points if points.dtype == self.dtype else points.to(self.dtype)
-        if self.score.layer is not None:
-
-            def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-                return (points, *output[1:]) if isinstance(output, tuple) else points
-
-            with self.score.layer.register_forward_hook(replaced):
-                output = self._calls([part[rows] for part in self._raw], rows)
-        else:
+        if self.score.layer is None:
             parts = self.split(points)
-            output = self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+            return self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
+
+        def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            return (points, *output[1:]) if isinstance(output, tuple) else points
+
+        with self.score.layer.register_forward_hook(replaced):
+            return self._calls([part[rows] for part in self._raw], rows)
+
+    def _read(self, points: Tensor, examples: Tensor, metric: FeatureMetric) -> Tensor:
+        """What a metric reads: the model's output, or that of its layer, (n, …)."""
+        if metric.layer is None:
+            return self._whole_output(points, examples)
+        if metric.layer is self.score.layer:  # its output is the point itself
+            return points.to(self.dtype)
+        with recorded(metric.layer) as seen:
+            self._output(points, examples)
+        return the_only(seen, len(points))
+
+    def _run(self, points: Tensor, examples: Tensor) -> Tensor:
+        output, rows = self._output(points, examples), self._rows(examples)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in (
             "log_softmax",
@@ -436,6 +588,34 @@ class BoundScore:
                 f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
             )
         return value
+
+
+@contextmanager
+def recorded(layer: nn.Module) -> Iterator[list[Tensor]]:
+    """What a layer returns while the model runs inside the block: one tensor for each time it runs."""
+    seen: list[Tensor] = []
+
+    def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if not isinstance(first, Tensor):
+            raise ValueError(
+                f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
+            )
+        seen.append(first)
+
+    with layer.register_forward_hook(record):
+        yield seen
+
+
+def the_only(seen: Sequence[Tensor], rows: int) -> Tensor:
+    """The one tensor (rows, …) that a layer returned in one forward pass."""
+    if len(seen) != 1:
+        raise ValueError(
+            f"layer ran {len(seen)} times in one forward pass: it must be a part of the model, and run exactly once"
+        )
+    if seen[0].ndim == 0 or len(seen[0]) != rows:
+        raise ValueError(f"layer returns {tuple(seen[0].shape)} for {rows} inputs: expected (batch, …)")
+    return seen[0]
 
 
 def default_batch_size(elements: int) -> int:

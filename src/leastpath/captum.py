@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath.arguments import by_length
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import Baselines, Inputs, Target, device_of, untouched
 from leastpath.metric import Metric
@@ -213,6 +214,7 @@ def _score(
     model = _Wrapped(forward_func, layer, picks) if picks or layer is not None else forward_func
     if picks:  # the indices of each row are passed as an argument
         extra, target = (*(extra if isinstance(extra, tuple) else (extra,)), torch.as_tensor(target)), None
+    extra = tuple(map(by_length, extra if isinstance(extra, tuple) else (extra,)))  # Captum knows no marks
     return Score(model, _target(target), layer=layer, additional_forward_args=extra, batch_size=batch_size)
 
 

@@ -1,4 +1,4 @@
-"""The `leastpath` command: explain one picture or one row, run jobs, list solvers and methods.
+"""The `leastpath` command: explain one picture or one row, explore in the browser, compare methods, run jobs.
 
 The commands are in `leastpath.commands` and `leastpath.jobs.command`; this file puts them together. Neither it nor the
 signatures of commands import PyTorch: help pages must answer quickly.
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 HELP = (
     "Explain predictions along the path of least resistance.\n\n"
-    "`explain` writes a folder: config.json, environment.json, raw results, figures, and a report.html that "
-    "needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
-    "Try first: `leastpath explain picture.jpg`"
+    "`explain` and `compare` write a folder: config.json, environment.json, raw results, figures or tables, and a "
+    "report.html that needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
+    "`explore` shows the same in the browser, step by step along the path.\n\n"
+    "Try first: `leastpath explore`, or `leastpath explain picture.jpg`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
 EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
@@ -88,10 +89,13 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.arguments import explain
+    from leastpath.commands.arguments import compare, explain, explore
     from leastpath.jobs.command import run
 
-    for name, command in (("explain", explain), ("run", run), ("solvers", solvers), ("methods", methods)):
+    commands: dict[str, Callable[..., Any]] = {
+        "explain": explain, "explore": explore, "compare": compare, "run": run, "solvers": solvers, "methods": methods,
+    }  # fmt: skip
+    for name, command in commands.items():
         app.command(name)(command)
     return app
 

@@ -1,4 +1,7 @@
-"""Metrics: the speed of a step through the input space, given the gradient there. Length and energy follow from it."""
+"""Metrics: the speed of a step through the input space, given the gradient there. Length and energy follow from it.
+
+Metrics of what the model makes of both ends of a step are in `feature_metrics.py`.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,36 @@ class Metric(Protocol):
         ...
 
 
+@runtime_checkable
+class FeatureMetric(Metric, Protocol):
+    """A metric that compares what the model makes of both ends of a step: its features there.
+
+    A path is cut in short steps, whose distances are added up. `distance` obeys the triangle inequality. So the sum is
+    never above the length of the curve, never below the distance of the curve's ends, and grows towards the length as
+    the steps become shorter. It has no `speed` at a single point: a solver that asks for it refuses the metric.
+
+    Example:
+        >>> import leastpath as lp
+        >>> isinstance(lp.Fisher(), FeatureMetric), isinstance(lp.Conformal(), FeatureMetric)
+        (True, False)
+    """
+
+    @property
+    def layer(self) -> nn.Module | None:
+        """Whose output is read; None: the model's own."""
+        ...
+
+    def features(self, read: Tensor) -> Tensor:
+        """What is compared, made of what was read: (rows, …) -> (rows, width)."""
+        ...
+
+    def distance(self, before: Tensor, after: Tensor, step: Tensor) -> Tensor:
+        """Features at both ends (rows, width) and the step between them (rows, *features) -> (rows,)."""
+        ...
+
+
 @dataclass(frozen=True)
-class _Damped:
+class Damped:
     """Damping ε is the paper's regularisation G + εI: as ε grows, shortest paths become straight lines."""
 
     damping: float = 0.0
@@ -59,7 +90,7 @@ class _Damped:
 
 
 @dataclass(frozen=True)
-class Euclidean(_Damped):
+class Euclidean(Damped):
     """‖δ‖ · √(1 + ε): the model plays no part. Shortest paths are straight lines; on a graph it gives Enhanced IG.
 
     Example:
@@ -75,7 +106,7 @@ class Euclidean(_Damped):
 
 
 @dataclass(frozen=True)
-class Conformal(_Damped):
+class Conformal(Damped):
     """√(‖∇f‖² + ε) · ‖δ‖: a steep score is slow in every direction. The metric of the paper's graph, and the default.
 
     Example:
@@ -91,7 +122,7 @@ class Conformal(_Damped):
 
 
 @dataclass(frozen=True)
-class RankOne(_Damped):
+class RankOne(Damped):
     """√((∇f·δ)² + ε‖δ‖²): only the change of score counts. The paper's inner product JᵀJ.
 
     Example:
@@ -107,7 +138,7 @@ class RankOne(_Damped):
 
 
 @dataclass(frozen=True)
-class NoCancellation(_Damped):
+class NoCancellation(Damped):
     """Σ|∂ᵢf δᵢ| + √ε‖δ‖: its length bounds Σ|attributions| from above, so a short path cancels little.
 
     Example:
@@ -176,7 +207,7 @@ class DataDensity:
         return torch.sqrt(1 + 2 * rarity) * norms(step, 1)
 
     def __repr__(self) -> str:
-        n, mark = len(self.points), _fingerprint([self.points])
+        n, mark = len(self.points), fingerprint([self.points])
         return f"DataDensity({n} points {mark}, bandwidth={self.bandwidth:.4g})"
 
 
@@ -214,7 +245,7 @@ class Reconstruction:
 
     def __repr__(self) -> str:
         parts = [part for part in (self.encoder, self.decoder) if isinstance(part, nn.Module)]
-        mark = _fingerprint(tensor for part in parts for tensor in part.state_dict().values())
+        mark = fingerprint(tensor for part in parts for tensor in part.state_dict().values())
         return f"Reconstruction({_name(self.encoder)}, {_name(self.decoder)} {mark}, scale={self.scale:.4g})"
 
 
@@ -246,6 +277,11 @@ class Mixed:
         for name, part in (("model_metric", self.model_metric), ("data_metric", self.data_metric)):
             if isinstance(part, type) or not isinstance(part, Metric):
                 raise ValueError(f"{name}={part!r} is not a metric: Mixed(lp.Conformal(), lp.DataDensity(points))")
+            if isinstance(part, FeatureMetric):
+                raise ValueError(
+                    f"{name}={part!r} has no speed at a point, which Mixed needs: use it alone, with damping=… to "
+                    "draw paths towards straight lines"
+                )
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
 
@@ -318,7 +354,7 @@ def _sample(rows: Tensor) -> Tensor:
     return rows[torch.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).long()]
 
 
-def _fingerprint(tensors: Iterable[Tensor]) -> str:
+def fingerprint(tensors: Iterable[Tensor]) -> str:
     """Digits that differ where the numbers differ: a built graph recognises its metric by the metric's repr."""
     digest = hashlib.sha256()
     for tensor in tensors:

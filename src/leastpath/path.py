@@ -6,6 +6,7 @@ the row numbers that it visits. A segment that several examples share is integra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,6 +71,17 @@ class Path:
         batch, knots = points.shape[:2]
         n = batch * knots
         return cls(points.reshape(n, *points.shape[2:]), torch.arange(n), torch.arange(0, n + 1, knots))
+
+    @classmethod
+    def ragged(cls, polylines: Sequence[Tensor]) -> Path:
+        """From one polyline an example, (knots, *features) each, of any number of knots.
+
+        Example:
+            >>> Path.ragged([torch.zeros(2, 3), torch.ones(4, 3)]).n_knots
+            tensor([2, 4])
+        """
+        offsets = torch.tensor([0, *map(len, polylines)]).cumsum(0)
+        return cls(torch.cat(list(polylines)), torch.arange(int(offsets[-1])), offsets)
 
     @classmethod
     def straight(cls, start: Tensor, end: Tensor) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,28 @@ class Bar:
 
     def advance(self, steps: float = 1, note: str = "") -> None:
         """Some steps are done; `note` replaces the text at the end of the bar."""
+
+
+Show = Callable[[str, float], None]
+"""Is told what is going on, and the share of it that is done, from 0 to 1."""
+_shown_by: ContextVar[Show | None] = ContextVar("shown_by", default=None)
+
+
+@contextmanager
+def shown_by(show: Show) -> Iterator[None]:
+    """For the time of a `with` block, and in its thread only, progress bars are shown by a function of one's own.
+
+    Example:
+        >>> with shown_by(lambda what, share: print(what, share)), Run().bar("solving", 4) as bar:
+        ...     bar.advance(2)
+        solving 0.0
+        solving 0.5
+    """
+    token = _shown_by.set(show)
+    try:
+        yield
+    finally:
+        _shown_by.reset(token)
 
 
 @dataclass(frozen=True)
@@ -56,7 +79,11 @@ class Run:
 
     @contextmanager
     def bar(self, description: str, total: float) -> Iterator[Bar]:
-        """A progress bar for the time of a `with` block; silent unless `progress` is set."""
+        """A progress bar for the time of a `with` block; silent unless `progress` is set or somebody watches."""
+        show = _shown_by.get()
+        if show is not None:
+            yield _ToldBar(show, description, total)
+            return
         if not self.progress:
             yield Bar()
             return
@@ -84,6 +111,18 @@ class _RichBar(Bar):
 
     def advance(self, steps: float = 1, note: str = "") -> None:
         self._shown.update(self._task, advance=steps, note=note)  # type: ignore[attr-defined]
+
+
+class _ToldBar(Bar):
+    """Tells a function of one's own."""
+
+    def __init__(self, show: Show, description: str, total: float) -> None:
+        self._show, self._description, self._total, self._done = show, description, total, 0.0
+        show(description, 0.0)
+
+    def advance(self, steps: float = 1, note: str = "") -> None:
+        self._done += steps
+        self._show(self._description, min(1.0, self._done / max(self._total, 1e-9)))
 
 
 class _LineBar(Bar):

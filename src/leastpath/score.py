@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
+from leastpath.arguments import Marked, has_batch_length, per_example
 from leastpath.bound import BoundScore, ModelCalls
 from leastpath.guards import Baselines, Inputs, Target, at_work, checked_target, device_of, untouched
 from leastpath.outputs import Output, OutputName
@@ -34,8 +35,10 @@ class Score:
         output: what happens to the model's output before the target is picked: "raw", "softmax", "log_softmax",
             "sigmoid", "logit_margin" (z_t − logsumexp of the other logits), or a callable.
         layer: explain this module's output instead of the model's input. The inputs may then be integers.
-        additional_forward_args: further positional arguments of the model. A tensor whose first dimension is the
-            batch is split row by row; anything else is passed to every call unchanged.
+        additional_forward_args: further positional arguments of the model. `lp.per_example(t)` has one row for each
+            example; `lp.shared(t)` is passed to every call unchanged. Without a mark, a tensor whose first dimension
+            is the batch is split row by row if the model can only work so, or if both readings give the same answer,
+            and refused otherwise; anything else is shared.
         batch_size: rows in one model call. None chooses by the size of an input; "auto" finds the fastest by a trial
             of about a second, once for a model and a shape of inputs. Its gradients are not counted. It changes results
             by rounding only. Halved when memory runs out.
@@ -102,13 +105,22 @@ class Score:
         return f"Score({name}, target={self.target if isinstance(self.target, int) else '…'}, output={self.output!r})"
 
 
+def with_marks(score: Score, inputs: Inputs) -> Score:
+    """The score with a mark on each extra argument: which have one row for each of these inputs is settled."""
+    if all(isinstance(arg, Marked) and arg.reading != "by length" for arg in score.additional_forward_args):
+        return score
+    return replace(score, additional_forward_args=ModelCalls(score, inputs, integers_allowed=True).marked_args)
+
+
 def rows_of(score: Score, inputs: Inputs, baselines: Baselines, rows: Sequence[int]) -> tuple[Score, Inputs, Baselines]:
     """The problem for some of its examples. A row may come several times."""
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    score = with_marks(score, inputs)
 
     def of(value: Any) -> Any:
-        has_rows = isinstance(value, Tensor) and value.ndim > 0 and len(value) == batch
-        return value[list(rows)] if has_rows else value
+        if isinstance(value, Marked):
+            return per_example(value.value[list(rows)]) if value.reading == "per example" else value
+        return value[list(rows)] if has_batch_length(value, batch) else value
 
     def of_each(values: Any) -> Any:
         return tuple(map(of, values)) if isinstance(values, tuple) else of(values)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.bound import BoundScore
+from leastpath.kinds import Kind as InputKind
 from leastpath.outputs import Output
 from leastpath.score import Score
 
@@ -94,6 +95,21 @@ def removal_places(values: Tensor, labels: Tensor | None, rank: Rank) -> tuple[T
     sizes = (strengths > -torch.inf).sum(1)
     of_features = torch.where(index >= 0, places.gather(1, index.clamp_min(0)), -1)
     return of_features.reshape(values.shape), sizes
+
+
+def default_rank(inputs: InputKind, judged: Kind) -> Rank:
+    """How features are ordered unless the user says otherwise.
+
+    A probability falls without what speaks for the class and rises without what speaks against it, so signs are part
+    of what is tested. A score that is no probability may move either way: there only sizes count.
+
+    Example:
+        >>> default_rank("tokens", "log_odds"), default_rank("tokens", "score")
+        ('signed', 'net')
+    """
+    if judged == "log_odds":
+        return "signed"
+    return "net" if inputs == "tokens" else "magnitude"
 
 
 def grouped(values: Tensor, labels: Tensor | None, rank: Rank) -> tuple[Tensor, Tensor]:

@@ -203,11 +203,11 @@ def explain(
         0 -1.5 -1.0
     """
     _check_frames(model, frame, background)
-    space = _Space.of(frame, background, preprocess, categorical, groups)
+    space = Space.of(frame, background, preprocess, categorical, groups)
     parameter = parameter_of(model)
     device, dtype = (torch.device("cpu"), torch.float32) if parameter is None else (parameter.device, parameter.dtype)
     inputs, points = (space.encode(table).to(device, dtype) for table in (frame, background))
-    score = Score(_Scored(model, space, device, dtype), batch_size=batch_size)
+    score = Score(Scored(model, space, device, dtype), batch_size=batch_size)
     classes = _classes(target, _answers(score, inputs, space.names))
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
     generator = np.random.default_rng(seed)
@@ -223,7 +223,7 @@ def explain(
 
 
 @dataclass(frozen=True)
-class _Space:
+class Space:
     """How cells become numbers, which column each number belongs to, and what the model is given for them."""
 
     columns: tuple[Any, ...]
@@ -240,7 +240,7 @@ class _Space:
         return torch.tensor([self.columns.index(name) for name in self.owners])
 
     @classmethod
-    def of(cls, frame: Any, background: Any, preprocess: Any, categorical: Any, groups: Any) -> _Space:
+    def of(cls, frame: Any, background: Any, preprocess: Any, categorical: Any, groups: Any) -> Space:
         columns = tuple(frame.columns)
         if hasattr(preprocess, "transform"):
             if categorical is not None:
@@ -259,7 +259,7 @@ class _Space:
         return cls(columns, encoding.transform, encoding.owners, names, preprocess, shift, scale)
 
     @classmethod
-    def _of_transformer(cls, columns: Any, frame: Any, background: Any, preprocess: Any, groups: Any) -> _Space:
+    def _of_transformer(cls, columns: Any, frame: Any, background: Any, preprocess: Any, groups: Any) -> Space:
         def encode(table: Any) -> Tensor:
             made = preprocess.transform(table)
             made = made.toarray() if hasattr(made, "toarray") else made
@@ -277,10 +277,10 @@ class _Space:
         return cls(columns, encode, owners, names, None, torch.zeros(width), torch.ones(width))
 
 
-class _Scored(nn.Module):
+class Scored(nn.Module):
     """The model over the explained space: scale, preprocessing step and model in one."""
 
-    def __init__(self, model: Callable[..., Any], space: _Space, device: Any, dtype: torch.dtype) -> None:
+    def __init__(self, model: Callable[..., Any], space: Space, device: Any, dtype: torch.dtype) -> None:
         super().__init__()
         self.model = model
         self.inner = space.inner
@@ -332,14 +332,14 @@ def _owners_of_groups(groups: Mapping[Any, Sequence[int]], width: int) -> tuple[
 
 
 def _start(
-    space: _Space, baseline: Any, points: Tensor, background: Any, rows: int, generator: np.random.Generator
+    space: Space, baseline: Any, points: Tensor, background: Any, rows: int, generator: np.random.Generator
 ) -> Tensor:
     """(1, width), (rows, width) or (rows, m, width)."""
     if isinstance(baseline, str):
         if baseline == "mean":
             return points.mean(0, keepdim=True)
         if baseline == "median":
-            return space.encode(_typical_row(background))
+            return space.encode(typical_row(background))
         raise ValueError(f'baseline={baseline!r} is unknown: use "mean", "median", a row, a frame or a number of rows')
     if isinstance(baseline, (int, np.integer)):
         if not 1 <= baseline <= len(points):
@@ -357,7 +357,7 @@ def _start(
     return space.encode(table[list(space.columns)])
 
 
-def _typical_row(background: Any) -> Any:
+def typical_row(background: Any) -> Any:
     """Medians, and the most frequent category: one row."""
     import pandas as pd
 
@@ -370,7 +370,7 @@ def _typical_row(background: Any) -> Any:
 
 def _chosen(
     solver: Solver | None,
-    space: _Space,
+    space: Space,
     points: Tensor,
     n_neighbors: int | None,
     max_points: int,
@@ -443,7 +443,7 @@ def _classes(target: Any, answers: Tensor) -> Tensor | None:
 
 
 def _table(
-    space: _Space, frame: Any, result: Attribution, scores: Tensor, classes: Tensor | None, choice: str
+    space: Space, frame: Any, result: Attribution, scores: Tensor, classes: Tensor | None, choice: str
 ) -> TableExplanation:
     import pandas as pd
 

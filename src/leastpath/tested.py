@@ -2,8 +2,8 @@
 
 Features are removed in the order of the explanation, by putting the baseline's values in their place. Support is the
 symmetric relevance gain of `leastpath.support`: how much more the score loses with the most important features than
-with the least important ones. Where the input scores lower than its baseline, the important features are those that
-lowered it, and support is how much more the score gains without them.
+with the least important ones. Where a probability is tested, features are ordered by their signed values: first what
+speaks for the class, last what speaks against it. Where it is not, they are ordered by size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leastpath.measuring import Line
 from leastpath.path import Path
 from leastpath.score import Inputs
 from leastpath.status import Note, Outcome, Status
-from leastpath.support import SHARES, Rank, judged_score, patches, removal_places, symmetric_gain
+from leastpath.support import SHARES, Rank, default_rank, judged_score, patches, removal_places, symmetric_gain
 from leastpath.support import Kind as JudgedKind
 
 MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
@@ -94,7 +94,6 @@ def tested(
     inputs: Inputs,
     path: Path,
     values: Tensor,
-    change: Tensor,
     line: Line,
     baselines: int,
     wanted: bool | Tensor | None,
@@ -107,7 +106,6 @@ def tested(
         inputs: as the user gave them.
         path: one for each example and baseline.
         values: (examples · baselines, *features) attributions along it.
-        change: (examples · baselines,) of the score.
         line: the same of the straight line.
         baselines: of each example.
         wanted: None: only where a path is bent. True: everywhere. False: nowhere. Integers (1 or examples, *features):
@@ -119,15 +117,12 @@ def tested(
         return not_tested(examples)
     mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
     score, kind = judged_score(bound.score, "sigmoid" if bound.score.output == "sigmoid" else "auto")
-    together = removed_together(bound, wanted, examples)
+    labels, rank = removed_together(bound, wanted, examples), default_rank(kind_of(bound), kind)
     try:
         judged = score.bind(inputs)
-        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), together, max_gradients)
+        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), labels, rank, max_gradients)
         mine = test.of(mean_values)
         of_line = torch.where(bent, test.of(mean_line), mine) if bent.any() else mine
-        if kind == "log_odds":
-            lowered = change.unflatten(0, (-1, baselines)).mean(1).cpu() < 0
-            mine, of_line = (torch.where(lowered, -x, x) for x in (mine, of_line))
     except KeyboardInterrupt:
         return _failed(examples, Outcome.INTERRUPTED, "the test was interrupted")
     except Exception as error:  # the explanation stands, but the model may refuse inputs that lack features as it likes
@@ -147,19 +142,22 @@ class _Test:
     judged: BoundScore
     kind: JudgedKind
     starts: Tensor  # (examples, baselines, *features)
-    together: tuple[Tensor | None, Rank]
+    labels: Tensor | None
+    rank: Rank
     max_gradients: int | None
 
     def of(self, values: Tensor) -> Tensor:
         """(examples,) the mean over the baselines that features are replaced by; NaN where values are not finite
         or nothing is ranked."""
-        labels, rank = self.together
         # One thing alone has no order that removal could test.
-        known = flat_rows(torch.isfinite(values)).all(1).cpu() & (removal_places(values, labels, rank)[1] > 1).cpu()
+        known = (
+            flat_rows(torch.isfinite(values)).all(1).cpu()
+            & (removal_places(values, self.labels, self.rank)[1] > 1).cpu()
+        )
         gains = [
             symmetric_gain(
                 self.judged, self.kind, values.nan_to_num(), partial(_started, start),
-                labels=labels, shares=self._shares(), rank=rank,
+                labels=self.labels, shares=self._shares(), rank=self.rank,
             )
             for start in self.starts.unbind(1)
         ]  # fmt: skip
@@ -179,8 +177,8 @@ def _started(start: Tensor, rows: Tensor, masked: Tensor) -> Tensor:
     return start[rows.to(start.device)]
 
 
-def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: int) -> tuple[Tensor | None, Rank]:
-    """What is removed together, as labels (1 or examples, *features), and how it is ranked."""
+def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: int) -> Tensor | None:
+    """What is removed together, as labels (1 or examples, *features); None: every feature by itself."""
     shape = bound.shape
     if isinstance(wanted, Tensor):
         fits = wanted.shape[1:] == shape and wanted.ndim == len(shape) + 1 and len(wanted) in (1, examples)
@@ -189,10 +187,10 @@ def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: 
                 f"support has dtype {wanted.dtype} and shape {tuple(wanted.shape)}, expected True, False, or integer "
                 f"labels of shape {(1, *shape)} or {(examples, *shape)}"
             )
-        return wanted, "net" if kind_of(bound) == "tokens" else "magnitude"
+        return wanted
     kind = kind_of(bound)
     if kind == "tokens":
-        return torch.arange(shape[0])[None, :, None].expand(1, *shape), "net"
+        return torch.arange(shape[0])[None, :, None].expand(1, *shape)
     if kind == "image":
-        return patches(*shape[-2:])[None].expand(1, *shape), "magnitude"
-    return None, "magnitude"
+        return patches(*shape[-2:])[None].expand(1, *shape)
+    return None

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from leastpath.arguments import per_example
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
 from leastpath.report.tokens import colour, text_html
@@ -207,20 +208,21 @@ def explain(
         (('good',), ('[UNK]', 'bad'))
     """
     batch = [texts] if isinstance(texts, (str, tuple)) else list(texts)
-    encoded, names = _tokenized(model, tokenizer, batch, max_length)
-    embedding = embedding or _embedding_of(model)
+    encoded, names = tokenized(model, tokenizer, batch, max_length)
+    embedding = embedding or embedding_of(model)
     device = next(model.parameters()).device
     ids = encoded["input_ids"].to(device)  # (batch, length)
     there = encoded["attention_mask"].to(device).bool()
     special = encoded["special_tokens_mask"].to(device).bool()
     free = there & ~special if keep_special else there
     others = [encoded[name].to(device) for name in names]
-    wrapped = _ReplacedTokens(model, embedding, names)
-    score = Score(wrapped, layer=wrapped.probe, additional_forward_args=(free, *others), batch_size=batch_size)
+    wrapped = ReplacedTokens(model, embedding, names)
+    rows = tuple(map(per_example, (free, *others)))
+    score = Score(wrapped, layer=wrapped.probe, additional_forward_args=rows, batch_size=batch_size)
     logits = score.outputs(ids)
     classes = _classes(model, target, logits)
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
-    start = _joint([_start(embedding, ids, free, _baseline_id(one, tokenizer)) for one in _each(baseline)])
+    start = _joint([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in _each(baseline)])
     labels = _token_labels(free, start.shape[-1]) if support else False
     result = attribute(score, ids, start, support=labels, **settings)
     said = _Said(score(ids), _probabilities(logits, classes), classes)
@@ -309,7 +311,7 @@ def _joint(starts: list[Tensor]) -> Tensor:
 # ---- texts -------------------------------------------------------------------------------------------------------
 
 
-class _ReplacedTokens(nn.Module):
+class ReplacedTokens(nn.Module):
     """The model over token ids, whose free tokens' embeddings pass through a probe: explaining the probe explains
     them, and nothing else can move."""
 
@@ -329,7 +331,7 @@ class _ReplacedTokens(nn.Module):
             return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
 
 
-def _tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
+def tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
     """The tokenizer's answer, and which parts of it, besides the ids, the model takes."""
     if not texts or not all(_is_text(text) for text in texts):
         raise ValueError(
@@ -376,7 +378,7 @@ def _is_text(text: Any) -> bool:
     )
 
 
-def _embedding_of(model: nn.Module) -> nn.Module:
+def embedding_of(model: nn.Module) -> nn.Module:
     getter: Callable[[], Any] | None = getattr(model, "get_input_embeddings", None)
     found = getter() if getter is not None else None
     if not isinstance(found, nn.Module):
@@ -387,7 +389,7 @@ def _embedding_of(model: nn.Module) -> nn.Module:
     return found
 
 
-def _baseline_id(baseline: TextBaseline | int, tokenizer: Any) -> int | None:
+def baseline_id(baseline: TextBaseline | int, tokenizer: Any) -> int | None:
     """The token that texts start from; None for vectors of zeros."""
     if isinstance(baseline, int) and not isinstance(baseline, bool):
         return baseline
@@ -401,7 +403,7 @@ def _baseline_id(baseline: TextBaseline | int, tokenizer: Any) -> int | None:
     return int(found)
 
 
-def _start(embedding: nn.Module, ids: Tensor, free: Tensor, token: int | None) -> Tensor:
+def start_vectors(embedding: nn.Module, ids: Tensor, free: Tensor, token: int | None) -> Tensor:
     """The embeddings of the texts with the free tokens replaced: (batch, length, dimensions)."""
     embedded = Score(embedding).outputs
     vectors = embedded(ids)
@@ -438,7 +440,7 @@ def _text_explanation(
     indices = said.classes if said.classes is not None else torch.full((len(texts),), -1)
     tokens, words = [], []
     for b, text in enumerate(texts):
-        tokens.append(_token_pieces(tokenizer, encoded, b, text))
+        tokens.append(token_pieces(tokenizer, encoded, b, text))
         words.append(_word_pieces(tokenizer, encoded, b, text))
     values = tuple(_summed(per_token[b], pieces) for b, pieces in enumerate(tokens))
     word_values = tuple(_summed(per_token[b], pieces) for b, pieces in enumerate(words))
@@ -463,7 +465,7 @@ def _summed(values: Tensor, pieces: Iterable[Piece]) -> Tensor:
     return torch.stack([values[list(piece.positions)].sum() for piece in pieces])
 
 
-def _token_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
+def token_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
     """The tokens of one text that are no padding."""
     positions = encoded["attention_mask"][b].nonzero()[:, 0].tolist()
     return _pieces(tokenizer, encoded, b, text, [(i,) for i in positions])
@@ -472,7 +474,7 @@ def _token_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Pie
 def _word_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
     """The words of one text: neighbouring tokens that the tokenizer cut from one word."""
     if not getattr(tokenizer, "is_fast", False):
-        return _token_pieces(tokenizer, encoded, b, text)
+        return token_pieces(tokenizer, encoded, b, text)
     groups: list[tuple[int, ...]] = []
     last: tuple[Any, Any] | None = None
     words, sequences = encoded.word_ids(b), encoded.sequence_ids(b)

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import leastpath as lp
 from leastpath._support.fingerprint import digest
 from leastpath._support.rows import flat_rows, norms
+from leastpath.methods import METHODS
 from studies.truth.problem import Kind, Problem
 from studies.truth.references import REFERENCES
 
@@ -29,8 +30,9 @@ class Candidate:
     Args:
         name: as on the command line.
         title: as in tables.
-        solver: its name in leastpath, or of one of `REFERENCES`.
-        settings: of the solver; `groups` is a name that the problem knows.
+        solver: its name in leastpath, or of one of `REFERENCES`, or of a method in `leastpath.methods.METHODS`.
+        settings: of the solver or method; `groups` is a name that the problem knows, `points="words"` are the
+            embeddings of all words.
         several: from all of the problem's baselines instead of the first.
         weighting: name of a weighting; None: the line integral.
         damping: of the metric, in units of the straight line's mean squared gradient along it.
@@ -77,6 +79,9 @@ class Candidate:
     def fits(self, problem: Problem) -> bool:
         """Whether leastpath has the solver and the problem has the groups and baselines that are asked for."""
         known = self.solver in REFERENCES or hasattr(lp, self.solver)
+        if self.solver in METHODS:
+            model = problem.score(problem.output).model
+            known = not self.solver.startswith("grad_cam") or _has_maps(model)
         grouped = self.settings.get("groups") is None or self.settings["groups"] in problem.groups
         return known and grouped and (not self.several or problem.baselines.shape[1] > 1)
 
@@ -104,9 +109,31 @@ def explained(candidate: Candidate, problem: Problem) -> Explained:
     if candidate.solver in REFERENCES:
         values, change, cost = REFERENCES[candidate.solver](problem, baselines)
         ratio = torch.full_like(change, torch.nan)
+    elif candidate.solver in METHODS:
+        values, change, cost, ratio = _by_method(candidate, problem, baselines)
     else:
         values, change, cost, ratio = _integrated(candidate, problem, baselines)
     return Explained(values.float(), change.double(), cost, ratio.double(), perf_counter() - began)
+
+
+def _by_method(candidate: Candidate, problem: Problem, baselines: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """By a method of the table. Paths are integrated at as many steps as IG's."""
+    method, score = METHODS[candidate.solver], problem.score(candidate.output or problem.output)  # type: ignore[arg-type]
+    settings = dict(candidate.settings)
+    if settings.get("points") == "words":
+        assert isinstance(score.layer, nn.Embedding)
+        settings["points"] = score.layer.weight.detach()
+    if "limits" in method.defaults and problem.inputs.ndim == 4:
+        settings["limits"] = (0.0, 1.0)  # the images of this study are RGB or grey in [0, 1]
+    if "tolerance" in method.defaults:
+        settings |= {"tolerance": None, "n_steps": STEPS, "support": False}
+    result = method(score, problem.inputs, baselines if method.takes_baselines else None, **settings)
+    assert isinstance(result.values, Tensor)
+    return result.values, result.score_change, result.n_gradients + result.n_forwards // 3, result.length_ratio
+
+
+def _has_maps(model: Any) -> bool:
+    return isinstance(model, nn.Module) and any(isinstance(module, nn.Conv2d) for module in model.modules())
 
 
 def _integrated(candidate: Candidate, problem: Problem, baselines: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -155,6 +182,29 @@ def _band(stiffness: float, monotone: bool, groups: str | None = None) -> dict[s
     return {"stiffness": stiffness, "monotone": monotone, "groups": groups}
 
 
+def _rivals() -> tuple[Candidate, ...]:
+    """Methods of others, as the table of methods has them: never chosen, and run where they are named."""
+    classes: dict[str, Any] = {"kinds": CLASSES, "reference": True}
+    return (
+        Candidate("saliency", "Saliency", "saliency", gradients=1, reference=True),
+        Candidate("grad-cam", "Grad-CAM", "grad_cam", gradients=1, reference=True, kinds=("image",)),
+        Candidate("grad-cam++", "Grad-CAM++", "grad_cam_plus_plus", gradients=1, reference=True, kinds=("image",)),
+        Candidate("expected", "Expected Gradients", "expected_gradients", several=True, gradients=200, reference=True),
+        Candidate("samp", "SAMP", "samp", gradients=64, reference=True),
+        Candidate("samp++", "SAMP++", "samp_plus_plus", gradients=130, reference=True),
+        Candidate("spectral", "Spectral IG", "spectral_ig", gradients=50, reference=True, kinds=("image", "text")),
+        Candidate("sequential", "Sequential IG", "sequential_ig", {"n_steps": 20}, gradients=300, reference=True,
+                  kinds=("text", "table", "few")),
+        Candidate("discretized", "Discretised IG", "discretized_ig", {"points": "words"}, gradients=50, reference=True,
+                  kinds=("text",)),
+        Candidate("ig2", "IG²", "ig2", gradients=402, reference=True),
+        Candidate("agi", "AGI", "agi", gradients=400, **classes),
+        Candidate("mfaba", "MFABA", "mfaba", gradients=20, **classes),
+        Candidate("boundary", "Boundary IG", "boundary_ig", gradients=150, **classes),
+        Candidate("fisher-rao", "Fisher–Rao path", "fisher_rao", gradients=90, **classes),
+    )  # fmt: skip
+
+
 def _table() -> tuple[Candidate, ...]:
     band, descent = "ElasticBand", {"max_gradients": 250}
     bent: dict[str, Any] = {"tolerance": 0.05, "max_gradients": 600, "gradients": 450}
@@ -166,6 +216,10 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("shapley", "permutation Shapley", "shapley", gradients=300, main=True, few=True, reference=True),
         Candidate(IG, "IG", main=True, reference=True),
         Candidate(IDGI, "IDGI", weighting="IDGI", main=True, reference=True),
+        Candidate("staircase", "random staircases", "staircase", gradients=220, main=True, reference=True),
+        Candidate("staircase-two", "random staircases, several baselines", "staircase", several=True, gradients=440,
+                  main=True, reference=True),
+        *_rivals(),
         Candidate("ig-two", "IG, several baselines", several=True, gradients=100, main=True),
         Candidate("idgi-two", "IDGI, several baselines", weighting="IDGI", several=True, gradients=100, main=True),
         Candidate(LINE, "straight line, error controlled", tolerance=0.01, max_gradients=400, gradients=200),
@@ -193,7 +247,8 @@ def _table() -> tuple[Candidate, ...]:
                   **taut),
         Candidate("monotone-group-3", "monotone band, grouped, stiffness 3", band, _band(3.0, True, "group"), **taut),
         Candidate("monotone-patch", "monotone band of patches", band, _band(1.0, True, "patch"), **taut),
-        Candidate("monotone-idgi", "monotone band, IDGI along it", band, _band(1.0, True), weighting="IDGI", **taut),
+        Candidate("monotone-idgi", "monotone band, IDGI along it", band, _band(1.0, True), weighting="IDGI",
+                  tolerance=0.05, max_gradients=260, gradients=250),
         Candidate("monotone-margin", "monotone band in the margin's geometry", band, _band(1.0, True),
                   geometry="logit_margin", kinds=CLASSES, **taut),
         Candidate("band-two", "band, several baselines", band, _band(1.0, False), several=True, gradients=464),
@@ -204,7 +259,7 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("monotone-patch-two", "monotone band of patches, several baselines", band, _band(1.0, True, "patch"),
                   several=True, gradients=464),
         Candidate("monotone-idgi-two", "monotone band, IDGI along it, several baselines", band, _band(1.0, True),
-                  weighting="IDGI", several=True, gradients=464, main=True),
+                  weighting="IDGI", several=True, tolerance=0.05, max_gradients=260, gradients=500, main=True),
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class Problem:
     fills: Mapping[str, Fill | Tensor]
     labels: Tensor | None
     groups: Mapping[str, Any] = field(default_factory=dict)
-    rank: Rank = "magnitude"
+    rank: Rank = "signed"
     shares: tuple[float, ...] = tuple(k / 10 for k in range(1, 10))
     objects: Tensor | None = None
     marks: Tensor | None = None

@@ -85,6 +85,7 @@ def _opened(setting: Setting, name: str, inputs: Tensor, answers: Tensor, labels
             {"mean row": "baseline", "another row": Samples(pool)},
             None if labels is None else labels[None].expand(1, len(labels)),
             {} if labels is None else {"group": labels},
+            "magnitude" if regression else "signed",
         )
 
     return Opened(len(unseen), problem, quality)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from leastpath.arguments import per_example
 from leastpath.score import Score
 from studies.findings.config import Setting
 from studies.findings.domains.text import ENCODER, sentiment_model, short_sentences, text_encoder
@@ -43,16 +44,16 @@ def open_sentences(setting: Setting, data: Path | None) -> Opened:
                 torch.where(free[..., None], embedding(torch.tensor(token)), own)
                 for token in (tokenizer.mask_token_id, tokenizer.pad_token_id)
             )
+        rows = per_example(there)
         labels = torch.where(free, torch.arange(ids.shape[1]), -1)[..., None]
         return Problem(
-            lambda output: Score(model, targets, output, layer=embedding, additional_forward_args=(there,)),
+            lambda output: Score(model, targets, output, layer=embedding, additional_forward_args=rows),
             "log_softmax",
             ids,
             torch.stack([mask, padding], 1),
             {"mask": mask, "padding": padding},
             labels.expand(own.shape),
             {"group": "token"},
-            "net",
         )
 
     return Opened(len(texts), problem, {"accuracy": quality})

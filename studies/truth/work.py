@@ -24,7 +24,7 @@ from studies.findings.study import Record
 from studies.truth.candidates import Candidate, explained
 from studies.truth.problem import HALVES, Half, Net, Opened, Problem
 
-MEASURES = 1
+MEASURES = 2
 """Raised when what is measured changes: explanations are kept, and are measured anew."""
 
 

@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
 from torch import nn
 
 import leastpath as lp
 from helpers import mlp, seeded
-from leastpath._support.fingerprint import described, digest
+from leastpath._support.fingerprint import described, digest, doubts
 
 
 class Colour(enum.Enum):
@@ -77,7 +80,130 @@ class Linked(nn.Module):
         self.order = [getattr(self, name) for name in order] + [self]
 
 
+class Private(nn.Module):
+    def __init__(self, temperature):
+        super().__init__()
+        self._temperature = temperature
+
+    def forward(self, x):
+        return x / self._temperature
+
+
+class Slotted:
+    __slots__ = ("__hidden", "scale")
+
+    def __init__(self, scale, hidden=0):
+        self.scale, self.__hidden = scale, hidden
+
+
+def edited(source, **names):
+    """The function or class `made` of a user's module with this source."""
+    space = {"__name__": "users_own_module", "torch": torch, "nn": nn, **names}
+    exec(source, space)
+    return space["made"]
+
+
+def helped(factor):
+    return edited(
+        f"""
+def scaled(x): return twice(x) * 1
+def twice(x): return x * {factor}
+class Net(nn.Module):
+    def forward(self, x): return scaled(x)
+made = Net()
+"""
+    )
+
+
+def hooked(shift):
+    net = mlp()
+    net.register_forward_hook(lambda module, inputs, output: output + shift)
+    return net
+
+
+def traced(constant):
+    table = torch.full((3,), constant)
+    with warnings.catch_warnings(action="ignore"):  # torch.jit is deprecated, and still met
+        return torch.jit.trace(lambda x: x * table, torch.ones(3))
+
+
+def scripted_attribute(value):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale: float = value
+
+        def forward(self, x):
+            return x * self.scale
+
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.script(Scaled())
+
+
+def traced_module(constant):
+    class Table(nn.Module):
+        def forward(self, x):
+            return x * torch.full((3,), constant)
+
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.trace(Table(), torch.ones(3))
+
+
+def exported(constant):
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.full((3,), constant)
+
+        def forward(self, x):
+            return x * self.table
+
+    return torch.export.export(Table(), (torch.ones(3),)).module()
+
+
+def frame(cell):
+    return pd.DataFrame({"a": [1.0, cell], "name": ["x", "y"]})
+
+
+def fitted(seed):
+    rows = np.random.default_rng(seed).normal(size=(30, 3))
+    return RandomForestClassifier(3, random_state=0).fit(rows, rows[:, 0] > 0)
+
+
+def remembered(scale):
+    return functools.cache(closure(scale))
+
+
 DIFFERENT = [
+    pytest.param(Private(1.0), Private(5.0), id="private attributes"),
+    pytest.param(Slotted(1), Slotted(2), id="slots"),
+    pytest.param(Slotted(1), Slotted(1, hidden=1), id="private slots"),
+    pytest.param(closure(Slotted(1)), closure(Slotted(2)), id="closures over slots"),
+    pytest.param(closure(frame(1.0)), closure(frame(2.0)), id="closures over data frames"),
+    pytest.param(Holder(frame(1.0)), Holder(frame(2.0)), id="objects that wrap data frames"),
+    pytest.param(closure(frame(1.0).rename(columns={"a": "b"})), closure(frame(1.0)), id="columns of data frames"),
+    pytest.param(closure(fitted(0)), closure(fitted(1)), id="closures over fitted estimators"),
+    pytest.param(traced(1.0), traced(2.0), id="constants of traced functions"),
+    pytest.param(traced_module(1.0), traced_module(2.0), id="constants of traced modules"),
+    pytest.param(exported(1.0), exported(2.0), id="constants of exported programs"),
+    pytest.param(scripted_attribute(1.0), scripted_attribute(2.0), id="attributes of scripted modules"),
+    pytest.param(helped(2), helped(3), id="functions that forward calls"),
+    pytest.param(hooked(1.0), hooked(2.0), id="forward hooks"),
+    pytest.param(hooked(0.0), mlp(), id="a forward hook or none"),
+    pytest.param(
+        edited("def made(x): return x * LEVEL", LEVEL=1), edited("def made(x): return x * LEVEL", LEVEL=2), id="globals"
+    ),
+    pytest.param(np.array([1, "a"], object), np.array([1, "b"], object), id="arrays of objects"),
+    pytest.param(1j, 2j, id="complex numbers"),
+    pytest.param(remembered(1), remembered(2), id="cached functions"),
+    pytest.param(edited("class made: x = 1"), edited("class made: x = 2"), id="a user's own classes"),
+    pytest.param(
+        edited("class A:\n    def __getitem__(self, i): return i\nmade = A()"),
+        edited("class A:\n    def __getitem__(self, i): return -i\nmade = A()"),
+        id="a data set's code",
+    ),
+    pytest.param(range(3), range(4), id="ranges"),
+    pytest.param(torch.eye(2).to_sparse(), (2 * torch.eye(2)).to_sparse(), id="sparse tensors"),
     pytest.param(1, 2, id="numbers"),
     pytest.param("a", "b", id="words"),
     pytest.param(torch.zeros(2), torch.tensor([0.0, 1e-30]), id="tensors"),
@@ -124,7 +250,11 @@ def test_what_differs_is_described_differently(a, b):
 def test_what_is_made_twice_is_described_alike():
     models = (mlp, lambda: Tempered(2.0), lambda: Linked("a", "b"), lambda: torch.fx.symbolic_trace(Tempered(2.0)))
     others = (lp.Descent, lambda: closure(mlp()), lambda: Holder(torch.ones(2)), lambda: {"x": {3, 1, 2}})
-    for make in (*models, *others):
+    new = (
+        lambda: Private(2.0), lambda: closure(frame(1.0)), lambda: closure(fitted(0)), lambda: traced(1.0),
+        lambda: helped(2), lambda: hooked(1.0), lambda: remembered(1), lambda: Slotted(1, 2),
+    )  # fmt: skip
+    for make in (*models, *others, *new):
         assert described(make()) == described(make())
 
 
@@ -156,3 +286,21 @@ def test_other_starts_of_python_describe_alike():
         for seed in ("1", "2")
     }
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("value", [(n for n in range(2)), closure(x for x in "ab"), torch.ones(2, device="meta")])
+def test_what_cannot_be_described_is_marked(value):
+    assert doubts(described(value))
+    json.dumps(described(value))
+
+
+@pytest.mark.parametrize("value", [mlp(), lp.Descent(), closure(1), Holder(frame(1.0)), fitted(0), torch.sin, print])
+def test_nothing_is_in_doubt_of_what_is_known(value):
+    assert doubts(described(value)) == []
+
+
+def test_a_module_that_runs_is_described_as_before():
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.MultiheadAttention(8, 2)).eval()
+    before = described(net)
+    net[:2](torch.zeros(1, 1, 4, 4))
+    assert described(net) == before

@@ -203,7 +203,6 @@ def test_a_method_that_always_fails_has_no_mean_and_never_wins():
         ({"names": ["a"]}, "1 names for 6 inputs"),
         ({"reference": "no"}, "is not compared"),
         ({"inputs": INPUTS.long()}, "has no gradient"),
-        ({"score": lp.Score(mlp(), 0, additional_forward_args=(torch.ones(1, 2),))}, "cannot be told from one row"),
     ],
 )
 def test_mistakes_are_said_before_any_work(change, match):

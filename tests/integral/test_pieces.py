@@ -1,12 +1,14 @@
 """Quadrature on pieces of segments."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 import leastpath as lp
 from helpers import Counted, flat_points, mlp
-from leastpath.integral.pieces import Estimate, Pieces, quadrature
+from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
 from leastpath.integral.rules import rule_nodes
 
 
@@ -61,3 +63,12 @@ def test_pieces_meet_their_knots_exactly():
 def test_join_keeps_the_order():
     parts = [Estimate(torch.full((n, 2), n), *(torch.full((n,), float(n)) for _ in range(3))) for n in (1, 2)]
     assert Estimate.join(parts).length.tolist() == [1, 2, 2]
+
+
+def test_chords_rise_to_the_length_of_an_arc():
+    """φ turns by a quarter circle: n chords have length 2 n sin(π / 4n), below π/2."""
+    score = lp.Score(lambda x: torch.cat([torch.cos(x), torch.sin(x)], 1), 0).bind(torch.zeros(1, 1).double())
+    points = torch.tensor([[0.0], [math.pi / 2]], dtype=torch.float64)
+    for n in (1, 2, 5):
+        found = chords(score, pieces_of(points, [0.0], [1.0]), lp.Pullback(), n)
+        assert float(found[0]) == pytest.approx(2 * n * math.sin(math.pi / (4 * n)))

@@ -1,6 +1,7 @@
 """`leastpath run job.toml`, as a shell would call it."""
 
 import re
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -34,15 +35,16 @@ shard_size = 8
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "beside", raising=False)  # of the folder of another test
     (tmp_path / "beside.py").write_text("from toy_jobs import model as make\n")
     path = tmp_path / "job.toml"
     path.write_text(FILE.format(method="integrated_gradients"))
     return path
 
 
-def called(*words):
-    return CliRunner().invoke(cli.application(), ["run", *map(str, words)])
+def called(*words, allow="toy_jobs"):
+    return CliRunner().invoke(cli.application(), ["run", *map(str, words), "--allow", allow])
 
 
 def test_a_job_from_a_file_with_its_report(file):

@@ -353,15 +353,18 @@ def test_what_is_said_when_a_job_stops_early(tmp_path, capsys):
 def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
     from leastpath._support import store as module
 
-    real, count = os.fsync, iter(range(100))
+    real, count = module.write_atomically, iter(range(100))
 
-    def full_at_the_third_shard(handle):
-        if next(count) >= 9:  # the manifest, then two files and their folder a shard
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(handle)
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def full_at_the_third_shard(path, content):
+        if next(count) == 4:  # two files a shard
+            patch.setattr(module.os, "fsync", full)
+        return real(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "fsync", full_at_the_third_shard)
+        patch.setattr(module, "write_atomically", full_at_the_third_shard)
         with pytest.raises(OSError, match="No space left"):
             explain(toy_jobs.Numbered(), out=tmp_path)
     kept = jobs.open(tmp_path)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import leastpath as lp
 import toy_jobs
 from helpers import cnn
 from leastpath import jobs
@@ -38,6 +39,20 @@ def test_a_page_with_every_section(found, tmp_path):
     for kind in ("Cost", "Distributions", "Worst by completeness", "Worst by certificate", "Slowest"):
         assert f">{kind}</h2>" in page
     assert "5, 6" in page and page.count("<img") == 1 + 4
+
+
+def starved(score, inputs, baselines, seed):
+    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=1e-12, max_gradients=4, seed=seed)
+
+
+def test_the_reasons_of_a_second_look_are_counted(tmp_path):
+    data = toy_jobs.Numbered(12, bad=(3,))
+    found = jobs.explain(data, toy_jobs.model, starved, tmp_path, target=0, shard_size=8, show=False)
+    table = found.table()
+    doubtful = table[~table["ok"] & table["failure"].isna()]
+    counted = module._second_look(found)
+    assert len(doubtful) and counted["rows"].sum() == len(doubtful)
+    assert "A second look" in jobs.report(found, worst=1) and str(counted["rows"][0]) in jobs.report(found, worst=1)
 
 
 def test_pictures_are_heat_maps_over_their_inputs(tmp_path):

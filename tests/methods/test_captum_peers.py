@@ -30,6 +30,14 @@ def test_input_x_gradient_against_captum():
     torch.testing.assert_close(METHODS["input_x_gradient"](scored(model), x.detach()).values, direct.detach())
 
 
+def test_saliency_against_captum():
+    model, x = mlp(), flat_points(3, 4)
+    direct = captum.attr.Saliency(log_softmax(model)).attribute(x.requires_grad_(), target=TARGETS)
+    found = METHODS["saliency"](scored(model), x.detach())
+    torch.testing.assert_close(found.values, direct.detach())
+    assert (found.values >= 0).all() and found.n_gradients.tolist() == [1, 1, 1]
+
+
 def test_integrated_gradients_against_captum():
     model, x, baselines = mlp().double(), flat_points(3, 4, 1, torch.float64), flat_points(3, 4, 2, torch.float64)
     direct = captum.attr.IntegratedGradients(log_softmax(model)).attribute(x, baselines, TARGETS, n_steps=400)

@@ -27,17 +27,29 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
     "gradient_shap": {"n_samples": 6},
     "kernel_shap": {"n_samples": 30},
     "lime": {"n_samples": 30},
+    "expected_gradients": {"n_samples": 6},
+    "permutation_shap": {"n_permutations": 2},
+    "sequential_ig": {"n_steps": 5},
+    "ig2": {"n_steps": 5},
+    "agi": {"n_steps": 4},
+    "mfaba": {"n_steps": 4},
+    "discretized_ig": {"n_words": 4},
+    "boundary_ig": {"attack_steps": 8},
+    "fisher_rao": {"n_pieces": 6},
 }
 NEEDS_POINTS = [name for name in NAMES if "points" in METHODS[name].defaults]
-IMAGES_ONLY = ["blur_ig"]
+IMAGES_ONLY = ["blur_ig", "grad_cam", "grad_cam_plus_plus"]
 VECTORS = [name for name in NAMES if name not in IMAGES_ONLY]
-PATHLESS = [name for name in NAMES if METHODS[name].kind in ("peer", "floor")]
+PATHLESS = [name for name in VECTORS if METHODS[name].kind in ("peer", "floor")]
+FIND_THEIR_REFERENCE = [name for name in VECTORS if not METHODS[name].takes_baselines] + ["ig2"]
+TAKE_BASELINES = [name for name in VECTORS if METHODS[name].takes_baselines]
 
 
 def fast(name: str, features: int = 4) -> Method:
     method = METHODS[name].with_settings(**FAST.get(name, {}))
     if name in NEEDS_POINTS:
-        method = method.with_settings(points=flat_points(40, features, seed=3), n_neighbors=6)
+        data = {"points": flat_points(40, features, seed=3), "n_neighbors": 6}
+        method = method.with_settings(**{key: data[key] for key in data if key in method.defaults})
     return method
 
 
@@ -49,9 +61,10 @@ def scored(dtype: torch.dtype = torch.float32) -> lp.Score:
 def test_batch_equals_loop_with_a_target_an_example(name):
     x, baselines = flat_points(3, 4, 1, torch.float64), flat_points(3, 4, 2, torch.float64)
     method, targets = fast(name), [0, 2, 1]
-    batch = method(scored(torch.float64), x, baselines)
+    batch = method(scored(torch.float64), x, baselines if method.takes_baselines else None)
     for b, target in enumerate(targets):
-        alone = method(lp.Score(mlp().double(), target, "log_softmax"), x[b : b + 1], baselines[b : b + 1])
+        start = baselines[b : b + 1] if method.takes_baselines else None
+        alone = method(lp.Score(mlp().double(), target, "log_softmax"), x[b : b + 1], start)
         torch.testing.assert_close(batch.values[b], alone.values[0], rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(batch.completeness_gap[b], alone.completeness_gap[0], rtol=1e-6, atol=1e-8)
 
@@ -64,6 +77,8 @@ def test_fields_have_the_shapes_and_dtypes_they_promise(name):
     for field in ("completeness_gap", "cancellation", "score_change", "length", "certificate", "length_ratio"):
         assert getattr(result, field).shape == (3,)
     change = scored()(x) - scored()(torch.zeros_like(x))
+    if name in FIND_THEIR_REFERENCE:
+        change = result.score_change
     torch.testing.assert_close(result.score_change, change)
     torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, atol=1e-5, rtol=0)
     torch.testing.assert_close(result.cancellation, result.values.abs().sum(1) - change.abs(), atol=1e-5, rtol=0)
@@ -104,7 +119,7 @@ def test_model_and_random_state_are_left_alone(name):
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("name", [n for n in VECTORS if METHODS[n].complete])
+@pytest.mark.parametrize("name", [n for n in TAKE_BASELINES if METHODS[n].complete])
 def test_a_linear_model_gets_weight_times_difference(name):
     if METHODS[name].kind == "weighting":
         pytest.skip("another integrand: its closed form is in test_weightings")
@@ -122,7 +137,9 @@ def test_same_seed_same_values(name):
     assert torch.equal(method(scored(), x, seed=5).values, method(scored(), x, seed=5).values)
 
 
-@pytest.mark.parametrize("name", ["random", "gradient_shap", "kernel_shap", "lime", "smooth_grad"])
+@pytest.mark.parametrize(
+    "name", ["random", "gradient_shap", "kernel_shap", "lime", "smooth_grad", "expected_gradients", "permutation_shap"]
+)
 def test_another_seed_other_values(name):
     method, x = fast(name), flat_points(3, 4, 1)
     assert not torch.equal(method(scored(), x, seed=5).values, method(scored(), x, seed=6).values)
@@ -135,7 +152,11 @@ def test_images_keep_their_shape(name):
 
 
 def test_a_method_with_its_own_start_says_so_and_refuses_baselines():
-    assert [name for name in NAMES if not METHODS[name].takes_baselines] == ["blur_ig"]
+    own = [name for name in NAMES if not METHODS[name].takes_baselines]
+    assert own == ["blur_ig", "lpi", "agi", "mfaba", "boundary_ig", "fisher_rao"]
+    for name in own[1:]:
+        with pytest.raises(ValueError, match=r"own (reference|start), so baselines cannot be given"):
+            fast(name)(scored(), flat_points(3, 4, 1), 0.0)
     with pytest.raises(ValueError, match="BlurIG chooses its own start"):
         METHODS["blur_ig"](lp.Score(cnn(), 0), flat_points(2, 72, 1).view(2, 2, 6, 6), 0.0)
 
@@ -159,12 +180,14 @@ def test_tuples_keep_their_structure(name):
         torch.testing.assert_close(torch.cat(parts.values, 1), together.values, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("name", TAKE_BASELINES)
 def test_several_baselines_average(name):
     x, baselines = flat_points(3, 4, 1), flat_points(6, 4, 2).view(3, 2, 4)
     result = fast(name)(scored(), x, baselines)
     change = scored()(x) - torch.stack([scored()(baselines[:, j]) for j in range(2)]).mean(0)
     assert result.values.shape == x.shape
+    if name in FIND_THEIR_REFERENCE:
+        change = result.score_change
     torch.testing.assert_close(result.score_change, change)
     torch.testing.assert_close(result.completeness_gap, result.values.sum(1) - change, atol=1e-5, rtol=0)
 

@@ -29,6 +29,17 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
         raise ValueError(f"{name}={given} must be at least {least}{remedy}")
 
 
+def check_kind(name: str, given: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Raise ValueError unless a setting is of a kind. True and False are no numbers.
+
+    Example:
+        >>> check_kind("out", "results", str, "a name in quotation marks")
+    """
+    wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+    if not isinstance(given, wanted) or (isinstance(given, bool) and bool not in wanted):
+        raise ValueError(f"{name}={given!r} is a {type(given).__name__}, expected {expected}")
+
+
 def check_features(what: str, given: Sequence[int], inputs: Sequence[int]) -> None:
     """Raise if something has other features than the inputs. `given` and `inputs` are shapes without the batch.
 

@@ -33,6 +33,22 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
     return path
 
 
+def seconds_since(path: Path) -> float:
+    """The age of a file by the clock of its file system, which may differ from this machine's.
+
+    Example:
+        >>> import tempfile
+        >>> 0 <= seconds_since(write_atomically(Path(tempfile.mkdtemp()) / "note.txt", b"new")) < 10
+        True
+    """
+    now = temporary_beside(path)
+    now.touch()
+    try:
+        return now.stat().st_mtime - path.stat().st_mtime
+    finally:
+        now.unlink(missing_ok=True)
+
+
 def temporary_beside(path: Path) -> Path:
     """A unique name in the same folder, so that a rename stays within one file system."""
     return path.with_name(f".{uuid.uuid4().hex}.tmp")

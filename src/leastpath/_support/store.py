@@ -26,7 +26,8 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.files import flush_to_disk, temporary_beside, write_atomically
+from leastpath._support.files import flush_to_disk, seconds_since, temporary_beside, write_atomically
+from leastpath._support.fingerprint import doubts
 from leastpath._support.optional import optional
 from leastpath._support.version import __version__
 
@@ -85,6 +86,8 @@ class Store:
         config: all that the results depend on, as JSON. A folder of another configuration is refused with
             `StoreMismatch`. None: that of the manifest.
         create: make the folder if it does not exist.
+        resume: use results although parts of the configuration could not be described, so that nobody can tell
+            whether they have changed (see `fingerprint.doubts`). Without it, that is an error.
 
     Example:
         >>> import tempfile, torch
@@ -95,7 +98,12 @@ class Store:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], config: Mapping[str, Any] | None = None, *, create: bool = True
+        self,
+        folder: str | os.PathLike[str],
+        config: Mapping[str, Any] | None = None,
+        *,
+        create: bool = True,
+        resume: bool = False,
     ) -> None:
         self.folder = Path(folder)
         self._units, self._aside = self.folder / "units", self.folder / "aside"
@@ -111,6 +119,8 @@ class Store:
             self._sweep()
         given = None if config is None else json.loads(_canonical(config, "config"))
         self.config: dict[str, Any] = self._settled(given)
+        if given is not None and not resume:
+            self._refuse_doubts(given)
         self.fingerprint = _fingerprint(self.config)
 
     # ---- units ---------------------------------------------------------------------------------------------------
@@ -146,9 +156,29 @@ class Store:
             header, arrays = self._opened(key, path.read_bytes())
             files = {s: self._attachment(path, s, digest) for s, digest in header["files"].items()}
             for suffix, file in files.items():
-                if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != header["files"][suffix]:
+                if not _holds(file, header["files"][suffix]):
                     raise _Broken(f"its {suffix} file {file.name} is missing or altered")
         return Unit(header["record"], arrays, files)
+
+    def fault(self, key: str, suffix: str | None = None) -> str:
+        """What is wrong with a unit, with every byte checked; empty if nothing is. Nothing is moved.
+
+        Args:
+            key: of the unit.
+            suffix: check only the file of this suffix that was written beside it.
+        """
+        path = self.path(key)
+        try:
+            if suffix is None:
+                self._opened(key, path.read_bytes())
+                return ""
+            sums = self._checked(key, _header_of(path))["files"]
+        except FileNotFoundError:
+            return f"{path.name} is missing"
+        except _Broken as error:
+            return f"{path.name} is broken: {error}"
+        file = self._attachment(path, suffix, sums[suffix])
+        return "" if _holds(file, sums[suffix]) else f"{file.name} is missing or altered"
 
     def __contains__(self, key: object) -> bool:
         """Whether the unit is finished and intact. Every byte is checked."""
@@ -184,15 +214,21 @@ class Store:
         """Where the unit of a key is, or would be."""
         return self._units / _name_of(key)
 
-    def tidy(self) -> None:
-        """Remove files that no unit refers to. A writer that was killed, or was second, left them."""
+    def tidy(self, older_than: float = 0.0) -> None:
+        """Remove files that no unit refers to. A writer that was killed, or was second, left them.
+
+        Args:
+            older_than: seconds. A younger file may belong to a unit that is just being written.
+        """
         wanted: set[Path] = set()
         for unit in self._units.glob(f"*{SUFFIX}"):
             with contextlib.suppress(KeyError):
                 wanted.update(self.glance(_key_of(unit.name)).files.values())
         for path in self._units.iterdir():
             if path.suffix != SUFFIX and not path.name.startswith(".") and path not in wanted:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    if not older_than or seconds_since(path) > older_than:
+                        path.unlink()
 
     def __repr__(self) -> str:
         return f"Store({str(self.folder)!r}, fingerprint={self.fingerprint[:12]})"
@@ -223,6 +259,14 @@ class Store:
                 stacklevel=3,
             )
         return kept
+
+    def _refuse_doubts(self, given: dict[str, Any]) -> None:
+        in_doubt = doubts(given)
+        if in_doubt and any(self._units.glob(f"*{SUFFIX}")):
+            raise StoreMismatch(
+                f"{self.folder} holds results, and nobody can tell whether they still hold: {', '.join(in_doubt[:3])} "
+                "cannot be described, so it may have changed. Pass resume=True if it has not, or give another folder"
+            )
 
     def _kept_manifest(self) -> dict[str, Any] | None:
         try:
@@ -326,12 +370,21 @@ class Store:
         """Remove old temporary files, whose writers died."""
         for path in (*self.folder.glob(".*.tmp"), *self._units.glob(".*.tmp")):
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > ABANDONED:
+                if seconds_since(path) > ABANDONED:
                     path.unlink()
 
 
 class _Broken(Exception):
     """What is wrong with a file."""
+
+
+def _holds(file: Path, digest: str) -> bool:
+    """Whether a file is there and has this checksum. One that another machine has just written may come late."""
+    for wait in (0.05, 0.2, 0.5, 0.0):
+        with contextlib.suppress(FileNotFoundError):
+            return hashlib.sha256(file.read_bytes()).hexdigest() == digest
+        time.sleep(wait)
+    return False
 
 
 # ---- bytes -------------------------------------------------------------------------------------------------------

@@ -304,21 +304,19 @@ def _keep(run: RunFolder, key: str, question: Question, result: Attribution, see
     for name, keep in (("deletion", False), ("insertion", True)):
         scores = masking.curves(question.score, question.inputs, question.mean_baseline, result, keep=keep, seed=seed)
         arrays[name] = scores.probability()[1][0, 0]
-    evidence = {**vars(result), "support": _support(question, result, scores.kind)}
+    evidence = {**vars(result), "support": _support(question, result)}
     evidence["line_support"] = result.stats.get("line_support", [math.nan])
     record = {name: float(evidence[name][0]) for name in EVIDENCE}
     what = {"kind": scores.kind, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
     run.store.write(key, {**record, **what}, arrays)
 
 
-def _support(question: Question, result: Attribution, kind: str) -> Tensor:
+def _support(question: Question, result: Attribution) -> Tensor:
     """(1,) as `attribute` measured it, or the same of a method that has no path and so did not measure it."""
     if result.path is not None:
         return result.support
     features = "values" if question.features is not None else "patches"
-    gain = SymmetricRelevanceGain(features)(question.score, question.inputs, question.mean_baseline, result).values
-    # Where the input scores lower than its baseline, what is important has lowered the score.
-    return -gain if kind == "log_odds" and float(result.score_change[0]) < 0 else gain
+    return SymmetricRelevanceGain(features)(question.score, question.inputs, question.mean_baseline, result).values
 
 
 # ---- showing -----------------------------------------------------------------------------------------------------

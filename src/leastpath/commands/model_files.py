@@ -91,16 +91,32 @@ def _from_export(file: Path) -> nn.Module:
     return module
 
 
-def _from_class(file: Path, model_class: str, arguments: str | None) -> nn.Module:
+def made_model(factory: str, arguments: str | None = None) -> Callable[[Tensor], Any]:
+    """The model that a function "package.module:function" makes, in evaluation mode. It must be code that you trust.
+
+    Example:
+        >>> made_model("torch.nn:Flatten", '{"start_dim": 1}')
+        Flatten(start_dim=1, end_dim=-1)
+    """
+    model: Callable[[Tensor], Any] = _imported("--factory", factory)(**_keywords(arguments))
+    if not callable(model):
+        raise ValueError(f"--factory {factory!r} makes a {type(model).__name__}, expected a model")
+    return model.eval() if isinstance(model, nn.Module) else model
+
+
+def _imported(option: str, name: str) -> Any:
     before = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # where a user's own module usually is; installed commands do not look there
     try:
-        made = imported(model_class)
+        return imported(name)
     except ValueError as error:
-        raise ValueError(f"--model-class {error}") from error
+        raise ValueError(f"{option} {error}") from error
     finally:
         sys.path[:] = before
-    model = made(**_keywords(arguments))
+
+
+def _from_class(file: Path, model_class: str, arguments: str | None) -> nn.Module:
+    model = _imported("--model-class", model_class)(**_keywords(arguments))
     if not isinstance(model, nn.Module):
         raise ValueError(f"--model-class {model_class!r} makes a {type(model).__name__}, expected a torch.nn.Module")
     try:

@@ -1,8 +1,10 @@
 """Measures of how good attributions are, whatever method made them, and `compare`, which compares methods."""
 
 from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness, Symmetry
+from leastpath.evaluation.ceiling import NearOptimalRemoval
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
+from leastpath.evaluation.fine_tuning import FineTunedFidelity, fine_tuned
 from leastpath.evaluation.ground_truth import (
     KnownAnswers,
     Localization,
@@ -13,6 +15,7 @@ from leastpath.evaluation.ground_truth import (
     planted_piecewise,
 )
 from leastpath.evaluation.imputation import Blur, NoisyLinear, Samples
+from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
 from leastpath.evaluation.masking import (
     FULL_AREAS,
     PAPER_AREAS,
@@ -27,6 +30,7 @@ from leastpath.evaluation.masking import (
 )
 from leastpath.evaluation.measure import Measure, Measured, given_attribution, measure_all
 from leastpath.evaluation.purity import auc_purity, purity, purity_of
+from leastpath.evaluation.randomization import ModelRandomization, randomized
 from leastpath.evaluation.retraining import Retrained, roar
 from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
@@ -36,6 +40,8 @@ __all__ = [
     "compare", "Comparison", "Measure", "Measured", "measure_all", "given_attribution",
     "Masking", "MaskedScores", "PAPER_AREAS", "FULL_AREAS",
     "Comprehensiveness", "Sufficiency", "LogOdds", "LogProbRatio", "Insertion", "Deletion",
+    "MagnitudeAlignedInsertion", "MagnitudeAlignedDeletion", "NearOptimalRemoval",
+    "FineTunedFidelity", "fine_tuned", "ModelRandomization", "randomized",
     "symmetric_relevance_gain", "SymmetricRelevanceGain", "Blur", "NoisyLinear", "Samples",
     "Infidelity", "MaxSensitivity", "NoiseRobustness", "AttackRobustness",
     "Localization", "RankCorrelation", "KnownAnswers", "Planted",

@@ -15,13 +15,14 @@ from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.attribution import Attribution
+from leastpath.behavior import check_behavior
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.guards import Baselines, Inputs
 from leastpath.run import Bar, Run
-from leastpath.score import Score, rows_of
+from leastpath.score import Score, rows_of, with_marks
 
 
 class _Memory(dict[str, Unit]):
@@ -49,6 +50,7 @@ def compare(
     fail_fast: bool = False,
     seed: int = 0,
     progress: bool = False,
+    resume: bool = False,
 ) -> Comparison:
     """Explain the same inputs with every method, measure all explanations, and report the best method and its cost.
 
@@ -60,7 +62,8 @@ def compare(
         baselines: as for `attribute`.
         measures: from `leastpath.evaluation`; without any, the evidence and costs that every result carries.
         store: a folder that keeps each finished (method, input) pair. The same call with the same folder goes on where
-            the last one was killed. Methods and inputs may be added; another score, measure or seed is an error.
+            the last one was killed. Methods and inputs may be added; another score, measure or seed is an error. So
+            is a model that gives other outputs than it did.
 
     Rarely needed:
         names: what to call the inputs, one each; their numbers by default.
@@ -72,6 +75,8 @@ def compare(
             again by the next call.
         seed: of methods and measures.
         progress: show a progress bar.
+        resume: go on in `store` although the model or a method holds something that cannot be described, such as an
+            open file. It is an error otherwise, since it may have changed.
 
     Ctrl-C ends the comparison and returns what is finished.
 
@@ -85,10 +90,11 @@ def compare(
     check_level(level)
     _check(score, measures, batch_size, names, inputs)
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    score = with_marks(score, inputs)  # a part of the batch may be as long as an argument that all share
     if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
-    kept = _Memory() if store is None else Store(store, _config(score, measures, seed))
-    examples = [_described_example(*_rows(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
+    kept = _Memory() if store is None else _opened(store, score, measures, inputs, seed, resume)
+    examples = [_described_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
     finished = True
@@ -139,7 +145,7 @@ class _Work:
         self.bar.advance(len(rows), entrant.name)
 
     def _keep(self, entrant: Explainer, rows: range, missing: list[int]) -> None:
-        score, inputs, baselines = _rows(self.score, self.inputs, self.baselines, rows)
+        score, inputs, baselines = rows_of(self.score, self.inputs, self.baselines, rows)
         start = time.perf_counter()
         result = entrant(score, inputs, baselines, self.seed)
         if len(result.status) != len(rows):
@@ -200,17 +206,12 @@ def _described_example(score: Score, inputs: Inputs, baselines: Baselines) -> An
     return described([inputs, baselines, target, score.additional_forward_args])
 
 
-def _rows(score: Score, inputs: Inputs, baselines: Baselines, rows: range) -> tuple[Score, Inputs, Baselines]:
-    """The problem for some of its examples, where every argument says whether it belongs to one example or to all."""
-    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
-    for arg in score.additional_forward_args:
-        if isinstance(arg, Tensor) and arg.ndim > 0 and len(arg) == len(rows) != batch:
-            raise ValueError(
-                f"an additional argument of shape {tuple(arg.shape)} cannot be told from one row an example when "
-                f"examples are taken {len(rows)} at a time: expand it to the batch of {batch}, bind it to the model "
-                "with functools.partial, or choose another batch_size"
-            )
-    return rows_of(score, inputs, baselines, rows)
+def _opened(
+    store: str | PathLike[str], score: Score, measures: Sequence[Measure], inputs: Inputs, seed: int, resume: bool
+) -> Store:
+    found = Store(store, _config(score, measures, seed), resume=resume)
+    check_behavior(found.folder, score, inputs)
+    return found
 
 
 def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, Any]:

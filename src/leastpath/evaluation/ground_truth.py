@@ -225,10 +225,20 @@ class RankCorrelation:
         """Values (batch,); runs no model."""
         truth, found = _paired(self.answer, inputs, checked_attributions(score.bind(inputs), result))
         pair = (side if self.signed else side.abs() for side in (truth, found))
-        a, b = (torch.as_tensor(_ranks(side.double().cpu().numpy())) for side in pair)
-        a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
-        scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
-        return Measured.of(torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan))
+        return Measured.of(rank_correlation(*pair))
+
+
+def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Spearman's correlation of rows (n, features): (n,) in float64. NaN where all numbers of a row are equal.
+
+    Example:
+        >>> rank_correlation(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 4.0, 9.0]]))
+        tensor([1.], dtype=torch.float64)
+    """
+    a, b = (torch.as_tensor(_ranks(side.double().cpu().numpy())) for side in (a, b))
+    a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
+    scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
+    return torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan)
 
 
 def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tensor, Tensor]:

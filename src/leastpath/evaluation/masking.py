@@ -126,11 +126,13 @@ normalize=False, pool=None)
             features = self.features
             if callable(features):
                 features = maps_over(features(inputs), bound.batch, bound.shape, "segments have", each=True)
-            places, counts = self._ranking(bound, checked_attributions(bound, result), features)
+            attributions = checked_attributions(bound, result)
+            places, counts = self._ranking(bound, attributions, features)
             fillings = self._fillings(bound, inputs, baselines, seed)
             clean, masked = _masked_scores(bound, places, counts, list(fillings.values()), keep)
         spent = torch.as_tensor(bound.forwards_spent).long()
-        return MaskedScores(kind, tuple(self.areas), tuple(fillings), clean, masked, spent, self.normalize)
+        mass = _mass(attributions, places, counts)
+        return MaskedScores(kind, tuple(self.areas), tuple(fillings), clean, masked, spent, self.normalize, mass)
 
     def _ranking(self, bound: BoundScore, attributions: Tensor, features: str | Tensor) -> tuple[Tensor, Tensor]:
         """The place of each value in the ranking (batch, *shape), and how many places to mask (batch, areas).
@@ -179,6 +181,7 @@ class MaskedScores:
     masked: Tensor  #: (batch, fills, areas); NaN for examples whose attributions are all zero
     n_forwards: Tensor  #: (batch,)
     normalize: bool = False
+    mass: Tensor | None = None  #: (batch, areas): the share of Σ|A| that the highest-ranked features hold
 
     def probability(self) -> tuple[Tensor, Tensor]:
         """Probability, or raw score: clean (batch, 1, 1) and masked (batch, fills, areas)."""
@@ -235,6 +238,15 @@ def _masked_scores(
     return clean, masked
 
 
+def _mass(attributions: Tensor, places: Tensor, counts: Tensor) -> Tensor:
+    """(batch, areas) the share of Σ|A| in the first `counts` (batch, areas) places; NaN where all of it is zero."""
+    strengths, at = flat_rows(attributions).abs().double().cpu(), flat_rows(places).long().cpu()
+    by_place = torch.zeros_like(strengths).scatter_add_(1, at.clamp_min(0), torch.where(at >= 0, strengths, 0.0))
+    so_far = torch.cat([torch.zeros(len(at), 1, dtype=torch.float64), by_place.cumsum(1)], 1)
+    share = so_far.gather(1, counts.clamp_min(0)) / so_far[:, -1:].clamp_min(torch.finfo(torch.float64).tiny)
+    return torch.where(counts >= 0, share, torch.nan)
+
+
 def _filled(
     points: Tensor, places: Tensor, fillings: list[Filling], owners: Tensor, limits: Tensor, which: Tensor, keep: bool
 ) -> Tensor:
@@ -274,7 +286,7 @@ FULL_MASKING = Masking(FULL_AREAS)
 
 
 @dataclass(frozen=True)
-class _MaskingMeasure:
+class MaskingMeasure:
     """What the measures share: they differ in direction, in the curve that they read, and in its sign."""
 
     masking: Masking = PAPER_MASKING
@@ -305,7 +317,7 @@ class _MaskingMeasure:
 
 
 @dataclass(frozen=True)
-class Comprehensiveness(_MaskingMeasure):
+class Comprehensiveness(MaskingMeasure):
     """p(x) − p(x without its top features): higher is better. The value is the area under the curve over the areas.
 
     Example:
@@ -339,7 +351,7 @@ class Sufficiency(Comprehensiveness):
 
 
 @dataclass(frozen=True)
-class LogOdds(_MaskingMeasure):
+class LogOdds(MaskingMeasure):
     """log p/(1 − p) of the target without its top features. The value is minus the area under the curve, the paper's
     "area over the curve": higher is better.
 
@@ -357,7 +369,7 @@ class LogOdds(_MaskingMeasure):
 
 
 @dataclass(frozen=True)
-class LogProbRatio(_MaskingMeasure):
+class LogProbRatio(MaskingMeasure):
     """log p(x without its top features) − log p(x), which the paper's code calls log-odds. The value is minus the area
     under the curve: higher is better.
 
@@ -376,7 +388,7 @@ class LogProbRatio(_MaskingMeasure):
 
 
 @dataclass(frozen=True)
-class Deletion(_MaskingMeasure):
+class Deletion(MaskingMeasure):
     """p(x without its top features), from all of the input to none of it: lower is better. The value is the area.
 
     Example:

@@ -16,8 +16,18 @@ from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import BaselineFill, Fill, Fixed, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
 from leastpath.guards import device_of, untouched, warn_of_training_mode
+from leastpath.kinds import kind_of
 from leastpath.score import Baselines, Inputs, Score
-from leastpath.support import SHARES, Probability, Rank, RowFill, judged_score, patches, symmetric_gain
+from leastpath.support import (
+    SHARES,
+    Probability,
+    Rank,
+    RowFill,
+    default_rank,
+    judged_score,
+    patches,
+    symmetric_gain,
+)
 
 NAMES = ("values", "pixels", "patches", "tokens")
 
@@ -54,8 +64,8 @@ def symmetric_relevance_gain(
         shares: of the features, each above 0 and at most 1.
 
     Rarely needed:
-        rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA. None: "net" for
-            tokens, whose sums are shown, and "magnitude" for all else.
+        rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA. None:
+            "signed" where a probability is judged; else "net" for tokens and "magnitude" for the rest.
         probability: see `Masking`.
         seed: of fills that are drawn at random.
 
@@ -106,14 +116,18 @@ class SymmetricRelevanceGain:
         """Values (batch,)."""
         warn_of_training_mode(score.model)
         judged, kind = judged_score(score, self.probability)
-        rank = self.rank or ("net" if isinstance(self.features, str) and self.features == "tokens" else "magnitude")
         with untouched(score.model, device_of(inputs)):
             bound = judged.bind(inputs)
             values = checked_attributions(bound, result)
             labels = feature_labels(self.features, bound)
-            fill = _row_fill(self.fill, bound, inputs, baselines, seed)
+            fill = row_fill(self.fill, bound, inputs, baselines, seed)
+            rank = self.rank or default_rank("tokens" if _named(self.features, "tokens") else kind_of(bound), kind)
             gain = symmetric_gain(bound, kind, values, fill, labels=labels, shares=self.shares, rank=rank)
         return Measured.of(gain, n_forwards=torch.as_tensor(bound.forwards_spent).long())
+
+
+def _named(features: str | Tensor, name: str) -> bool:
+    return isinstance(features, str) and features == name
 
 
 def feature_labels(features: str | Tensor, bound: BoundScore) -> Tensor | None:
@@ -136,7 +150,8 @@ def feature_labels(features: str | Tensor, bound: BoundScore) -> Tensor | None:
     return torch.arange(math.prod(together)).reshape(together).expand(1, *shape)
 
 
-def _row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:
+def row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:
+    """What stands in for removed features of a bound score's inputs."""
     points = bound.explained()
     if isinstance(fill, Tensor):
         return Fixed(fill.to(points).expand_as(points)).rows

@@ -14,12 +14,20 @@ def run(
     address: Annotated[str | None, Option(help="Of a Ray cluster; auto finds the one of this machine.")] = None,
     out: Annotated[Path | None, Option(help="Folder of the output, instead of the file's.")] = None,
     fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first row that fails.")] = False,
+    allow: Annotated[
+        list[str], Option("--allow", metavar="MODULE", help="A module that the job file may import from elsewhere.")
+    ] = [],  # noqa: B006
+    resume: Annotated[
+        bool, Option("--resume", help="Go on although something in the job cannot be described, and may have changed.")
+    ] = False,
     report: Annotated[bool, Option(help="Write report.html beside the explanations.")] = True,
 ) -> None:
     """Explain a data set of any size, as a job file says. Run it again to continue a job that was stopped.
 
-    Ctrl-C finishes the shards that have begun. A job that is not finished exits with 130.
+    Ctrl-C finishes the shards that have begun. A job that is not finished exits with 130, and one in which every row
+    failed with 1.
     """
+    from collections import Counter
     from dataclasses import replace
 
     from leastpath.jobs.driver import run_job
@@ -27,19 +35,25 @@ def run(
     from leastpath.jobs.job import Job
     from leastpath.jobs.page import report as write_report
 
-    read, settings = Job.from_toml(job)
+    read, settings = Job.from_toml(job, allow)
     kind, settings = _chosen(settings, executor, workers, address)
     if out is not None:
         read = replace(read, out=out)
     read = replace(read, fail_fast=fail_fast or read.fail_fast)
-    found = run_job(read, executor_of(kind, **settings))
+    found = run_job(read, executor_of(kind, **settings), resume=resume)
     if not found.finished:
         sys.exit(130)  # the usual code after Ctrl-C
     print(found)
     if report:
         file = Path(read.out) / "report.html"
-        write_report(found, file, dataset=read.source)
+        with read.importing():
+            write_report(found, file, dataset=read.source)
         print(f"report: {file}")
+    if found.failed == len(found):
+        reasons = Counter({})
+        for shard in found.shards:
+            reasons.update(shard.record["failures"])
+        raise ValueError(f"all {len(found):,} rows failed: {reasons.most_common(1)[0][0]}")
 
 
 def _chosen(

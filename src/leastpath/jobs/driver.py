@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from leastpath._support.store import Store
+import torch
+
+from leastpath._support.checks import check_kind
+from leastpath._support.contents import remember, save
+from leastpath._support.files import write_atomically
+from leastpath._support.lock import FolderInUse, held
+from leastpath._support.store import Store, StoreMismatch
+from leastpath.behavior import check_behavior
 from leastpath.explainer import Contender
-from leastpath.jobs.executors import Executor, Processes, executor_of
+from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
-from leastpath.jobs.shards import Work, key_of
-from leastpath.jobs.sources import source_of
-from leastpath.score import Baselines
+from leastpath.jobs.shards import Done, Work, key_of, passing_rows
+from leastpath.jobs.sources import Items, source_of
+from leastpath.score import Baselines, Score
+
+ORPHANED = 3600.0  # seconds after which a file that no shard refers to was left by a worker that died
 
 
 def explain(
@@ -42,12 +54,15 @@ def explain(
     fail_fast: bool = False,
     seed: int = 0,
     show: bool = True,
+    resume: bool = False,
     **executor_settings: Any,
 ) -> Explanations:
     """Explain every row of a data set, and keep the explanations in a folder.
 
     The work is cut into shards. The worker that did a shard writes it, completely or not at all. So a job can be killed
-    at any moment: the same call continues it. A folder of other data, another model or another method is refused.
+    at any moment: the same call continues it, and tries rows again that failed for a reason that may pass (memory,
+    disk, network). A folder of other data, another model or another method is refused: data are compared by content,
+    a model by what it is made of and by its outputs for the first rows. One process at a time works in a folder.
 
     Args:
         dataset: a file or folder of parquet, CSV, npz, npy or safetensors, a folder of pictures, a map-style dataset or
@@ -73,6 +88,8 @@ def explain(
         fail_fast: raise the first error. Otherwise a row that fails is kept with the reason.
         seed: of everything random in the method.
         show: progress on stderr.
+        resume: go on although the data, model or method hold something that cannot be described, such as an open
+            connection. It is an error otherwise, since nobody can tell whether it has changed.
         executor_settings: of the executor that is named.
 
     Ctrl-C finishes the shards that have begun. A second Ctrl-C ends at once.
@@ -84,16 +101,18 @@ def explain(
         >>> found
         Explanations(10 of 10 rows in 3 shards)
     """
+    check_kind("data_settings", data_settings or {}, Mapping, "names and values, {name: value}")
     job = Job(
         source_of(dataset, **(data_settings or {})), model_factory, method, out, target=target, output=output,
-        model_settings=dict(model_settings or {}), method_settings=dict(method_settings or {}), baselines=baselines,
+        model_settings={} if model_settings is None else model_settings,
+        method_settings={} if method_settings is None else method_settings, baselines=baselines,
         seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
         fail_fast=fail_fast,
     )  # fmt: skip
-    return run_job(job, executor_of(executor, **executor_settings), show=show)
+    return run_job(job, executor_of(executor, **executor_settings), show=show, resume=resume)
 
 
-def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
+def run_job(job: Job, executor: Executor, *, show: bool = True, resume: bool = False) -> Explanations:
     """Do what is left of a job.
 
     Example:
@@ -104,35 +123,102 @@ def run_job(job: Job, executor: Executor, *, show: bool = True) -> Explanations:
         >>> run_job(job, InProcess(), show=False)
         Explanations(1 of 1 rows in 1 shards)
     """
-    if job.threads is None and isinstance(executor, Processes):
-        job = replace(job, threads=1)  # the threads of several workers would compete for the same cores
-    config = job.config()
+    if isinstance(executor, Processes):
+        end_if_imported_by_a_worker()
+        if job.threads is None:
+            job = replace(job, threads=1)  # the threads of several workers would compete for the same cores
     if not len(job.source):
         raise ValueError("the data set is empty")
-    store = Store(job.out, config)
-    missing = [shard for shard in range(job.n_shards) if key_of(shard) not in store]
+    with job.importing(), held(Path(job.out)) as lost:
+        return _run_held(job, executor, show, resume, lost)
+
+
+def _run_held(job: Job, executor: Executor, show: bool, resume: bool, lost: Callable[[], bool]) -> Explanations:
+    """Do what is left of a job whose folder this process holds."""
+    store, config = _opened(job, resume)
+    missing = [shard for shard in range(job.n_shards) if _is_left(store, shard)]
     there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
     progress = Progress(len(job.source), there, sys.stderr if show else None)
+    reported: set[int] = set(range(job.n_shards)) - set(missing)
     try:
-        with progress.shown(), interruption(progress.stream) as stop:
-            for done in executor.run(Work(job, config), missing, stop):
+        with progress.shown(), interruption(progress.stream) as pressed:
+            shards = executor.run(Work(job, config), missing, lambda: pressed() or lost())
+            for done in shards:
                 progress.add(done)
+                reported.add(done.shard)
                 if done.failures.total() == progress.done:  # most often a mistake in the job's settings
-                    reason = done.failures.most_common(1)[0][0]
-                    warnings.warn(
-                        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake in the job, "
-                        "stop it, correct it, and give another folder; fail_fast=True raises the first error with its "
-                        "traceback",
-                        UserWarning,
-                        stacklevel=2,
-                    )
+                    _warn_of_failure(done)
     finally:
-        found = Explanations(job.out)
+        found = _seen(job.out, reported)
         if show and not found.finished:
             print(
                 f"{found.done:,} of {len(found):,} rows are done and kept in {job.out}. To go on, start the job again",
                 file=sys.stderr,
             )
+    if lost():
+        raise FolderInUse(f"{job.out} was taken over by another process, since this one stood still: it does the rest")
     if found.finished:
-        store.tidy()
+        store.tidy(older_than=ORPHANED)
     return found
+
+
+def _opened(job: Job, resume: bool) -> tuple[Store, dict[str, Any]]:
+    """The store of a job and its configuration, once data and model are known to be those of the last start."""
+    digests = Path(job.out) / "contents.json"
+    remember(digests)
+    model = job.model(torch.device("cpu"))
+    config = job.config(model)
+    store = Store(job.out, config, resume=resume)
+    _check_rows(job)
+    rows = job.first_rows()
+    if rows is not None:
+        check_behavior(job.out, Score(model), rows)
+    files = getattr(job.source, "files", None)
+    if files is not None:
+        save(digests, files)
+    return store, config
+
+
+def _check_rows(job: Job) -> None:
+    """Refuse a dataset whose rows are others than at the last start, as far as a few of them show."""
+    if not isinstance(job.source, Items):
+        return
+    note, now = Path(job.out) / "rows.json", job.source.some_rows()
+    kept: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        kept = dict(json.loads(note.read_text(encoding="utf-8")))
+    other = next((i for i in now if kept.get(i, now[i]) != now[i]), None)
+    if other is not None:
+        raise StoreMismatch(
+            f"row {other} of the data is not what it was when {job.out} was begun: give another folder, or the old data"
+        )
+    if now.keys() - kept.keys():
+        write_atomically(note, json.dumps(kept | now).encode())
+
+
+def _is_left(store: Store, shard: int) -> bool:
+    """Whether a shard is to be done, or has rows that failed for a reason that may have passed."""
+    try:
+        return bool(passing_rows(store.read(key_of(shard))))
+    except KeyError:
+        return True
+
+
+def _seen(out: str | Path, reported: set[int]) -> Explanations:
+    """The output, with all that workers have reported: a network's file system may show it a moment later."""
+    for wait in (0.1, 0.4, 1.5, 4.0):
+        found = Explanations(out)
+        if not reported.intersection(found.missing):
+            break
+        time.sleep(wait)
+    return Explanations(out)
+
+
+def _warn_of_failure(done: Done) -> None:
+    reason = done.failures.most_common(1)[0][0]
+    warnings.warn(
+        f"all {done.rows} rows of the first shard failed ({reason}). If this is a mistake in the job, stop it, correct "
+        "it, and give another folder; fail_fast=True raises the first error with its traceback",
+        UserWarning,
+        stacklevel=4,
+    )

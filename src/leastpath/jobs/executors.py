@@ -6,6 +6,7 @@ themselves, to storage that all of them see. Only counts come back.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -16,9 +17,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, current_process, get_all_start_methods, get_context, parent_process
 from typing import Any, Protocol
 
+import torch
+
+from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.optional import optional
 from leastpath.jobs.shards import Done, Work, Worker, run_shard
 
@@ -45,12 +49,16 @@ class InProcess:
     """
 
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
-        """Do the shards in this process."""
-        worker = Worker(work.job, work.config)
-        for shard in shards:
-            if stop():
-                return
-            yield worker.do(shard)
+        """Do the shards in this process, whose threads are as before when the job ends."""
+        threads = torch.get_num_threads()
+        try:
+            worker = Worker(work.job, work.config)
+            for shard in shards:
+                if stop():
+                    return
+                yield worker.do(shard)
+        finally:
+            torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,13 @@ class Processes:
     max_retries: int = 3
     start_method: str = "spawn"
 
+    def __post_init__(self) -> None:
+        check_integer("workers", self.workers, 1, or_none=", or None for the number of cores")
+        check_integer("max_retries", self.max_retries, 0)
+        if self.start_method not in get_all_start_methods():
+            known = ", ".join(get_all_start_methods())
+            raise ValueError(f"start_method={self.start_method!r} is unknown here: use one of {known}")
+
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards in processes, each of which keeps its model."""
         todo = deque(shards)
@@ -87,6 +102,7 @@ class Processes:
                     try:
                         running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
                     except BrokenProcessPool:  # its worker died while it was idle
+                        _refuse_unguarded(pool)
                         free.append(self._replacement(pool))
                         todo.appendleft(shard)
                 for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
@@ -95,6 +111,7 @@ class Processes:
                         free.append(pool)
                         yield future.result()
                         continue
+                    _refuse_unguarded(pool)
                     free.append(self._replacement(pool))
                     deaths[shard] += 1
                     if deaths[shard] <= self.max_retries:
@@ -112,6 +129,20 @@ class Processes:
     def _replacement(self, dead: ProcessPoolExecutor) -> ProcessPoolExecutor:
         dead.shutdown(wait=False)
         return self._pool()
+
+
+def end_if_imported_by_a_worker() -> None:
+    """End a worker that runs the job once more, because it imports the script that starts the job."""
+    if getattr(current_process(), "_inheriting", False):  # set while a new process imports the main script
+        os._exit(UNGUARDED)
+
+
+def _refuse_unguarded(pool: ProcessPoolExecutor) -> None:
+    if any(process.exitcode == UNGUARDED for process in (pool._processes or {}).values()):
+        raise ValueError(
+            "each worker process imports your script, and the script starts the job when it is imported: put the call "
+            'under `if __name__ == "__main__":`'
+        )
 
 
 def _warn_of_loss(shard: int, reason: str) -> None:
@@ -165,6 +196,16 @@ class Ray:
     in_flight: int | None = None
     init: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("num_cpus", "num_gpus"):
+            check_kind(name, getattr(self, name), (int, float), "a number")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)} must be zero or more")
+        check_integer("max_retries", self.max_retries, -1)
+        check_integer("in_flight", self.in_flight, 1, or_none=", or None for a quarter more than can run")
+        if self.address is not None:
+            check_kind("address", self.address, str, 'the address of a cluster, such as "auto"')
+
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards as Ray tasks. Each worker process keeps its model for its next task."""
         ray = optional("ray", "the Ray executor needs Ray", "ray")
@@ -172,6 +213,7 @@ class Ray:
         if started_here:
             ray.init(address=self.address, log_to_driver=False, logging_level="warning", **self.init)
         try:
+            self._refuse_too_much(ray)
             task = ray.remote(
                 num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.max_retries, retry_exceptions=False
             )(run_shard)
@@ -188,6 +230,18 @@ class Ray:
         finally:
             if started_here:
                 ray.shutdown()
+
+    def _refuse_too_much(self, ray: Any) -> None:
+        """A task that fits no node would wait for ever, without a word."""
+        nodes = [node.get("Resources", {}) for node in ray.nodes() if node.get("Alive", True)]
+        needs = {"CPU": self.num_cpus, "GPU": self.num_gpus}
+        if any(all(node.get(kind, 0) >= need for kind, need in needs.items()) for node in nodes):
+            return
+        largest = {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in needs}
+        raise ValueError(
+            f"a task takes num_cpus={self.num_cpus} and num_gpus={self.num_gpus}, and no node of the cluster has both "
+            f"(at most {largest['CPU']:g} CPUs and {largest['GPU']:g} GPUs): ask for less"
+        )
 
     def _window(self, ray: Any) -> int:
         """How many tasks to hand over: as many as can run, and a quarter more, so that no worker waits for one."""
@@ -208,6 +262,7 @@ class Ray:
             return None
 
 
+UNGUARDED = 77  # the exit code of a worker that found the job's own call while it imported the script
 EXECUTORS: dict[str, type] = {"inline": InProcess, "processes": Processes, "ray": Ray}
 
 
@@ -218,7 +273,7 @@ def executor_of(given: str | Executor, **settings: Any) -> Executor:
         >>> executor_of("processes", workers=2)
         Processes(workers=2, max_retries=3, start_method='spawn')
     """
-    if isinstance(given, str) and given not in EXECUTORS:
+    if isinstance(given, (int, float)) or given is None or (isinstance(given, str) and given not in EXECUTORS):
         raise ValueError(f"executor={given!r} is unknown: use one of {', '.join(EXECUTORS)}")
     if not isinstance(given, str):
         if settings:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -12,7 +15,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.fingerprint import described
 from leastpath._support.optional import imported
 from leastpath._support.store import StoreMismatch, differences
@@ -20,11 +23,12 @@ from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.jobs.sources import Source, source_of
 from leastpath.methods import Method
 from leastpath.outputs import Output
-from leastpath.score import Baselines
+from leastpath.score import Baselines, Inputs, Score
 from leastpath.solution import Solver
 
 Keep = Literal["values", "pixels", "nothing"]
 KEEP = ("values", "pixels", "nothing")
+PROBED = 4  # rows on which models are compared
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,29 @@ class Job:
     def __post_init__(self) -> None:
         for name in ("shard_size", "batch_size"):
             check_integer(name, getattr(self, name), 1)
+        check_integer("seed", self.seed)
+        check_integer("threads", self.threads, 1, or_none=", or None")
+        check_kind("fail_fast", self.fail_fast, bool, "true or false")
+        check_kind("out", self.out, (str, Path), "the name of a folder")
+        if not isinstance(self.model_factory, str) and not callable(self.model_factory):
+            check_kind("model_factory", self.model_factory, str, 'a function, or its "package.module:name"')
+        for name in ("model_settings", "method_settings"):
+            check_kind(name, getattr(self, name), Mapping, "names and values, {name = value}")
+        self._check_choices()
+
+    def _check_choices(self) -> None:
         if self.keep not in KEEP:
             raise ValueError(f"keep={self.keep!r} is unknown: use one of {list(KEEP)}")
         if isinstance(self.target, str) and self.target not in ("label", "predicted"):
             raise ValueError(f'target={self.target!r} is unknown: use "label", "predicted", a class index or None')
-        if self.dtype is not None and not isinstance(getattr(torch, self.dtype, None), torch.dtype):
-            raise ValueError(f"dtype={self.dtype!r} is unknown: use a name such as float16")
-        self.look_up_paths()
+        if self.target is not None and not isinstance(self.target, str):
+            check_integer("target", self.target, 0, advice='a class index, "label", "predicted" or None')
+        if self.dtype is not None:
+            found = getattr(torch, self.dtype, None) if isinstance(self.dtype, str) else None
+            if not isinstance(found, torch.dtype) or not found.is_floating_point:
+                raise ValueError(f"dtype={self.dtype!r} is unknown: use float16, bfloat16, float32 or float64")
+        if self.device is not None:
+            _checked_device(self.device)
 
     # ---- shards --------------------------------------------------------------------------------------------------
 
@@ -90,7 +110,14 @@ class Job:
                 "model_factory is a model: pass a function that makes it, which each worker calls once, or its "
                 '"package.module:name"'
             )
+        if not callable(factory):
+            raise ValueError(f"model_factory={self.model_factory!r} is a {type(factory).__name__}, expected a function")
         model = factory(**self.model_settings)
+        if not callable(model):
+            raise ValueError(
+                f"model_factory={self.model_factory!r} returned {type(model).__name__}, expected a model, which is a "
+                "module or a function of the inputs. Does it end with `return model`?"
+            )
         model = model.cpu().eval() if isinstance(model, nn.Module) else model  # where its description was made
         if expected is not None and (different := differences(expected, described(model), "model")):
             raise StoreMismatch(
@@ -123,24 +150,49 @@ class Job:
 
     def chosen_device(self) -> torch.device:
         """The device asked for; else a GPU where there is one."""
-        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        chosen = _checked_device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+            raise ValueError(
+                f"device={self.device!r}, but this machine has {torch.cuda.device_count()} devices of that kind: "
+                'use device="cpu"'
+            )
+        return chosen
 
     def look_up_paths(self) -> None:
-        """Make modules beside the job's file importable. A worker, which gets the job as bytes, calls it again."""
+        """Make modules beside the job's file importable, for the rest of this process: a worker calls it."""
         sys.path[:0] = [path for path in self.python_path if path not in sys.path]
 
-    def config(self) -> dict[str, Any]:
-        """All that the results depend on, as JSON. Loads the model, whose weights are part of it."""
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Make modules beside the job's file importable for the time of a `with` block."""
+        with _first_on_path(*self.python_path):
+            yield
+
+    def first_rows(self) -> Inputs | None:
+        """The first rows, on which models are compared; None where they cannot be read."""
+        try:
+            return self.source.read(0, min(PROBED, len(self.source))).inputs
+        except Exception:  # the work itself will say what is wrong with them
+            return None
+
+    def config(self, model: Any = None) -> dict[str, Any]:
+        """All that the results depend on, as JSON. Its weights are part of it, so the model is made if not given."""
+        with self.importing():
+            return self._config(self.model(torch.device("cpu")) if model is None else model)
+
+    def _config(self, model: Any) -> dict[str, Any]:
+        picked = self.target if self.target is None or isinstance(self.target, int) else 0
+        Score(model, picked, self.chosen_output())  # refuses an unknown output before the first row
         return {
             "kind": "job",
             "data": described(self.source.what),
             "rows": len(self.source),
-            "model": described(self.model(torch.device("cpu"))),
+            "model": described(model),
             "method": described(self.explainer().what),
             "target": self.target,
             "output": described(self.chosen_output()),
             "baselines": described(self.chosen_baselines()),
-            "seed": self.seed,
+            "seed": int(self.seed),
             "shard_size": self.shard_size,
             "keep": self.keep,
             "dtype": self.dtype,
@@ -149,10 +201,13 @@ class Job:
     # ---- job files -----------------------------------------------------------------------------------------------
 
     @staticmethod
-    def from_toml(file: str | Path) -> tuple[Job, dict[str, Any]]:
+    def from_toml(file: str | Path, allow: Sequence[str] = ()) -> tuple[Job, dict[str, Any]]:
         """The job that a TOML file describes, and the settings of its [run] table for the executor.
 
-        Paths in it are relative to the file, and modules beside it can be imported.
+        Args:
+            file: the job file. Paths in it are relative to it, also `file` and `path` in tables of settings.
+            allow: modules that it may import, with all that is in them. Besides these it may only import modules that
+                lie beside it: a name such as "os:system" would run any command.
         """
         path = Path(file)
         try:
@@ -172,26 +227,107 @@ class Job:
         method = _taken(explain, "method", path, "explain")
         _refuse_others(model, {"settings"}, path, "model")
         _refuse_others(explain, {"settings", "target", "output", "baselines", "seed"}, path, "explain")
+        if "init" in run:
+            raise ValueError(
+                f"[run] of {path} has 'init', which can make Ray run any program: give it in Python, Ray(…)"
+            )
+        named = (factory, *(v for v in (method, explain.get("output"), explain.get("baselines")) if _is_import_path(v)))
+        named += tuple(v for v in (source, *data.values()) if _is_import_path(v) and not Path(v).exists())
+        for name in named:
+            _check_allowed(name, folder, allow, path)
         explain["method_settings"] = explain.pop("settings", {})
-        own = {
-            "shard_size",
-            "batch_size",
-            "keep",
-            "dtype",
-            "device",
-            "threads",
-            "fail_fast",
-        }  # the rest: the executor's
-        explain |= {name: run.pop(name) for name in own & set(run)}
-        settings = model.get("settings", {})
-        job = Job(source_of(source, **data), factory, method, out, settings, python_path=(str(folder),), **explain)
-        return job, run
+        explain |= {name: run.pop(name) for name in OWN & set(run)}  # the rest: the executor's
+        settings = _beside(model.get("settings", {}), folder)
+        if "settings" in data:
+            data["settings"] = _beside(data["settings"], folder)
+        with _first_on_path(str(folder)):
+            made = source_of(source, **data)
+        return Job(made, factory, method, out, settings, python_path=(str(folder),), **explain), run
 
 
-def _taken(table: dict[str, Any], name: str, path: Path, title: str) -> Any:
+OWN = {"shard_size", "batch_size", "keep", "dtype", "device", "threads", "fail_fast"}
+
+
+@contextmanager
+def _first_on_path(*folders: str) -> Iterator[None]:
+    before = list(sys.path)
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _checked_device(name: Any) -> torch.device:
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError):
+        raise ValueError(f'device={name!r} is unknown: use "cpu", "cuda", "cuda:1" or "mps"') from None
+
+
+def _is_import_path(value: Any) -> bool:
+    return isinstance(value, str) and ":" in value
+
+
+def _check_allowed(name: str, folder: Path, allow: Sequence[str], path: Path) -> None:
+    """Refuse an import path in a job file, unless its module lies beside the file or the command line allows it."""
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise ValueError(f"{name!r} in {path} is not an import path: write module:name")
+    if "." in attribute:
+        raise ValueError(f"{name!r} in {path}: a job file names functions of a module directly, module:name")
+    if any(module == given or module.startswith(f"{given}.") for given in allow):
+        return
+    top = module.partition(".")[0]
+    if not _lies_in(top, folder):
+        raise ValueError(
+            f"{path} wants to import {name!r}, and {top} does not lie beside it. What a job file imports can run any "
+            f"code: if you trust it, use `leastpath run {path.name} --allow {module}`"
+        )
+
+
+def _lies_in(top: str, folder: Path) -> bool:
+    """Whether `import top` takes a module or package that lies in this very folder."""
+    importlib.invalidate_caches()
+    with _first_on_path(str(folder)):
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            return False
+    if spec is None:
+        return True  # there is nothing of this name, and importing it will say so
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location and spec.origin else ())]
+    return bool(places) and all(Path(place).resolve() in _places(top, folder) for place in places)
+
+
+def _places(top: str, folder: Path) -> list[Path]:
+    package = folder / top
+    found = [package, package / "__init__.py", folder / f"{top}.py"]
+    return [place.resolve() for place in found]
+
+
+def _beside(settings: Any, folder: Path) -> Any:
+    """Settings with the names of files looked up beside the job file, as `source` is."""
+    if not isinstance(settings, Mapping):
+        return settings
+    named = ("file", "path", "folder")
+    found = dict(settings)
+    for name, value in settings.items():
+        is_file = name in named or name.endswith(tuple(f"_{end}" for end in named))
+        if is_file and isinstance(value, str) and (folder / value).exists():
+            found[name] = str(folder / value)
+    return found
+
+
+def _taken(table: dict[str, Any], name: str, path: Path, title: str) -> str:
     if name not in table:
         raise ValueError(f"{path} lacks {name!r} in its table [{title}]")
-    return table.pop(name)
+    value = table.pop(name)
+    if not isinstance(value, str):
+        raise ValueError(
+            f'{name} = {value!r} in [{title}] of {path} is no word: put it in quotation marks, {name} = "…"'
+        )
+    return value
 
 
 def _refuse_others(table: Mapping[str, Any], known: set[str], path: Path, title: str) -> None:

@@ -61,6 +61,7 @@ class Explanations:
             found.append(Shard(number * size, unit.record["rows"], path, unit.files["parquet"], unit.record))
         self.shards: Sequence[Shard] = tuple(found)
         self._starts = [shard.start for shard in found]
+        self._intact: set[tuple[int, str | None]] = set()
 
     # ---- the whole -----------------------------------------------------------------------------------------------
 
@@ -77,6 +78,11 @@ class Explanations:
     def done(self) -> int:
         """Rows that are explained, or failed with a reason."""
         return sum(shard.rows for shard in self.shards)
+
+    @property
+    def failed(self) -> int:
+        """Rows that could not be explained; the column `failure` of the table says why."""
+        return sum(sum(shard.record["failures"].values()) for shard in self.shards)
 
     @property
     def missing(self) -> list[int]:
@@ -97,7 +103,9 @@ class Explanations:
 
     @cached_property
     def rows(self) -> Any:
-        """The table as a lazy `pyarrow.dataset.Dataset`: filter and choose columns before anything is read.
+        """The table as a lazy `pyarrow.dataset.Dataset`: filter and choose columns before anything is decoded.
+
+        The first use compares all bytes of the table with their checksums.
 
         Columns: index, name, target, score, score_change, support (NaN where it was not measured), completeness_gap,
         cancellation, length_ratio, certificate, gradients, forwards, seconds, ok, status, failure.
@@ -106,6 +114,8 @@ class Explanations:
 
         if not self.shards:
             raise ValueError(f"{self.store.folder} holds no finished shard yet")
+        for shard in self.shards:
+            self._check(shard, "parquet")
         return pyarrow.dataset.dataset([str(shard.parquet) for shard in self.shards], format="parquet")
 
     def table(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -115,13 +125,17 @@ class Explanations:
     # ---- values --------------------------------------------------------------------------------------------------
 
     def values(self, start: int, stop: int) -> Tensor | tuple[Tensor, ...]:
-        """Attributions of rows start to stop − 1, (rows, *features); NaN where a row failed."""
+        """Attributions of rows start to stop − 1, (rows, *features); NaN where a row failed.
+
+        A shard is compared with its checksum when it is first read. ValueError if it was altered.
+        """
         if not 0 <= start < stop <= len(self):
             raise ValueError(f"rows {start} to {stop} are empty or not within 0 to {len(self)}: expected start < stop")
         parts: list[tuple[int, dict[str, Tensor]]] = []
         position = start
         while position < stop:
             shard = self._shard_of(position)
+            self._check(shard)
             end = min(stop, shard.start + shard.rows)
             parts.append((end - position, _slices(shard.values, position - shard.start, end - shard.start)))
             position = end
@@ -137,11 +151,28 @@ class Explanations:
             raise IndexError(f"row {i} of {len(self)}")
         i %= len(self)
         shard = self._shard_of(i)
+        self._check(shard)
+        self._check(shard, "parquet")
         return next(_rows(shard, i - shard.start, i - shard.start + 1))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for shard in self.shards:
+            self._check(shard)
+            self._check(shard, "parquet")
             yield from _rows(shard, 0, shard.rows)
+
+    def _check(self, shard: Shard, suffix: str | None = None) -> None:
+        """Compare a shard, or its file of rows, with its checksum, when it is first read."""
+        number = int(shard.record["shard"])
+        if (number, suffix) in self._intact:
+            return
+        fault = self.store.fault(key_of(number), suffix)
+        if fault:
+            raise ValueError(
+                f"shard {number} of {self.store.folder}, rows {shard.start} to {shard.start + shard.rows - 1}, cannot "
+                f"be trusted: {fault}. Start the job again with the same settings: it does this shard once more"
+            )
+        self._intact.add((number, suffix))
 
     def _shard_of(self, i: int) -> Shard:
         number = bisect.bisect_right(self._starts, i) - 1

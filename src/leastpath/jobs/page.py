@@ -77,6 +77,9 @@ def report(
         figure = _pictures(found, source, rows)
         if figure is not None:
             page.figure(figure, "Attributions of these rows, from the left.", dpi=90)
+    doubtful = _second_look(found)
+    if len(doubtful):
+        page.section("A second look").table(doubtful, "Why rows need one, by the words of their status.")
     failed = table[table["failure"].notna()]
     if len(failed):
         page.section("Failures").table(_counted(failed), "By reason, with the first rows that it happened to.")
@@ -150,7 +153,15 @@ def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) ->
     return figure
 
 
-def _counted(failed: pd.DataFrame) -> pd.DataFrame:
-    groups = failed.assign(reason=failed["failure"].map(reason_of)).groupby("reason", sort=False)
+def _second_look(found: Explanations) -> pd.DataFrame:
+    """Why rows are not ok, counted. Only the words of such rows are read."""
+    import pyarrow.compute as pc
+
+    needed = ~pc.field("ok") & pc.field("failure").is_null()
+    return _counted(found.rows.to_table(columns=["index", "status"], filter=needed).to_pandas(), "status")
+
+
+def _counted(failed: pd.DataFrame, column: str = "failure") -> pd.DataFrame:
+    groups = failed.assign(reason=failed[column].map(reason_of)).groupby("reason", sort=False)
     counted = groups["index"].agg(rows="count", first=lambda index: ", ".join(map(str, index.head(5))))
     return counted.sort_values("rows", ascending=False).reset_index()

@@ -12,13 +12,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from leastpath._support.fingerprint import described
-from leastpath._support.store import Store, StoreMismatch
+from leastpath._support.rows import flat_rows
+from leastpath._support.store import Store, StoreMismatch, Unit
 from leastpath.attribution import Attribution
+from leastpath.behavior import check_behavior
 from leastpath.jobs.job import Job
-from leastpath.jobs.sources import Rows
+from leastpath.jobs.sources import Rows, may_pass, same_data
 from leastpath.methods import METHODS
 from leastpath.score import Baselines, Inputs, Score
 
@@ -50,9 +51,8 @@ class Worker:
         if job.threads is not None:
             torch.set_num_threads(job.threads)
         self.job = job
-        self.store = Store(job.out, config)
-        job.look_up_paths()
-        if described(job.source.what) != config["data"]:
+        self.store = Store(job.out, config, resume=True)  # the driver has asked
+        if not same_data(job.source, config["data"]):
             raise StoreMismatch(
                 "the data are not what they were when the job was started: files were added, removed or changed, or "
                 "this worker sees others. Give another folder for the output"
@@ -61,20 +61,37 @@ class Worker:
         self.baselines = job.chosen_baselines()
         self.output = job.chosen_output()
         self.device = job.chosen_device()
-        self.model = job.model(self.device, config["model"])
+        model = job.model(torch.device("cpu"), config["model"])
+        rows = job.first_rows()
+        if rows is not None:
+            check_behavior(job.out, Score(model), rows)
+        self.model = model.to(self.device) if isinstance(model, nn.Module) else model
 
     def do(self, shard: int) -> Done:
-        """Explain a shard and write it, unless the store already has it."""
+        """Explain a shard and write it, unless the store already has it.
+
+        Of a shard that the store has, only rows are explained that failed for a reason that may have passed.
+        """
         key, rows = key_of(shard), self.job.rows(shard)
-        if key in self.store:
-            return _summary(shard, self.store.glance(key).record, was_there=True)
-        start = time.perf_counter()
-        table = _Table(rows, self.job)
-        for first in range(rows.start, rows.stop, self.job.batch_size):
-            self._fill(table, first, min(first + self.job.batch_size, rows.stop))
-        record = table.record() | {"shard": shard, "seconds": time.perf_counter() - start}
+        start, table, todo = time.perf_counter(), _Table(rows, self.job), [rows]
+        kept = self._kept(key)
+        if kept is not None:
+            if not passing_rows(kept):
+                return _summary(shard, kept.record, was_there=True)
+            todo = _runs(table.take(kept))
+        for run in todo:
+            for first in range(run.start, run.stop, self.job.batch_size):
+                self._fill(table, first, min(first + self.job.batch_size, run.stop))
+        seconds = time.perf_counter() - start + (kept.record["seconds"] if kept else 0.0)
+        record = table.record() | {"shard": shard, "seconds": seconds}
         self.store.write(key, record, table.values, {"parquet": table.parquet()})
         return _summary(shard, record)
+
+    def _kept(self, key: str) -> Unit | None:
+        try:
+            return self.store.read(key)
+        except KeyError:
+            return None
 
     def _fill(self, table: _Table, start: int, stop: int) -> None:
         """Explain rows start to stop − 1. A batch that fails is halved until the failure is that of one row."""
@@ -91,6 +108,7 @@ class Worker:
                 raise
             if stop - start == 1:
                 table.fail(start, names[0], f"{type(error).__name__}: {error}", time.perf_counter() - begin)
+                table.passing.update({start} if may_pass(error) else ())
                 return
             middle = (start + stop) // 2
             self._fill(table, start, middle)
@@ -98,6 +116,7 @@ class Worker:
             return
         for i, reason in rows.errors.items():
             table.fail(i, str(i), reason)
+        table.passing.update(rows.passing)
         if explained is not None:
             table.add(rows, *explained, time.perf_counter() - begin)
 
@@ -151,6 +170,7 @@ class Work:
 @lru_cache(maxsize=1)
 def _worker(pickled: bytes) -> Worker:
     job, config = pickle.loads(pickled)
+    job.look_up_paths()  # for good: the process belongs to the job
     return Worker(job, config)
 
 
@@ -169,6 +189,19 @@ class _Table:
         self.start, self.job = rows.start, job
         self.rows: list[dict[str, Any]] = [{"index": i, "name": str(i)} for i in rows]
         self.values: dict[str, Tensor] = {}
+        self.passing: set[int] = set()
+        """Rows that failed for a reason that may pass: they are tried again at the next start."""
+
+    def take(self, kept: Unit) -> list[int]:
+        """Begin with what is there, and return the numbers of the rows that are to be tried again."""
+        import pyarrow.parquet as pq
+
+        again = set(passing_rows(kept))
+        self.values = {name: part.clone() for name, part in kept.arrays.items()}
+        for row in pq.read_table(kept.files["parquet"]).to_pylist():
+            if row["index"] not in again:
+                self.rows[row["index"] - self.start] = {name: cell for name, cell in row.items() if cell is not None}
+        return sorted(again)
 
     def fail(self, index: int, name: str, reason: str, seconds: float = 0.0) -> None:
         values = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
@@ -176,6 +209,9 @@ class _Table:
 
     def add(self, rows: Rows, targets: list[Any], scores: Tensor, result: Attribution, seconds: float) -> None:
         kept, share = self._kept(result.values), seconds / len(rows.index)
+        lost = self._lost(result.values, kept)
+        if lost and self.job.fail_fast:
+            raise ValueError(f"row {rows.index[min(lost)]}: {lost[min(lost)]}")
         if misfit := self._misfit(kept):
             if self.job.fail_fast:
                 raise ValueError(misfit)
@@ -194,6 +230,26 @@ class _Table:
             if name not in self.values:
                 self.values[name] = torch.full((len(self.rows), *part.shape[1:]), torch.nan, dtype=part.dtype)
             self.values[name][places] = part
+        for i, reason in lost.items():
+            self.fail(rows.index[i], rows.names[i], reason, share)
+            for part in self.values.values():
+                part[places[i]] = torch.nan
+
+    def _lost(self, values: Inputs, kept: dict[str, Tensor]) -> dict[int, str]:
+        """Rows whose values the type on disk cannot hold, with the reason."""
+        if self.job.dtype is None or not kept:
+            return {}
+        found = {}
+        for before, after in zip(values if isinstance(values, tuple) else (values,), kept.values(), strict=True):
+            given, stored = flat_rows(before.detach().cpu()).double(), flat_rows(after).double()
+            given = given if self.job.keep == "values" else flat_rows(before.detach().cpu().sum(1)).double()
+            largest = given.nan_to_num().abs().amax(1)
+            too_large = (torch.isfinite(given) & ~torch.isfinite(stored)).any(1)
+            too_small = (largest > 0) & (stored.nan_to_num().abs().amax(1) == 0)
+            for i in (too_large | too_small).nonzero()[:, 0].tolist():
+                size = "large" if too_large[i] else "small"
+                found[i] = f"values of {float(largest[i]):.3g} are too {size} for dtype={self.job.dtype!r}: use float32"
+        return found
 
     def _kept(self, values: Inputs) -> dict[str, Tensor]:
         """What is kept of the attributions, by the names of the arrays."""
@@ -222,7 +278,8 @@ class _Table:
     def record(self) -> dict[str, Any]:
         failures = Counter(reason_of(row["failure"]) for row in self.rows if "failure" in row)
         counts = {name: sum(row[name] for row in self.rows) for name in COUNTS}
-        return {"rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures)}
+        again = sorted(i for i in self.passing if "failure" in self.rows[i - self.start])
+        return {"rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures), "passing": again}
 
     def parquet(self) -> bytes:
         import pyarrow as pa
@@ -234,6 +291,22 @@ class _Table:
         file = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(self.rows, pa.schema(list(types.items()))), file, compression="zstd")
         return file.getvalue()
+
+
+def passing_rows(unit: Unit) -> list[int]:
+    """The numbers of a shard's rows that failed for a reason that may have passed."""
+    return [int(i) for i in unit.record.get("passing", ())]
+
+
+def _runs(rows: list[int]) -> list[range]:
+    """Row numbers as ranges of neighbours."""
+    found: list[range] = []
+    for row in rows:
+        if found and found[-1].stop == row:
+            found[-1] = range(found[-1].start, row + 1)
+        else:
+            found.append(range(row, row + 1))
+    return found
 
 
 def reason_of(failure: str) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,15 +21,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.fingerprint import described
+from leastpath._support.checks import check_integer, check_kind
+from leastpath._support.contents import content_digest
+from leastpath._support.fingerprint import described, digest, source_digest
 from leastpath._support.optional import imported, optional
-from leastpath.guards import Inputs
+from leastpath.guards import Inputs, is_out_of_memory
 from leastpath.images import read_image
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
 Read = TypeVar("Read")
+PROBED_ROWS = 8
 CSV_STRIDE = 1024  # the place of every 1024th row of a CSV is remembered, so a read skips fewer rows than that
 
 
@@ -51,6 +56,8 @@ class Rows:
     """The names of the rows: file names, or their numbers."""
     errors: dict[int, str] = field(default_factory=dict)
     """Why rows could not be read, by number."""
+    passing: frozenset[int] = frozenset()
+    """Those of them whose reason may pass, such as a server that did not answer."""
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -99,17 +106,38 @@ def source_of(dataset: Any, **settings: Any) -> Source:
         return dataset
     is_import_path = isinstance(dataset, str) and ":" in dataset and not Path(dataset).exists()
     if is_import_path or not isinstance(dataset, (str, Path)):
-        return Items(dataset, **settings)
+        return _made(Items, dataset, settings)
     path = Path(dataset)
     if not path.exists():
         raise ValueError(f"{path} does not exist: give a file, a folder, or package.module:name of a dataset")
     suffixes = sorted({file.suffix.lower() for file in _files(path)})
     if set(suffixes) <= set(PICTURES):
-        return Pictures(path, **settings)
+        return _made(Pictures, path, settings)
     if len(suffixes) > 1:
         kinds = ", ".join((*TABLES, *ARRAYS))
         raise ValueError(f"{path} holds files of kinds {suffixes}: expected one of {kinds}, or pictures")
-    return (Table if suffixes[0] in TABLES else Arrays)(path, **settings)
+    return _made(Table if suffixes[0] in TABLES else Arrays, path, settings)
+
+
+def _made(kind: Any, dataset: Any, settings: dict[str, Any]) -> Source:
+    """The source, once its settings are known to have the right names and kinds."""
+    known = [f.name for f in fields(kind)][1:]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ValueError(f"the data have no setting {unknown[0]!r}: {kind.__name__} takes {', '.join(known)}")
+    for name in sorted({"target", "inputs"} & set(settings)):
+        if settings[name] is not None:
+            check_kind(name, settings[name], str, "the name of a column or array")
+    for name in sorted({"transform", "read_picture"} & set(settings)):
+        if settings[name] is not None and not callable(settings[name]):
+            check_kind(name, settings[name], str, 'a function, or its "package.module:name"')
+    if settings.get("features") is not None:
+        check_kind("features", settings["features"], (list, tuple), 'a list of names of columns, ["age", "income"]')
+    if "size" in settings:
+        check_integer("size", settings["size"], 1)
+    check_kind("settings", settings.get("settings", {}), dict, "names and values, {name = value}")
+    source: Source = kind(dataset, **settings)
+    return source
 
 
 class _Files:
@@ -127,13 +155,32 @@ class _Files:
 
     @property
     def what(self) -> Any:
-        """Its settings, and the files by name and size. The contents are not read for this, as they may be large."""
-        root, listed = Path(self.path), hashlib.sha256()
-        for file in self._files:
-            name = file.name if root.is_file() else file.relative_to(root).as_posix()
+        """Its settings, and the files by name and content. Every byte is read once (`_support/contents.py`)."""
+        contents = hashlib.sha256()
+        for name, file in self._named_files():
+            contents.update(f"{name}\0{content_digest(file)}\n".encode())
+        return {**self.listing, "contents": contents.hexdigest()[:16]}
+
+    @property
+    def listing(self) -> dict[str, Any]:
+        """What a worker compares: settings, and the files by name and size. Their contents are not read again."""
+        listed = hashlib.sha256()
+        for name, file in self._named_files():
             listed.update(f"{name}\0{file.stat().st_size}\n".encode())
         settings = {k: v for k, v in described(self).items() if k != "path"}
-        return {"path": root.name, "files": len(self._files), "listing": listed.hexdigest()[:16], **settings}
+        code = {f"source of {k}": found for k, v in settings.items() if (found := source_digest(v)) is not None}
+        names = {"path": Path(self.path).name, "files": len(self._files), "listing": listed.hexdigest()[:16]}
+        return {**names, **settings, **code}
+
+    def _named_files(self) -> Iterator[tuple[str, Path]]:
+        root = Path(self.path)
+        for file in self._files:
+            yield file.name if root.is_file() else file.relative_to(root).as_posix(), file
+
+    @property
+    def files(self) -> list[Path]:
+        """The files, in the order of their rows."""
+        return self._files
 
 
 @dataclass(frozen=True)
@@ -164,9 +211,9 @@ class Table(_Files):
     transform: str | Callable[[Tensor], Inputs] | None = None
 
     @property
-    def what(self) -> Any:
+    def listing(self) -> dict[str, Any]:
         """Files, columns and transform."""
-        return super().what | {"columns": self.columns}
+        return super().listing | {"columns": self.columns}
 
     @cached_property
     def _is_csv(self) -> bool:
@@ -271,14 +318,15 @@ class Table(_Files):
             misfits.append(row)
             return "skip"
 
-        table = csv.read_csv(
-            io.BytesIO(text),
-            # One block: all rows decide on the types, and a row may be longer than a usual block.
-            csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            # A blank line is an empty row. If it were skipped, the rows after it would get other numbers.
-            csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=left_out),
-            csv.ConvertOptions(include_columns=list(columns)),
-        )
+        with _readable(self._files[0]):
+            table = csv.read_csv(
+                io.BytesIO(text),
+                # One block: all rows decide on the types, and a row may be longer than a usual block.
+                csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                # A blank line is an empty row. If it were skipped, the rows after it would get other numbers.
+                csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=left_out),
+                csv.ConvertOptions(include_columns=list(columns)),
+            )
         return table, misfits
 
     def _parquet_rows(self, start: int, stop: int, columns: list[str]) -> Any:
@@ -328,15 +376,28 @@ class Arrays(_Files):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
-        labels = None if self.target is None else self._joined(self.target, start, stop).long()
+        labels = None if self.target is None else self._labels(start, stop)
         inputs = self._joined(self.inputs, start, stop)
         return Rows(_transformed(inputs, self.transform), list(range(start, stop)), labels)
+
+    def _labels(self, start: int, stop: int) -> Tensor:
+        for file in self._files:
+            shape, rows = _shape(_array(file, self.target)), _length(_array(file, self.inputs))
+            if shape != (rows,):
+                raise ValueError(f"the labels {self.target!r} of {file} have shape {shape}, expected ({rows},)")
+        labels = self._joined(str(self.target), start, stop)
+        if labels.is_complex() or bool((labels != labels.long()).any()):
+            raise ValueError(f"the labels {self.target!r} of {self.path} are no whole numbers: expected class indices")
+        return labels.long()
 
     def _joined(self, name: str | None, start: int, stop: int) -> Tensor:
         parts = [
             torch.as_tensor(_array(self._files[part], name)[low:high])
             for part, low, high in _parts(self._starts, start, stop)
         ]
+        shapes = {tuple(part.shape[1:]) for part in parts}
+        if len(shapes) > 1:
+            raise ValueError(f"rows of {self.path} have shapes {sorted(shapes)}: expected one shape in all files")
         return torch.cat(parts)
 
 
@@ -379,10 +440,10 @@ class Pictures(_Files):
     def read(self, start: int, stop: int) -> Rows:
         """Pictures start to stop − 1."""
         read = imported(self.read_picture) or (lambda file: read_image(file, self.size)[0])
-        found, errors = _each_read(start, stop, lambda i: read(self._files[i]))
+        found, errors, passing = _each_read(start, stop, lambda i: read(self._files[i]))
         labels = {i: self._classes[self._files[i].parent.name] for i in found} if self.target else {}
         names = [str(self._files[i].relative_to(self.path)) for i in found]
-        return _stacked(found, labels, errors, names)
+        return _stacked(found, labels, errors, names, passing)
 
 
 @dataclass(frozen=True)
@@ -416,10 +477,26 @@ class Items:
 
     @property
     def what(self) -> Any:
-        """Its name and settings, or a description of the object."""
+        """Its name, settings and module, and a description of the object."""
+        about = {"rows": len(self), "made": described(self._made)}
         if isinstance(self.dataset, str):
-            return {"dataset": self.dataset, "settings": described(self.settings), "rows": len(self)}
-        return {"dataset": described(self.dataset), "rows": len(self)}
+            named = {"dataset": self.dataset, "settings": described(self.settings)}
+            return about | named | {"source": source_digest(self.dataset)}
+        return about
+
+    def some_rows(self) -> dict[str, str]:
+        """Checksums of a few rows from all over the dataset, by number: it may read files that nobody else knows of.
+
+        Rows that cannot be read now, or are random, are left out.
+        """
+        n, first, second = len(self), {}, {}
+        for found in (first, second):
+            with torch.random.fork_rng(devices=[]):
+                torch.random.default_generator.manual_seed(0)
+                for i in sorted({round(k * (n - 1) / (PROBED_ROWS - 1)) for k in range(PROBED_ROWS)}):
+                    with suppress(Exception):
+                        found[str(i)] = digest(self._made[i])
+        return {i: seen for i, seen in first.items() if second.get(i) == seen}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"dataset": self.dataset, "settings": self.settings}
@@ -430,29 +507,60 @@ class Items:
     def read(self, start: int, stop: int) -> Rows:
         """Items start to stop − 1."""
         made = self._made  # first: a dataset that cannot be made is an error, not an unreadable row
-        found, errors = _each_read(start, stop, lambda i: _input_and_label(made[i]))
+        found, errors, passing = _each_read(start, stop, lambda i: _input_and_label(made[i]))
         labels = {i: label for i, (_, label) in found.items() if label is not None}
         if labels and len(labels) < len(found):
             raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
-        return _stacked({i: x for i, (x, _) in found.items()}, labels, errors, [])
+        return _stacked({i: x for i, (x, _) in found.items()}, labels, errors, [], passing)
 
 
-def _stacked(found: dict[int, Tensor], labels: dict[int, int], errors: dict[int, str], names: list[str]) -> Rows:
+def same_data(source: Source, kept: Any) -> bool:
+    """Whether a source is what it was. Of files, a worker compares names and sizes; the driver has read them."""
+    listing = getattr(source, "listing", None)
+    if listing is None:
+        return bool(kept == json.loads(json.dumps(described(source.what))))
+    return all(kept.get(name) == part for name, part in json.loads(json.dumps(listing)).items())
+
+
+def _stacked(
+    found: dict[int, Tensor],
+    labels: dict[int, int],
+    errors: dict[int, str],
+    names: list[str],
+    passing: frozenset[int],
+) -> Rows:
     """Rows that were read one by one, all by their number."""
     inputs = torch.stack(list(found.values())) if found else None
     targets = torch.tensor(list(labels.values())) if labels else None
-    return Rows(inputs, list(found), targets, names, errors)
+    return Rows(inputs, list(found), targets, names, errors, passing)
 
 
-def _each_read(start: int, stop: int, read: Callable[[int], Read]) -> tuple[dict[int, Read], dict[int, str]]:
-    """Rows start to stop − 1 that could be read, by number, and why the others could not."""
-    found, errors = {}, {}
+def may_pass(error: BaseException) -> bool:
+    """Whether the same work may succeed later: memory, disk, network or device were the reason, and not the data.
+
+    Example:
+        >>> may_pass(TimeoutError(110, "timed out")), may_pass(ValueError("not a number"))
+        (True, False)
+    """
+    of_the_system = isinstance(error, OSError) and error.errno is not None  # errors of decoders have no number
+    words = ("CUDA error", "cuDNN error", "NCCL error")
+    of_the_device = isinstance(error, RuntimeError) and any(part in str(error) for part in words)
+    in_time = isinstance(error, (TimeoutError, ConnectionError))
+    return of_the_system or in_time or of_the_device or (isinstance(error, Exception) and is_out_of_memory(error))
+
+
+def _each_read(
+    start: int, stop: int, read: Callable[[int], Read]
+) -> tuple[dict[int, Read], dict[int, str], frozenset[int]]:
+    """Rows start to stop − 1 that could be read, by number, why the others could not, and whose reason may pass."""
+    found, errors, passing = {}, {}, set()
     for i in range(start, stop):
         try:
             found[i] = read(i)
         except Exception as error:
             errors[i] = f"{type(error).__name__}: {error}"
-    return found, errors
+            passing.update({i} if may_pass(error) else ())
+    return found, errors, frozenset(passing)
 
 
 def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
@@ -547,20 +655,65 @@ def _floats(column: Any) -> np.ndarray:
     return np.asarray(pd.to_numeric(cells, errors="coerce"), np.float64)
 
 
-@lru_cache(maxsize=8)
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Say which file is broken or of another kind, whatever the library that reads it raises."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{file} cannot be read as {file.suffix[1:]}: {words.rstrip('.')}. It may be truncated, or a file of "
+            "another kind with this name: make it anew"
+        ) from error
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Changes when the file changes, so that nobody gets an old one that is still open."""
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
 def _parquet(file: Path) -> Any:
+    with _readable(file):
+        return _opened_parquet(file, _stamp(file))
+
+
+@lru_cache(maxsize=8)
+def _opened_parquet(file: Path, _version: tuple[int, ...]) -> Any:
     return _arrow("parquet").ParquetFile(file)
 
 
-@lru_cache(maxsize=2)
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
+    with _readable(file):
+        return _read_group(file, _stamp(file), group, columns)
+
+
+@lru_cache(maxsize=2)
+def _read_group(file: Path, stamp: tuple[int, ...], group: int, columns: tuple[str, ...]) -> Any:
     """Parquet is read by row groups, and the next batch most often needs the same one."""
-    return _parquet(file).read_row_group(group, columns=list(columns))
+    return _opened_parquet(file, stamp).read_row_group(group, columns=list(columns))
+
+
+def _array(file: Path, name: str | None) -> Any:
+    """An array (rows, *features) of a file. Slices of it are read from the file, except for .npz."""
+    with _readable(file):
+        found = _opened_array(file, _stamp(file), name)
+    if isinstance(found, list):
+        raise ValueError(f"{file} has no array {name!r}: it has {', '.join(found) or 'none'}")
+    kind = found.dtype if isinstance(found, np.ndarray) else np.dtype(float)
+    if not _shape(found) or kind.kind not in "biufc":
+        raise ValueError(
+            f"{file} holds an array of {kind} and shape {_shape(found)}, expected numbers (rows, *features)"
+        )
+    return found
 
 
 @lru_cache(maxsize=4)
-def _array(file: Path, name: str | None) -> Any:
-    """An array (rows, *features) of a file. Slices of it are read from the file, except for .npz."""
+def _opened_array(file: Path, _version: tuple[int, ...], name: str | None) -> Any:
+    """The array, or the names of those that are there."""
     if file.suffix == ".npy":
         return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
     opened = (
@@ -569,14 +722,18 @@ def _array(file: Path, name: str | None) -> Any:
         else optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
     )
     names = list(opened.keys())
-    if name is not None and name not in names:
-        raise ValueError(f"{file} has no array {name!r}: it has {', '.join(names)}")
+    if not names or (name is not None and name not in names):
+        return names
     name = names[0] if name is None else name
     return opened[name] if file.suffix == ".npz" else opened.get_slice(name)
 
 
+def _shape(array: Any) -> tuple[int, ...]:
+    return tuple(array.shape if isinstance(array, np.ndarray) else array.get_shape())  # a slice of safetensors
+
+
 def _length(array: Any) -> int:
-    return len(array) if isinstance(array, np.ndarray) else int(array.get_shape()[0])  # a slice of safetensors
+    return _shape(array)[0]
 
 
 def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:

@@ -42,7 +42,14 @@ def _coalitions(n_samples: int | None, segments: int | Tensor | None) -> str:
 def input_x_gradient(problem: Problem) -> Explained:
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
     peer = imported_captum("input_x_gradient").InputXGradient(problem.bound.differentiable)
-    return Explained(_in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
+    return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
+
+
+@method_without_path(lambda: "Saliency()")
+def saliency(problem: Problem) -> Explained:
+    """Saliency: |∂ᵢf(x)|. One gradient an example."""
+    peer = imported_captum("saliency").Saliency(problem.bound.differentiable)
+    return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
 @method_without_path(lambda n_samples, noise: f"GradientShap(n_samples={n_samples}, noise={noise:g})")
@@ -91,7 +98,7 @@ def deep_lift(problem: Problem) -> Explained:
         with _without_leftovers(model):
             return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
-    values = _in_chunks(problem, chunk, rows_each=2)
+    values = in_chunks(problem, chunk, rows_each=2)
     return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
 
 
@@ -116,7 +123,7 @@ def occlusion(
             perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
         )  # fmt: skip
 
-    return Explained(_in_chunks(problem, chunk), {"window": size, "stride": step})
+    return Explained(in_chunks(problem, chunk), {"window": size, "stride": step})
 
 
 @method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions(n_samples, segments)})")
@@ -193,7 +200,7 @@ def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 
     return torch.cat(values)
 
 
-def _in_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1) -> Tensor:
+def in_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1) -> Tensor:
     """`explain(end, start, rows)` of as many rows as the score's batch size allows: (rows, *shape)."""
     values = []
     for rows in torch.arange(len(problem)).split(max(1, problem.bound.batch_size // rows_each)):

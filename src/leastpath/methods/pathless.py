@@ -74,7 +74,7 @@ def pathless(
 
 
 def method_without_path(
-    described: Callable[..., str],
+    described: Callable[..., str], *, chooses_start: bool = False
 ) -> Callable[[Callable[..., Explained]], Callable[..., Attribution]]:
     """Make a method of a function `(problem, *, settings) -> Explained`.
 
@@ -82,6 +82,7 @@ def method_without_path(
 
     Args:
         described: from the settings to what results call the method.
+        chooses_start: the method finds its own reference, so baselines are refused.
 
     Example:
         >>> @method_without_path(lambda scale: f"Change({scale})")
@@ -106,6 +107,9 @@ def method_without_path(
             **settings: Any,
         ) -> Attribution:
             given = defaults | settings
+            if chooses_start and baselines is not None:
+                name = explain_rows.__name__
+                raise ValueError(f"{name} finds its own reference, so baselines cannot be given: {name}(score, inputs)")
             explain, name = functools.partial(explain_rows, **given), described(**given)
             return pathless(score, inputs, baselines, explain, described=name, seed=seed, progress=progress)
 

@@ -9,20 +9,40 @@ from typing import Any, get_args
 
 from leastpath.attribution import Attribution
 from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
-from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, occlusion
+from leastpath.methods.adversarial import agi, mfaba
+from leastpath.methods.boundary import BoundaryIG
+from leastpath.methods.cam import grad_cam, grad_cam_plus_plus
+from leastpath.methods.captum_peers import (
+    deep_lift,
+    gradient_shap,
+    input_x_gradient,
+    kernel_shap,
+    lime,
+    occlusion,
+    saliency,
+)
+from leastpath.methods.counterfactual import ig2
+from leastpath.methods.fisher_rao import FisherRaoPath
 from leastpath.methods.floor import random
 from leastpath.methods.method import Kind, Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer, SolverExplainer
+from leastpath.methods.permutation import permutation_shap
+from leastpath.methods.references import expected_gradients, lpi
+from leastpath.methods.sequential import sequential_ig
 from leastpath.methods.smoothing import smooth
+from leastpath.methods.staircase import staircase
 from leastpath.solution import Solver, chooses_start
 from leastpath.solvers import (
+    SAMP,
     BlurIG,
     Descent,
+    DiscretizedIG,
     ElasticBand,
     EnhancedIG,
     GuidedIG,
     Manifold,
     NeighborGraph,
+    SpectralIG,
     StraightLine,
     Variational,
 )
@@ -32,6 +52,11 @@ FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing
 
 def _peer(title: str, explain: Any, summary: str, *, complete: bool = False) -> Method:
     return Method(explain.__name__, title, "peer", summary, complete, explain, settings_of(explain), "captum")
+
+
+def _own(title: str, explain: Any, summary: str, *, complete: bool = False, takes_baselines: bool = True) -> Method:
+    settings, name = settings_of(explain), explain.__name__
+    return Method(name, title, "peer", summary, complete, explain, settings, takes_baselines=takes_baselines)
 
 
 def _path(name: str, title: str, solver: type[Solver], summary: str, extra: str | None = None, **more: Any) -> Method:
@@ -53,21 +78,56 @@ METHODS = Methods(
     (
         Method("random", "Random", "floor", "Normal numbers that know nothing of the model.", False, random),
         _peer("Input × Gradient", input_x_gradient, "The input times the gradient at the input."),
+        _peer("Saliency", saliency, "The size of the gradient at the input."),
+        _peer("Grad-CAM", grad_cam, "The last convolution's maps, weighted by their mean gradients."),
+        _peer("Grad-CAM++", grad_cam_plus_plus, "The last convolution's maps, weighted by positive gradients."),
         _integrated_gradients,
         _peer("Gradient SHAP", gradient_shap, "Gradients at random points between input and baselines, averaged."),
+        _own("Expected Gradients", expected_gradients, "Gradients between the input and random references, averaged."),
         _peer("DeepLift", deep_lift, "Secants in place of gradients at activations (rescale rule).", complete=True),
         smooth(_integrated_gradients.with_settings(tolerance=None, n_steps=20), name="smooth_grad"),
         _peer("Occlusion", occlusion, "How much the score falls when a window is hidden."),
         _peer("Kernel SHAP", kernel_shap, "Shapley values of groups of features, by regression.", complete=True),
+        _own(
+            "Permutation SHAP", permutation_shap, "Shapley values of groups of features, by orders and their reverses.",
+            complete=True,
+        ),
+        _own(
+            "Random staircases", staircase, "One patch, token or feature after another enters and gets what is gained.",
+            complete=True,
+        ),
         _peer("LIME", lime, "A sparse linear model of the score around the input."),
         _path(
             "guided_ig", "Guided IG", GuidedIG, "Features with small gradients move first, in a band around the line.",
             own=("n_steps",),
         ),
+        _path("samp", "SAMP", SAMP, "Features whose move changes the score most move first."),
+        _path(
+            "samp_plus_plus", "SAMP++", SAMP, "SAMP in small steps, with a running mean of gradients.",
+            changed={"max_step": 0.02, "momentum": 0.5},
+        ),
+        _path("spectral_ig", "Spectral IG", SpectralIG, "Singular components of the difference, the largest first."),
         _path("blur_ig", "Blur IG", BlurIG, "From the blurred image to the image, through all scales in between."),
         _path(
             "enhanced_ig", "Enhanced IG", EnhancedIG, "Shortest route over data points by Euclidean length.",
             needs=("points",),
+        ),
+        _path(
+            "discretized_ig", "Discretised IG", DiscretizedIG, "Each token walks over words, and never turns back.",
+            needs=("points",),
+        ),
+        _own("Sequential IG", sequential_ig, "The line of each token by itself, all others as they are."),
+        _own(
+            "Local path integration", lpi, "Integrated Gradients from references of the input's own neighbourhood.",
+            takes_baselines=False,
+        ),
+        _own("IG²", ig2, "The descent from the input to the representation of a reference."),
+        _own("AGI", agi, "The way back from adversarial examples of other classes.", takes_baselines=False),
+        _own("MFABA", mfaba, "The attack that lowers the score until the class changes.", takes_baselines=False),
+        _path("boundary_ig", "Boundary IG", BoundaryIG, "The line from the nearest point found of another class."),
+        _path(
+            "fisher_rao", "Fisher–Rao path", FisherRaoPath,
+            "From an input that the model knows nothing about, along the natural gradient of its prediction.",
         ),
         _path(
             "manifold_ig", "Manifold IG", Manifold, "Geodesic of an autoencoder's decoder, which follows the data.",

@@ -19,9 +19,10 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.integral.integrator import integrate
-from leastpath.metric import Metric
+from leastpath.metric import FeatureMetric, Metric
 from leastpath.path import Path
 from leastpath.run import Bar, Run
+from leastpath.solvers.chords import chord_force, sampled_chords
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
@@ -129,6 +130,8 @@ def sampled_length(score: BoundScore, metric: Metric, knots: Tensor, examples: T
 
     Endless where the score or its gradient is not finite: a bad place, not an error.
     """
+    if isinstance(metric, FeatureMetric):
+        return sampled_chords(score, metric, knots, examples, t)
     points, steps, _, _ = _at(knots, t)
     flat = points.flatten(0, 1)
     gradient, finite = _gradients(score, metric, flat, examples.repeat_interleave(len(t)))
@@ -141,8 +144,11 @@ def length_force(
 ) -> tuple[Tensor, Tensor]:
     """`sampled_length` (rows,) and its derivative by the knots, ends included: (rows, knots, *features).
 
-    Costs two gradients a position, three with double back-propagation. Bad places pull nowhere.
+    Costs two gradients a position, three with double back-propagation; under a feature metric one a position and knot.
+    Bad places pull nowhere.
     """
+    if isinstance(metric, FeatureMetric):
+        return chord_force(score, metric, knots, examples, t)
     points, steps, k, fraction = _at(knots, t)
     flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
     examples = examples.repeat_interleave(len(t))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath.arguments import per_example
 from leastpath.attribution import Attribution
 from leastpath.evaluation.masking import Masking
 from leastpath.evaluation.measure import given_attribution
@@ -149,7 +150,8 @@ class _TextJudge:
         with torch.no_grad():
             predicted = model(self.ids, there).argmax(1)
             instead = embedding(torch.tensor(self.mask_id))
-        self.score = Score(model, predicted, "log_softmax", layer=embedding, additional_forward_args=(there,))
+        rows = per_example(there)
+        self.score = Score(model, predicted, "log_softmax", layer=embedding, additional_forward_args=rows)
 
         def mask(vectors: Tensor) -> Tensor:
             return torch.where(self.free[..., None], instead, vectors)

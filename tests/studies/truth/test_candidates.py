@@ -4,9 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_truth import WEIGHTS, linear_problem
+from tiny_truth import WEIGHTS, linear_problem, tiny
+from torch import nn
 
+import leastpath as lp
+from helpers import TextNet, seeded
+from leastpath.methods import METHODS
 from studies.truth.candidates import CANDIDATES, explained
+from studies.truth.nets import image_problem
+from studies.truth.problem import Problem
 
 
 @pytest.mark.parametrize(
@@ -18,6 +24,51 @@ def test_every_path_is_exact_on_a_linear_score(name):
     found = explained(candidate, problem)
     torch.testing.assert_close(found.values, (problem.inputs - baseline) * WEIGHTS, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(found.change, ((problem.inputs - baseline) @ WEIGHTS).double(), atol=1e-4, rtol=1e-4)
+
+
+RIVALS = ["saliency", "expected", "samp", "samp++", "spectral", "ig2", "agi", "mfaba", "boundary", "fisher-rao"]
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_methods_of_the_table_are_candidates_by_their_name(name):
+    """Oracle: the method itself, called by its name."""
+    problem = tiny()[0].open(None, None).problem(range(3))
+    candidate = CANDIDATES[name]
+    found = explained(candidate, problem)
+    assert candidate.reference and candidate.fits(problem)
+    assert found.values.shape == problem.inputs.shape and found.values.abs().max() > 0
+    method = METHODS[candidate.solver]
+    settings = {"limits": (0.0, 1.0)} if "limits" in method.defaults else {}
+    if "tolerance" in method.defaults:
+        settings |= {"tolerance": None, "n_steps": 50}
+    base = problem.baselines if candidate.several else problem.baselines[:, :1]
+    expected = method(
+        problem.score("log_softmax"), problem.inputs, base if method.takes_baselines else None, **settings
+    )
+    torch.testing.assert_close(found.values, expected.values)
+
+
+def test_maps_are_read_where_there_are_convolutions():
+    assert not CANDIDATES["grad-cam"].fits(tiny()[0].open(None, None).problem(range(2)))
+    net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 2)).eval()
+    problem = image_problem(net, torch.rand(2, 1, 6, 6), torch.zeros(2).long(), "softmax")
+    assert CANDIDATES["grad-cam"].fits(problem) and explained(CANDIDATES["grad-cam"], problem).values.shape == (
+        2,
+        1,
+        6,
+        6,
+    )
+
+
+def test_words_are_those_of_the_embedding():
+    net = seeded(TextNet).eval()
+    ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    problem = Problem(
+        lambda output: lp.Score(net, 1, output, layer=net.embedding), "log_softmax", ids,
+        torch.zeros(2, 1, 3, 4), {}, None,
+    )  # fmt: skip
+    assert explained(CANDIDATES["discretized"], problem).values.shape == (2, 3, 4)
+    assert explained(CANDIDATES["sequential"], problem).values.shape == (2, 3, 4)
 
 
 def test_a_candidate_fits_where_groups_and_baselines_are_there():

@@ -37,8 +37,8 @@ class ElasticBand:
     """A path that bends where that saves length, and is otherwise straight: length plus stiffness × stretching.
 
     Minimises length / length of the line + stiffness · Σ‖step‖² / the same of the line. It is never longer than the
-    line. It costs `(2 · n_rounds + 1) · n_samples · (n_knots + 1)` gradients an example; none where the metric does not
-    look at the gradient.
+    line. It costs `(2 · n_rounds + 1) · n_samples · (n_knots + 1)` gradients an example; at most so
+    many under a feature metric (`Fisher`, `Pullback`), and none where the metric does not look at the model.
 
     Args:
         stiffness: price of stretching. 0: only length counts; the larger, the nearer to the straight line.

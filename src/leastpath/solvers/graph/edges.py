@@ -12,9 +12,9 @@ from torch import Tensor
 
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
-from leastpath.integral.pieces import Estimate, Pieces, quadrature
+from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
 from leastpath.integral.rules import rule_nodes
-from leastpath.metric import Metric, length
+from leastpath.metric import FeatureMetric, Metric, length
 from leastpath.run import Bar
 from leastpath.solvers.graph import neighbors
 
@@ -92,7 +92,7 @@ class EdgeTable:
 
     length: np.ndarray  # (m,) float64; inf where the score or its gradient is not finite on an edge
     estimate: Estimate | None  # None if the metric needs no gradient, or if it would not fit in memory
-    node_score: Tensor | None  # (n,) the score at the points; None if the metric needs no gradient
+    node_score: Tensor | None  # (n,) the score at the points; None if the metric does not look at the model
     adjacency: csr_array  # (n, n) the same lengths, as Dijkstra reads them
 
     @classmethod
@@ -102,12 +102,15 @@ class EdgeTable:
         """Measure every edge with the score of `example`; `budget` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
         pieces = segment_pieces(topology.points, tail, head, torch.full_like(tail, example))
+        node_score = None
+        if metric.needs_gradient or isinstance(metric, FeatureMetric):
+            as_example = torch.full((len(topology.points),), example)
+            node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
         if not metric.needs_gradient:
             bar.advance(len(tail))
-            length = plain_lengths(metric, pieces, score.work_dtype, n_steps)
-            return cls(length, None, None, topology.adjacency(length))
-        as_example = torch.full((len(topology.points),), example)
-        node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
+            length = plain_lengths(score, metric, pieces, n_steps)
+            return cls(length, None, node_score, topology.adjacency(length))
+        assert node_score is not None
         keep = len(tail) * score.n_features <= KEPT_ELEMENTS
         lengths, estimates = [], []
         for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
@@ -171,9 +174,12 @@ def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
     return torch.as_tensor(np.sort(order[np.arange(len(order)) - first < room[owner[order]]]))
 
 
-def plain_lengths(metric: Metric, pieces: Pieces, dtype: torch.dtype, n_steps: int) -> np.ndarray:
-    """Lengths (pieces,) of whole segments under a metric that needs no gradient."""
-    start, end = pieces.ends(dtype)
+def plain_lengths(score: BoundScore, metric: Metric, pieces: Pieces, n_steps: int) -> np.ndarray:
+    """Lengths (pieces,) of whole segments under a metric that needs no gradient; inf where they are not finite."""
+    if isinstance(metric, FeatureMetric):
+        found = chords(score, pieces, metric, n_steps, strict=False)
+        return torch.where(torch.isfinite(found), found, torch.inf).double().cpu().numpy()
+    start, end = pieces.ends(score.work_dtype)
     step = end - start
     nodes, weights = rule_nodes(RULE, n_steps, start)
     # One node after the other, to save memory.

@@ -120,8 +120,8 @@ class Router:
     def _edges(self, pieces: Pieces, scores: Tensor | None) -> tuple[np.ndarray, Estimate | None]:
         """Lengths of edges (edges,), and what was measured; `scores` at all points, if the metric needs gradients."""
         k, n_steps = self.solver.n_neighbors, self.solver.n_steps
-        if scores is None:
-            return plain_lengths(self.metric, pieces, self.score.work_dtype, n_steps), None
+        if scores is None or not self.metric.needs_gradient:
+            return plain_lengths(self.score, self.metric, pieces, n_steps), None
         # Baselines join before inputs do, and must leave what the inputs need at least.
         more = self.budget.keeping((k + 1) * n_steps)
         estimate = measured(self.score, pieces, self.metric, n_steps, scores, more)

@@ -1,0 +1,138 @@
+"""The screenshots of the explorer's page: a photograph, a table and a text.
+
+    python docs/make_screenshots.py [--only image] [--out docs/_generated]
+
+Needs `leastpath[browser]`, chromium and, for the photograph, the classifier of `leastpath explain`. Pictures and tables
+are those that scikit-learn ships; the text's model is trained here, on sentences in which "not" turns a word round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+from torch import nn
+
+import leastpath as lp
+from leastpath.commands.explore_samples import sample_source
+from leastpath.explorer.sources.texts import TextSource
+
+COLORS = 128  # of the picture's palette: a page needs few, and the file is a third of the size
+GOOD, BAD = ("wonderful", "fine", "moving"), ("predictable", "dull", "awful")
+PLAIN = ("the", "film", "story", "was", "and", "acting", "today", "really")
+
+
+def photograph() -> Any:
+    return sample_source("photos")[0]
+
+
+def table() -> Any:
+    return sample_source("table")[0]
+
+
+# ---- a text and its model --------------------------------------------------------------------------------------------
+
+
+def text() -> Any:
+    """A small BERT, trained for some seconds."""
+    model, tokenizer = _bert()
+    generator = torch.Generator().manual_seed(0)
+    pairs = [_sentence(generator) for _ in range(3000)]
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for rows in torch.randint(len(pairs), (250, 32), generator=generator).tolist():
+        encoded = tokenizer([pairs[i][0] for i in rows], padding=True, return_tensors="pt")
+        loss = model(**encoded, labels=torch.tensor([pairs[i][1] for i in rows])).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"loss of the last batch {float(loss.detach()):.3f}")
+    texts = ["the story was not predictable and the acting was really fine", "the film was dull today"]
+    return TextSource(model.eval().requires_grad_(False), tokenizer, texts)
+
+
+def _sentence(generator: torch.Generator) -> tuple[str, int]:
+    """Two judgements at most, each of which "not" may turn round, and whether they are favourable together."""
+
+    def draw(n: int) -> int:
+        return int(torch.randint(n, (), generator=generator))
+
+    words, total = [], 0
+    for _ in range(1 + draw(2)):
+        favourable, negated = draw(2), draw(2)
+        words += [PLAIN[draw(len(PLAIN))] for _ in range(1 + draw(3))] + ["not"] * negated
+        words.append((GOOD if favourable else BAD)[draw(3)])
+        total += 1 if favourable != negated else -1
+    return " ".join(words), int(total > 0 or (total == 0 and bool(draw(2))))
+
+
+def _bert() -> tuple[nn.Module, Any]:
+    import tempfile
+
+    import transformers
+
+    pieces = ["wonder", "##ful", "moving", "pre", "##dict", "##able", "dull", "awful", "fine", "not"]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *PLAIN, *pieces]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "vocab.txt").write_text("\n".join(vocabulary))
+        tokenizer = transformers.BertTokenizerFast(str(Path(folder) / "vocab.txt"))
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        max_position_embeddings=40, id2label={0: "unfavourable", 1: "favourable"},
+    )  # fmt: skip
+    return transformers.BertForSequenceClassification(config), tokenizer
+
+
+# ---- the browser -----------------------------------------------------------------------------------------------------
+
+SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
+    "image": (photograph, "light", ("elastic_band", "idgi", "occlusion")),
+    "table": (table, "dark", ("elastic_band", "kernel_shap", "occlusion")),
+    "text": (text, "light", ("elastic_band", "idgi", "occlusion")),
+}
+
+
+def explain_all(page: Page, methods: tuple[str, ...]) -> None:
+    """One explanation after the other; then a step in the middle of the walk, and a tenth removed."""
+    page.locator(".tab").first.wait_for()
+    for n, method in enumerate(methods, start=1):
+        page.select_option("#method", method)
+        page.click("#explain")
+        page.locator(".tab").nth(n).wait_for()
+    page.locator(".tab").nth(1).click()
+    for name, value in (("scrubber", 16), ("top", 10)):
+        page.locator(f"#{name}").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value)
+    page.wait_for_timeout(1500)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=list(SHOWN))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "_generated")
+    options = parser.parse_args()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for kind in [options.only] if options.only else SHOWN:
+            source, scheme, methods = SHOWN[kind]
+            with lp.explore(source(), open=False) as explorer:
+                page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+                page.set_default_timeout(1_800_000)  # a loaded machine takes its time
+                page.goto(explorer.url)
+                explain_all(page, methods)
+                picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+                page.close()
+            file = options.out / f"explorer_{kind}.png"
+            picture.quantize(COLORS, dither=Image.Dither.NONE).save(file, optimize=True)
+            print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

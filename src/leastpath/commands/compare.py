@@ -1,0 +1,319 @@
+"""Several methods on a folder of pictures, or on rows of a table, from files to a page and a table.
+
+`leastpath compare pictures/ --methods integrated_gradients,guided_ig --measures insertion,deletion`
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from leastpath._support.fingerprint import digest
+from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
+from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.explain import TABLES, Question, image_question, read_table, table_question
+from leastpath.commands.model_files import load_model, made_model
+from leastpath.commands.run_folder import RunFolder, default_folder
+from leastpath.evaluation import axioms, masking, robustness
+from leastpath.evaluation.compare import compare
+from leastpath.evaluation.comparison import Comparison
+from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
+from leastpath.evaluation.measure import Measure
+from leastpath.evaluation.randomization import ModelRandomization
+from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.methods import METHODS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
+STAGES = 4  # of model randomisation: the layers are drawn anew in so many groups
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What measures depend on: the kind of input, and what replaces removed features."""
+
+    is_table: bool
+    fill: str
+
+    @cached_property
+    def paper(self) -> masking.Masking:
+        """Areas of 1 % to 65 %. Measures over one object share its forward passes."""
+        return masking.Masking(features="values" if self.is_table else "pixels", fill=self.fill)
+
+    @cached_property
+    def full(self) -> masking.Masking:
+        """From the whole input to nothing of it."""
+        return replace(self.paper, areas=masking.FULL_AREAS)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A measure that has a name on the command line."""
+
+    make: Callable[[Kind], Measure]
+    words: str
+    pictures_only: bool = False
+
+
+MEASURES: Mapping[str, Choice] = {
+    "symmetric_relevance_gain": Choice(
+        lambda kind: SymmetricRelevanceGain("values" if kind.is_table else "patches", kind.fill),
+        "How much more is lost without the most important features than without the least important; 0 is chance.",
+    ),
+    "comprehensiveness": Choice(
+        lambda kind: masking.Comprehensiveness(kind.paper), "What the probability loses without the top features."
+    ),
+    "sufficiency": Choice(
+        lambda kind: masking.Sufficiency(kind.paper), "What the probability loses with the top features alone."
+    ),
+    "log_odds": Choice(lambda kind: masking.LogOdds(kind.paper), "Log-odds without the top features, negated."),
+    "log_prob_ratio": Choice(
+        lambda kind: masking.LogProbRatio(kind.paper), "Log-probability that is lost without the top features."
+    ),
+    "deletion": Choice(lambda kind: masking.Deletion(kind.full), "Area under the deletion curve."),
+    "insertion": Choice(lambda kind: masking.Insertion(kind.full), "Area under the insertion curve."),
+    "mas_deletion": Choice(
+        lambda kind: MagnitudeAlignedDeletion(kind.full), "Deletion, and whether values are as large as their effect."
+    ),
+    "mas_insertion": Choice(
+        lambda kind: MagnitudeAlignedInsertion(kind.full), "Insertion, and whether values are as large as their effect."
+    ),
+    "infidelity": Choice(
+        lambda kind: robustness.Infidelity(normalize=True), "Error of the values as a linear model of small changes."
+    ),
+    "max_sensitivity": Choice(
+        lambda kind: robustness.MaxSensitivity(), "Largest change of the values near the input. Explains again."
+    ),
+    "noise_ssim": Choice(
+        lambda kind: robustness.NoiseRobustness(), "Likeness of the map under a little noise. Explains again.", True
+    ),
+    "attack_ssim": Choice(
+        lambda kind: robustness.AttackRobustness(), "Likeness of the map after an attack. Explains again.", True
+    ),
+    "model_randomization": Choice(
+        lambda kind: ModelRandomization(stages=STAGES), "Likeness of the values for drawn weights. Explains again."
+    ),
+    "completeness_gap": Choice(lambda kind: axioms.Completeness(), "|Σ values − Δf|."),
+    "cancellation": Choice(lambda kind: axioms.Cancellation(), "Σ|values| − |Δf|."),
+}
+
+
+# ---- the inputs --------------------------------------------------------------------------------------------------
+
+
+def picture_files(folder: Path, limit: int | None = None) -> list[Path]:
+    """The pictures of a folder, by name.
+
+    Example:
+        >>> picture_files(Path("nowhere"))
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere is neither a folder of pictures nor a table: ...
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"{folder} is neither a folder of pictures nor a table: pass one, as in pictures/ or table.csv"
+        )
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
+    if not files:
+        raise ValueError(f"{folder} holds no pictures: they end in {', '.join(PICTURES)}")
+    return files[:limit]
+
+
+def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
+    """The rows of a table that have a finite number in every column, from 0.
+
+    Example:
+        >>> import pandas
+        >>> complete_rows(pandas.DataFrame({"a": [1.0, None, 3.0]}))
+        [0, 2]
+    """
+    numbers = torch.as_tensor(table.to_numpy(dtype="float64", copy=True))
+    rows = [int(row) for row in torch.isfinite(numbers).all(1).nonzero()[:, 0]]
+    if not rows:
+        raise ValueError("no row of the table has a number in every column: leave columns out with --drop")
+    return rows[:limit]
+
+
+def joined(questions: Sequence[Question]) -> Question:
+    """Several questions to one model as one: each input keeps its own target."""
+    first = questions[0]
+    targets = [question.score.target for question in questions]
+    target: Any = None if targets[0] is None else torch.tensor(targets)
+    inputs, baselines = (torch.cat([getattr(q, part) for q in questions]) for part in ("inputs", "baselines"))
+    return replace(first, score=replace(first.score, target=target), inputs=inputs, baselines=baselines)
+
+
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+def chosen_measures(names: str, kind: Kind) -> list[Measure]:
+    """Measures by their names, with commas.
+
+    Example:
+        >>> [measure.name for measure in chosen_measures("deletion, insertion", Kind(True, "baseline"))]
+        ['deletion', 'insertion']
+    """
+    chosen = []
+    for name in _split(names):
+        if name not in MEASURES:
+            raise ValueError(f"--measures {name!r} is unknown: use {', '.join(MEASURES)}")
+        if MEASURES[name].pictures_only and kind.is_table:
+            raise ValueError(f"--measures {name!r} compares pictures, and this is a table: leave it out")
+        chosen.append(MEASURES[name].make(kind))
+    return chosen
+
+
+def _split(names: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+
+
+def _methods(names: str) -> list[str]:
+    wanted = _split(names)
+    if not wanted:
+        raise ValueError("--methods is empty: name at least one, as in --methods integrated_gradients")
+    for name in wanted:
+        METHODS[name]  # an unknown name is an error that lists those that are known
+    return wanted
+
+
+def write_results(run: RunFolder, found: Comparison) -> None:
+    """report.html, table.csv (a row a method) and results.csv (a row a method and input)."""
+    table = found.table()
+    table.columns = [" ".join(column) for column in table.columns]
+    run.write("table.csv", table.to_csv())
+    run.write("results.csv", found.per_example.to_csv(index=False))
+    run.write("report.html", found.to_html())
+
+
+def print_choices() -> None:
+    """What --list shows: methods and measures by name."""
+    print("methods (--methods):")
+    for name, method in METHODS.items():
+        print(f"  {name:26s} {method.summary}")
+    print("measures (--measures):")
+    for name, choice in MEASURES.items():
+        print(f"  {name:26s} {choice.words}{' Pictures only.' if choice.pictures_only else ''}")
+
+
+def run_compare(
+    source: Path,
+    out: Path | None = None,
+    *,
+    methods: str = DEFAULT_METHODS,
+    measures: str = DEFAULT_MEASURES,
+    model: Path | None = None,
+    factory: str | None = None,
+    model_class: str | None = None,
+    model_args: str | None = None,
+    trust_model: bool = False,
+    target: int | None = None,
+    output: str | None = None,
+    baseline: str | None = None,
+    fill: str = "baseline",
+    size: int = 224,
+    drop: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+    resume: bool = False,
+) -> RunFolder:
+    """`leastpath compare`: see `leastpath.commands.arguments.compare` for what is given.
+
+    Example:
+        >>> run_compare(Path("pictures"), methods="random,integrated_gradients")  # doctest: +SKIP
+    """
+    kind, wanted = Kind(source.name.lower().endswith(TABLES), fill), _methods(methods)
+    if fill not in FILLS or (kind.is_table and fill in ("blur", "linear")):
+        known = [name for name in FILLS if not kind.is_table or name not in ("blur", "linear")]
+        raise ValueError(f"--fill {fill!r} is unknown for this input: use {', '.join(known)}")
+    judged = chosen_measures(measures, kind)
+    if not kind.is_table:
+        picture_files(source)  # refused before a model is loaded
+    elif not source.is_file():
+        raise ValueError(f"{source} is not a file: pass a folder of pictures, or a table as .csv")
+    used = _model(model, factory, model_class, model_args, trust_model, kind)
+    columns = [name for given in drop for name in _split(given)]
+    asked: dict[str, Any] = {"target": target, "output": output}
+    question, names = _questions(source, kind, used, columns, limit, size, baseline, asked)
+    if question.baselines.ndim > question.inputs.ndim and fill == "baseline":
+        raise ValueError("--fill baseline needs one baseline an input, and --baseline gives several: use --fill mean")
+    config = {
+        "model": None if model is None else digest(model.read_bytes()), "factory": factory,
+        "model_class": model_class, "model_args": model_args, "output": question.score.output, "target": target,
+        "baseline": baseline, "fill": fill, "measures": [m.name for m in judged], "size": size, "seed": seed,
+    }  # fmt: skip
+    run = RunFolder.open(default_folder("compare", resume) if out is None else out, "compare", config, resume=resume)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "interrupted with", UserWarning)  # said below, in the command's own words
+        found = compare(
+            wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
+            names=names, seed=seed, progress=True,
+        )  # fmt: skip
+    return _told(run, found)
+
+
+def _told(run: RunFolder, found: Comparison) -> RunFolder:
+    """Write what was found, and say it."""
+    if len(found.per_example):
+        write_results(run, found)
+        print(found)
+        for _, row in found.failures.head(3).iterrows():
+            print(f"{row['method']} failed on {row['name']}: {row['failure']}")
+        print(run.path / "report.html")
+    if not found.finished:
+        print(f"interrupted: go on with --resume --out {run.path}", file=sys.stderr)
+        sys.exit(130)  # the usual code after Ctrl-C
+    return run
+
+
+def _questions(
+    source: Path,
+    kind: Kind,
+    model: Callable[[Tensor], Any],
+    drop: Sequence[str],
+    limit: int | None,
+    size: int,
+    baseline: str | None,
+    asked: Mapping[str, Any],
+) -> tuple[Question, list[str]]:
+    """All inputs as one question, and their names."""
+    if kind.is_table:
+        table = read_table(source, drop)
+        rows = complete_rows(table, limit)
+        each = [table_question(table, row, model, baseline=baseline or "mean", **asked) for row in rows]
+        return joined(each), [f"row {row}" for row in rows]
+    files = picture_files(source, limit)
+    each = [image_question(file, model, size=size, baseline=baseline or "black", **asked) for file in files]
+    return joined(each), [file.name for file in files]
+
+
+def _model(
+    file: Path | None,
+    factory: str | None,
+    model_class: str | None,
+    arguments: str | None,
+    trust: bool,
+    kind: Kind,
+) -> Callable[[Tensor], Any]:
+    if file is not None and factory is not None:
+        raise ValueError("--model and --factory both give a model: pass one of the two")
+    if factory is not None:
+        return made_model(factory, arguments)
+    if file is not None:
+        return load_model(file, model_class, arguments, trust=trust)
+    if kind.is_table:
+        raise ValueError(
+            "a table needs its model: leastpath compare table.csv --model weights.safetensors --model-class "
+            "package.module:Class, or --factory package.module:function"
+        )
+    return EfficientNetLite0()

@@ -1,0 +1,122 @@
+"""What `leastpath explore` shows when nothing is given: data and models that installed packages bring along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.explorer.sources.tensors import TensorSource
+from leastpath.explorer.subject import Source
+from leastpath.images import square_crop
+from leastpath.score import Score
+
+TRAINING_STEPS = 150
+Sample = tuple[Source, str]
+
+
+def sample_source(name: str | None = None) -> Sample:
+    """A source and a sentence that says what it is.
+
+    Args:
+        name: "photos", "digits" or "table". None: photos where their classifier is installed, else digits.
+
+    Example:
+        >>> sample_source("nothing")
+        Traceback (most recent call last):
+        ...
+        ValueError: no sample is called 'nothing': use one of photos, digits, table
+    """
+    if name is None:
+        try:
+            return _photos()
+        except ImportError:
+            return _digits()
+    if name not in SAMPLES:
+        raise ValueError(f"no sample is called {name!r}: use one of {', '.join(SAMPLES)}")
+    return SAMPLES[name]()
+
+
+def _photos() -> Sample:
+    import numpy as np
+    from PIL import Image
+    from sklearn.datasets import load_sample_image
+
+    model = EfficientNetLite0()
+    names = ("flower.jpg", "china.jpg")
+    cut = [square_crop(Image.fromarray(load_sample_image(n)), 224, Image.Resampling.BICUBIC) for n in names]
+    pixels = torch.stack([torch.from_numpy(np.asarray(image, np.float32).copy() / 255) for image in cut])
+    inputs = pixels.permute(0, 3, 1, 2).contiguous()
+    recipe = (
+        "import numpy as np",
+        "from PIL import Image",
+        "from sklearn.datasets import load_sample_image",
+        "from leastpath.commands.classifier import EfficientNetLite0",
+        "from leastpath.images import square_crop",
+        "",
+        "score = lp.Score(EfficientNetLite0())",
+    )
+
+    def lines(name: str) -> tuple[str, ...]:
+        crop = f'square_crop(Image.fromarray(load_sample_image("{name}")), 224, Image.Resampling.BICUBIC)'
+        return (
+            *recipe,
+            f"image = {crop}",
+            "pixels = torch.from_numpy(np.asarray(image, np.float32) / 255)",
+            "inputs = pixels.permute(2, 0, 1)[None].contiguous()",
+        )
+
+    source = TensorSource(Score(model), inputs, titles=names, recipe=lines)
+    return source, "Sample: two photographs that scikit-learn ships, and EfficientNet-lite0 for ImageNet."
+
+
+def _digits() -> Sample:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    images = torch.as_tensor(data.images, dtype=torch.float32)[:, None] / 16
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2),
+        nn.Flatten(), nn.Linear(256, 10),
+    )  # fmt: skip
+    _train(model, images[100:], torch.as_tensor(data.target)[100:])
+    titles = [f"digit {label}" for label in data.target[:20]]
+    source = TensorSource(Score(model), images[:20], titles=titles, classes=[str(i) for i in range(10)])
+    return source, "Sample: handwritten digits that scikit-learn ships, and a small net that was trained just now."
+
+
+def _table() -> Sample:
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    rows = torch.as_tensor(data.data, dtype=torch.float32)
+    rows = (rows - rows.mean(0)) / rows.std(0)
+    model = nn.Sequential(nn.Linear(rows.shape[1], 16), nn.ReLU(), nn.Linear(16, 2))
+    _train(model, rows[50:], torch.as_tensor(data.target)[50:])
+    names, classes = [str(name) for name in data.feature_names], [str(name) for name in data.target_names]
+    titles = [f"patient {i}" for i in range(50)]
+    source = TensorSource(Score(model), rows[:50], names=names, classes=classes, data=rows[50:], titles=titles)
+    words = "Sample: the breast cancer table that scikit-learn ships, in standard deviations, and a small net that was"
+    return source, f"{words} trained just now."
+
+
+def _train(model: nn.Module, inputs: Tensor, labels: Tensor) -> None:
+    """A few seconds of training, the same each time. Nobody else's random numbers change."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for module in model.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        for _ in range(TRAINING_STEPS):
+            rows = torch.randint(len(inputs), (128,))
+            loss = nn.functional.cross_entropy(model(inputs[rows]), labels[rows].long())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    model.eval().requires_grad_(False)
+
+
+SAMPLES: Mapping[str, Callable[[], Sample]] = {"photos": _photos, "digits": _digits, "table": _table}

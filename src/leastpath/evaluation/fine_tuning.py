@@ -1,0 +1,234 @@
+"""Fidelity after fine-tuning: features are removed from a model that has learnt to do without some of them.
+
+An ordinary model never saw inputs with features removed, so it may fail on them for that reason alone. F-Fidelity
+(Zheng et al. 2025) tunes a copy of the model on inputs with a random part removed, and never removes more than that.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from leastpath._support.checks import check_integer
+from leastpath.attribution import Attribution
+from leastpath.evaluation.imputation import BaselineFill, Fill, filler
+from leastpath.evaluation.measure import Measured, checked_attributions, generators
+from leastpath.evaluation.support import feature_labels, row_fill
+from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.run import Run
+from leastpath.score import Score
+from leastpath.support import Probability, Rank, RowFill, grouped, judged_score, removal_places
+
+Batches = Iterable[tuple[Tensor, Tensor]]
+
+
+def fine_tuned(
+    model: nn.Module,
+    data: tuple[Tensor, Tensor] | Batches,
+    *,
+    most: float = 0.1,
+    features: str | Tensor = "values",
+    fill: Fill = "mean",
+    epochs: int = 5,
+    learning_rate: float = 1e-3,
+    batch_size: int = 32,
+    seed: int = 0,
+    progress: bool = False,
+) -> nn.Module:
+    """A copy of the model, trained on with a random part of every input removed: a judge for `FineTunedFidelity`.
+
+    Each time an input is seen, a share between 0 and `most` of its features is removed, chosen at random. The model
+    itself is not changed. Ctrl-C ends the training.
+
+    Args:
+        model: (batch, *features) -> logits (batch, classes), or numbers (batch,) for a regression.
+        data: inputs (n, *features) and labels (n,), or batches of both, as a `DataLoader` gives. Whole numbers are
+            classes (cross-entropy); other numbers are what a regression should give (squared error).
+        most: the largest share of features that is removed.
+        features: what is removed together, as in `SymmetricRelevanceGain`.
+        fill: what replaces removed features. "baseline" is not possible here: pass the baseline's number.
+        epochs, learning_rate, batch_size: of the training, by Adam. Batches of a loader stay as they are.
+        seed: of what is removed, and of the order of a tensor's inputs.
+        progress: show a progress bar.
+
+    Example:
+        >>> x = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
+        >>> net = nn.Linear(4, 2)
+        >>> judge = fine_tuned(net, (x, (x[:, 0] > 0.5).long()), epochs=2)
+        >>> torch.equal(judge.weight, net.weight), judge.training
+        (False, False)
+    """
+    _check_share("most", most)
+    check_integer("epochs", epochs, 1)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model is a {type(model).__name__}, expected a torch.nn.Module, whose weights can be trained")
+    if isinstance(filler(fill)[1], BaselineFill):
+        raise ValueError('fill="baseline" has no baseline while a model is trained: pass its number, as in fill=0.0')
+    judge = copy.deepcopy(model).requires_grad_(True)
+    training = [part for part in judge.parameters() if part.is_floating_point()]
+    optimizer = torch.optim.Adam(training, lr=learning_rate)
+    with torch.random.fork_rng(), torch.enable_grad(), Run(seed, None, progress).bar("fine-tuning", epochs) as bar:
+        torch.manual_seed(seed)  # dropout
+        judge.train()
+        try:
+            for epoch in range(epochs):
+                for inputs, labels in _batches(data, batch_size, seed + epoch):
+                    removed = _randomly_removed(judge, inputs, most, features, fill, seed + epoch)
+                    loss = _loss(judge(removed), labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                bar.advance(note=f"loss {float(loss.detach()):.3g}")
+        except KeyboardInterrupt:
+            warnings.warn(f"interrupted: the judge has learnt for {epoch} epochs", RuntimeWarning, stacklevel=2)
+    return judge.requires_grad_(False).eval()
+
+
+@dataclass(frozen=True, eq=False)
+class FineTunedFidelity:
+    """F-Fidelity (Zheng et al. 2025), judged by a model that `fine_tuned` made. Higher is better.
+
+    For each size s, the top features are the share s of all features that the explanation ranks highest. A random part
+    of them is removed, then a random part of the others: `share` of the group, but never more than `most` of all
+    features. The value is the mean over sizes of [level without some of the others − level without some of the top
+    ones]. The level is the probability of the class, or the score where there is none. The curves have both losses.
+
+    Args:
+        judge: the fine-tuned model, which sees the same inputs as the explained one.
+        most: what it was tuned with.
+        sizes: shares of the features that count as top ones.
+        share: of each group that is removed at most.
+        n_samples: random removals for each size and group.
+        features, fill, rank, probability: as in `SymmetricRelevanceGain`; features and fill as in `fine_tuned`.
+
+    Example:
+        >>> import leastpath as lp
+        >>> net = nn.Linear(4, 2).eval()
+        >>> score, inputs = lp.Score(net, 0), torch.rand(3, 4)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> FineTunedFidelity(net, most=0.5)(score, inputs, None, result).values.shape
+        torch.Size([3])
+    """
+
+    judge: nn.Module
+    most: float = 0.1
+    sizes: tuple[float, ...] = (0.1, 0.3, 0.5)
+    share: float = 0.5
+    n_samples: int = 10
+    features: str | Tensor = "values"
+    fill: Fill | Tensor = "mean"
+    rank: Rank = "magnitude"
+    probability: Probability = "auto"
+    name: str = "fine_tuned_fidelity"
+    higher_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("most", "share"):
+            _check_share(name, getattr(self, name))
+        if not self.sizes or any(not 0 < size < 1 for size in self.sizes):
+            raise ValueError(f"sizes={self.sizes} must lie between 0 and 1, as in sizes=(0.1, 0.3)")
+        check_integer("n_samples", self.n_samples, 1)
+
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
+    ) -> Measured:
+        """Values (batch,)."""
+        if score.layer is not None:
+            raise ValueError(f"{self.name} removes features of the inputs: explain the inputs, without layer=")
+        warn_of_training_mode(self.judge)
+        judged, kind = judged_score(replace(score, model=self.judge), self.probability)
+        with untouched(self.judge, device_of(inputs)):
+            bound = judged.bind(inputs)
+            values = checked_attributions(bound, result)
+            places, counts = removal_places(values, feature_labels(self.features, bound), self.rank)
+            fill = row_fill(self.fill, bound, inputs, baselines, seed)
+
+            def level(points: Tensor, rows: Tensor) -> Tensor:
+                found = bound.values(points, rows).double().cpu()
+                return found.sigmoid() if kind == "log_odds" else found
+
+            clean = level(bound.explained(), torch.arange(bound.batch))
+            losses = torch.zeros(2, bound.batch, len(self.sizes), dtype=torch.float64)
+            for masked, k, group in self._removals(places, counts.cpu(), generators(inputs, seed)):
+                rows = torch.arange(bound.batch)
+                filled = _filled(bound.explained(), masked, fill)
+                losses[group, :, k] += (clean - level(filled, rows)) / self.n_samples
+        axis = torch.tensor(self.sizes, dtype=torch.float64)
+        curves = {"x": axis, "top": losses[0], "others": losses[1]}
+        return Measured.of((losses[0] - losses[1]).mean(1), curves, torch.as_tensor(bound.forwards_spent).long())
+
+    def _removals(
+        self, places: Tensor, counts: Tensor, drawn_by: list[torch.Generator]
+    ) -> Iterator[tuple[Tensor, int, int]]:
+        """Masks (batch, *shape) of what is removed, the number of the size, and 0 for the top or 1 for the others."""
+        n = int(counts.max())
+        every = torch.arange(n)
+        for k, size in enumerate(self.sizes):
+            top = torch.floor(size * counts + 0.5 + 1e-9).clamp_min(1).clamp_max(counts - 1).clamp_min(1)  # (batch,)
+            for group in (0, 1):
+                inside = (every < top[:, None]) if group == 0 else (every >= top[:, None]) & (every < counts[:, None])
+                limit = torch.minimum(self.share * inside.sum(1), self.most * counts)
+                removed = torch.floor(limit + 1e-9).clamp_min(1).clamp_max(inside.sum(1))  # (batch,)
+                for _ in range(self.n_samples):
+                    draws = torch.stack([torch.rand(n, generator=g) for g in drawn_by])
+                    order = torch.where(inside, draws, torch.inf).argsort(1).argsort(1)
+                    chosen = (order < removed[:, None]) & inside
+                    # One more place, which is never removed, for what stays.
+                    chosen = torch.cat([chosen, torch.zeros(len(chosen), 1, dtype=torch.bool)], 1).to(places.device)
+                    flat = places.reshape(len(places), -1).long()
+                    yield chosen.gather(1, torch.where(flat >= 0, flat, n)).view_as(places), k, group
+
+
+def _filled(points: Tensor, masked: Tensor, fill: RowFill) -> Tensor:
+    return torch.where(masked, fill(torch.arange(len(points)), masked).to(points), points)
+
+
+def _check_share(name: str, share: float) -> None:
+    if not 0 < share <= 1:
+        raise ValueError(f"{name}={share} must lie above 0 and be at most 1: it is a share of the features")
+
+
+def _batches(data: tuple[Tensor, Tensor] | Batches, size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Tensor) for part in data):
+        inputs, labels = data
+        if len(inputs) != len(labels):
+            raise ValueError(f"data has {len(inputs)} inputs and {len(labels)} labels: expected one label an input")
+        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
+        for rows in order.split(size):
+            yield inputs[rows], labels[rows]
+        return
+    yield from data  # type: ignore[misc]
+
+
+def _randomly_removed(
+    judge: nn.Module, inputs: Tensor, most: float, features: str | Tensor, fill: Fill, seed: int
+) -> Tensor:
+    """The inputs (batch, *features), each with a share from 0 to `most` of its features filled."""
+    bound = Score(judge).bind(inputs)
+    drawn_by = generators(inputs, seed)
+    strengths, index = grouped(torch.zeros(inputs.shape), feature_labels(features, bound), "magnitude")
+    draws = torch.stack([torch.rand(strengths.shape[1] + 1, generator=g) for g in drawn_by])  # and one for the share
+    present = torch.isfinite(strengths)
+    order = torch.where(present, draws[:, 1:], torch.inf).argsort(1).argsort(1)
+    chosen = (order < torch.floor(draws[:, :1] * (most * present.sum(1, keepdim=True) + 1))) & present
+    chosen = torch.cat([chosen, torch.zeros(len(chosen), 1, dtype=torch.bool)], 1)
+    home = torch.where(index >= 0, index, chosen.shape[1] - 1)
+    masked = chosen.gather(1, home).view(inputs.shape).to(inputs.device)
+    filling = filler(fill)[1].prepare(inputs, inputs, drawn_by)
+    return torch.where(masked, filling.rows(torch.arange(len(inputs)), masked).to(inputs), inputs).detach()
+
+
+def _loss(output: Tensor, labels: Tensor) -> Tensor:
+    labels = labels.to(output.device)
+    if not labels.is_floating_point() and output.ndim == 2 and output.shape[1] > 1:
+        return functional.cross_entropy(output, labels.long())
+    numbers = output.reshape(len(output), -1)[:, 0] if labels.ndim == 1 else output
+    if not labels.is_floating_point():  # one logit, two classes
+        return functional.binary_cross_entropy_with_logits(numbers, labels.to(numbers))
+    return functional.mse_loss(numbers, labels.to(numbers))

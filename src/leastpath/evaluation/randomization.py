@@ -1,0 +1,139 @@
+"""Model randomisation: an explanation of a model must change when the model's weights are drawn anew."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from leastpath._support.checks import check_integer
+from leastpath._support.rows import flat_rows
+from leastpath.attribution import Attribution
+from leastpath.evaluation.ground_truth import rank_correlation
+from leastpath.evaluation.measure import Explain, Measured, checked_attributions, required_method
+from leastpath.guards import Baselines, Inputs
+from leastpath.score import Score
+
+Order = Literal["cascading", "independent"]
+
+
+@dataclass(frozen=True)
+class ModelRandomization:
+    """How alike explanations stay when layers are drawn anew (Adebayo et al. 2018). Lower is better.
+
+    Layers are drawn anew one after the other, from the output to the input, and the input is explained again each time.
+    The value is the mean of Spearman's correlations with the first explanation. A method that ignores the model
+    has 1. The curve is the correlation after each layer.
+
+    A layer is a module with parameters of its own. It is drawn anew by its `reset_parameters`, as before training;
+    where it has none, each of its parameters is shuffled.
+
+    Args:
+        order: "cascading": a layer stays random when the next one is drawn. "independent": one layer at a time.
+        stages: how many times to explain: the layers are drawn in so many groups. None: after every layer.
+        signed: compare the values, not their magnitudes.
+
+    NaN where an explanation ranks nothing because all of it is equal.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(nn.Linear(8, 2).eval(), 1), torch.rand(3, 8)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> found = ModelRandomization()(score, inputs, None, result, explain=lp.StraightLine())
+        >>> bool((found.values < 0.99).all()), found.curves["correlation"].shape
+        (True, torch.Size([3, 1]))
+    """
+
+    order: Order = "cascading"
+    stages: int | None = None
+    signed: bool = False
+    name: str = "model_randomization"
+    higher_is_better: bool = False
+    needs_method: bool = True
+
+    def __post_init__(self) -> None:
+        if self.order not in get_args(Order):
+            raise ValueError(f"order={self.order!r} is unknown: use one of {list(get_args(Order))}")
+        check_integer("stages", self.stages, 1, or_none=", or None for every layer")
+
+    def __call__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines,
+        result: Attribution,
+        *,
+        seed: int = 0,
+        explain: Explain | None = None,
+    ) -> Measured:
+        """Values (batch,)."""
+        method, bound = required_method(explain, self.name), score.bind(inputs)
+        before = self._compared(checked_attributions(bound, result))
+        forwards, gradients = torch.zeros(2, bound.batch, dtype=torch.long)
+        found = []
+        for _, model in randomized(score.model, self.order, self.stages, seed):
+            again = method(_moved(score, model), inputs, baselines, seed)
+            forwards += again.n_forwards.cpu()
+            gradients += again.n_gradients.cpu()
+            found.append(rank_correlation(before, self._compared(checked_attributions(bound, again))))
+        curve = torch.stack(found, 1)  # (batch, stages)
+        axis = torch.arange(1, curve.shape[1] + 1, dtype=torch.float64)
+        return Measured.of(curve.mean(1), {"x": axis, "correlation": curve}, forwards, gradients)
+
+    def _compared(self, attributions: Tensor) -> Tensor:
+        flat = flat_rows(attributions)
+        return flat if self.signed else flat.abs()
+
+
+def randomized(
+    model: object, order: Order = "cascading", stages: int | None = None, seed: int = 0
+) -> Iterator[tuple[str, nn.Module]]:
+    """The model with more and more layers drawn anew, or with one group of them: (the last layer's name, the model).
+
+    It is one copy, changed in place between two steps. The model itself and the global random state stay as they are.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+        >>> [name for name, _ in randomized(net)]
+        ['2', '0']
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            f"a {type(model).__name__} has no weights to draw anew: Score(model, …) needs a torch.nn.Module"
+        )
+    changed = copy.deepcopy(model)
+    layers = [(name, part) for name, part in changed.named_modules() if any(True for _ in part.parameters(False))][::-1]
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no parameters to draw anew: its weights must be nn.Parameter")
+    groups = [group for group in torch.arange(len(layers)).tensor_split(stages or len(layers)) if len(group)]
+    for group in groups:
+        if order == "independent":
+            changed.load_state_dict(model.state_dict())
+        for i in group.tolist():
+            _draw_anew(layers[i][1], seed + 1 + i)
+        yield layers[int(group[-1])][0], changed
+
+
+def _draw_anew(layer: nn.Module, seed: int) -> None:
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(seed)
+        reset = getattr(layer, "reset_parameters", None)
+        if callable(reset):
+            reset()
+            return
+        for parameter in layer.parameters(recurse=False):
+            places = torch.randperm(parameter.numel()).to(parameter.device)
+            parameter.copy_(parameter.flatten()[places].view_as(parameter))
+
+
+def _moved(score: Score, model: nn.Module) -> Score:
+    """The score of a changed copy of its model, at the same layer."""
+    if score.layer is None:
+        return replace(score, model=model)
+    assert isinstance(score.model, nn.Module)
+    name = next(name for name, part in score.model.named_modules() if part is score.layer)
+    return replace(score, model=model, layer=model.get_submodule(name))

@@ -1,0 +1,69 @@
+"""Arrays as the page reads them: type, shape and the bytes in base64; and JSON without NaN."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+DTYPES = {"float32": "<f4", "uint8": "|u1", "uint16": "<u2"}
+MOST_NUMBERS = 64_000_000  # of an array that a request brings
+
+
+def packed(array: Tensor | np.ndarray) -> dict[str, Any]:
+    """An array as JSON. Numbers that are neither uint8 nor uint16 go as float32.
+
+    Example:
+        >>> packed(torch.tensor([1, 2], dtype=torch.uint8))
+        {'dtype': 'uint8', 'shape': [2], 'data': 'AQI='}
+    """
+    numbers = array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
+    name = str(numbers.dtype) if str(numbers.dtype) in DTYPES else "float32"
+    plain = np.ascontiguousarray(numbers, dtype=DTYPES[name])
+    return {"dtype": name, "shape": list(numbers.shape), "data": base64.b64encode(plain.tobytes()).decode("ascii")}
+
+
+def unpacked(given: Any) -> Tensor:
+    """The array in what `packed` made. What does not fit together is refused with a sentence.
+
+    Example:
+        >>> unpacked({"dtype": "uint8", "shape": [2], "data": "AQI="})
+        tensor([1, 2], dtype=torch.uint8)
+    """
+    expected = 'expected {"dtype": "uint8", "shape": [2], "data": "AQI="}'
+    if not isinstance(given, Mapping) or given.get("dtype") not in DTYPES:
+        raise ValueError(f"an array has a dtype of {', '.join(DTYPES)}: {expected}")
+    shape: Any = given.get("shape")
+    data: Any = given.get("data")
+    is_shape = isinstance(shape, list) and all(type(side) is int and side >= 0 for side in shape)
+    if not is_shape or not isinstance(data, str) or math.prod(shape) > MOST_NUMBERS:
+        raise ValueError(f"an array has a shape and data in base64: {expected}")
+    try:
+        numbers = np.frombuffer(base64.b64decode(data, validate=True), dtype=DTYPES[given["dtype"]]).reshape(shape)
+    except ValueError as error:
+        raise ValueError(f"the data of an array do not fit its shape {shape}: {error}") from error
+    return torch.from_numpy(numbers.copy())
+
+
+def as_json(value: Any) -> str:
+    """JSON text, with null for NaN and infinite numbers, which JSON does not have.
+
+    Example:
+        >>> as_json({"gap": float("nan"), "n": 1})
+        '{"gap":null,"n":1}'
+    """
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,216 @@
+"""Explaining one question by one method: the result, the walk along its path, and the curves of removal."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import flat_rows
+from leastpath.attribution import Attribution, bound_with_baselines, without_path
+from leastpath.explorer.question import Question
+from leastpath.explorer.removal import Curve, removal_curve
+from leastpath.explorer.subject import Kind, Subject
+from leastpath.explorer.walk import PLACES, Walk, walked
+from leastpath.explorer.watch import Watch
+from leastpath.guards import at_work, check_rows_are_independent, device_of
+from leastpath.integral.notes import FLAT, fixed_steps
+from leastpath.methods import METHODS, Method
+from leastpath.path import Path
+from leastpath.score import Score
+from leastpath.status import Outcome, Status
+from leastpath.tested import Tested
+
+T = TypeVar("T")
+QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
+OFFERED: Mapping[Kind, tuple[str, ...]] = {
+    "image": (
+        QUICK, "elastic_band", "idgi", "guided_ig", "blur_ig", "geodesic_descent", "occlusion", "gradient_shap",
+        "input_x_gradient",
+    ),
+    "table": (
+        QUICK, "elastic_band", "idgi", "guided_ig", "geodesic_descent", "occlusion", "kernel_shap", "gradient_shap",
+        "input_x_gradient",
+    ),
+    "text": (QUICK, "elastic_band", "idgi", "geodesic_descent", "occlusion", "gradient_shap", "input_x_gradient"),
+}  # fmt: skip
+ROWS = {  # that a method takes an example, roughly: for the bar of progress only
+    QUICK: PLACES, "elastic_band": 300, "idgi": 100, "guided_ig": 150, "blur_ig": 150, "geodesic_descent": 700,
+    "occlusion": 225, "kernel_shap": 1000, "gradient_shap": 50, "input_x_gradient": 1,
+}  # fmt: skip
+IMAGE_BUDGET = 1000  # gradients for a picture, so that a minute or two is enough
+
+
+@dataclass(frozen=True)
+class Finding:
+    """All that is known of one method's answer to one question.
+
+    Example:
+        >>> list(Finding.__dataclass_fields__)[:3]
+        ['question', 'method', 'stiffness']
+    """
+
+    question: Question
+    method: Method
+    stiffness: float | None
+    result: Attribution
+    walk: Walk | None
+    curves: Mapping[str, Curve]
+    seconds: float
+    stopped: bool = False
+
+
+def offered_methods(kind: Kind, wanted: tuple[str, ...] | None = None) -> dict[str, Method]:
+    """The methods that the page offers, by name: those that fit the kind, as far as they are installed.
+
+    Example:
+        >>> list(offered_methods("table", ("elastic_band",)))
+        ['elastic_band']
+    """
+    names = OFFERED[kind] if wanted is None else wanted
+    methods = {name: METHODS[name] for name in names}
+    return {name: method for name, method in methods.items() if wanted is not None or _is_installed(method)}
+
+
+def _is_installed(method: Method) -> bool:
+    return method.extra != "captum" or importlib.util.find_spec("captum") is not None
+
+
+def has_path(method: Method) -> bool:
+    """Whether a method's values come from a path that can be walked."""
+    return method.kind in ("path", "weighting")
+
+
+def expected_rows(question: Question, method: Method) -> int:
+    """Rows that the model will be given, roughly."""
+    walking = PLACES if has_path(method) and method.name != QUICK else 0
+    return question.m * (ROWS.get(method.name, 200) + walking) + 19 * len(question.fills)
+
+
+def explained(
+    question: Question, method: Method, stiffness: float | None, watch: Watch, line: Finding | None = None
+) -> Finding:
+    """Explain. An interrupted method gives what it has; KeyboardInterrupt where that is nothing.
+
+    `line`: what the straight line says of the same question, if that is known.
+    """
+    began = time.monotonic()
+    score = watch.over(question.score)
+    walk: Walk | None
+    with watch.showing():
+        if method.name == QUICK:
+            result, walk = straight(question, score)
+        else:
+            result = _by_method(question, score, method, settings_of(question.subject, method, stiffness))
+            watch.stage = "walking along the path"
+            walk = _unless_stopped(lambda: _walk(question, score, method, result))
+        watch.stage = "removing features"
+        tested = _unless_stopped(lambda: _tested(question, score, result, line, only_first=watch.stopped))
+        result, curves = tested or _tested(question, score, result, line, only_first=True)
+    stopped = watch.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
+    return Finding(question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped)
+
+
+def _unless_stopped(work: Callable[[], T]) -> T | None:
+    """What comes after the result must not take it away: None where it is interrupted."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return None
+
+
+def settings_of(subject: Subject, method: Method, stiffness: float | None) -> dict[str, Any]:
+    """What a method is given besides the question."""
+    settings: dict[str, Any] = {}
+    if "support" in method.defaults:
+        settings["support"] = False  # it is measured here, with the curves
+    if "max_gradients" in method.defaults and subject.kind == "image" and method.kind == "path":
+        settings["max_gradients"] = IMAGE_BUDGET
+    if method.name == "elastic_band":
+        settings["stiffness"] = 1.0 if stiffness is None else stiffness
+    if subject.kind == "image":
+        return settings
+    if method.name == "elastic_band":
+        settings["groups"] = subject.feature_of
+    if method.name == "kernel_shap":
+        settings["segments"] = subject.feature_of
+    if method.name == "occlusion" and subject.kind == "text":
+        settings["window"] = (1, subject.shape[-1])
+    return settings
+
+
+def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
+    """Integrated Gradients and its walk, with the same 41 gradients.
+
+    It is what `attribute(…, solver=StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")` gives.
+    """
+    subject = question.subject
+    with at_work(score.model, device_of(subject.inputs)):
+        bound, m = bound_with_baselines(score, subject.inputs, question.baselines)
+        start, end = bound.ends(question.baselines)
+        check_rows_are_independent(bound, start, end)
+        path = Path.straight(start, end)
+        walk = walked(bound, path)
+    change, flat = walk.change, flat_rows(walk.values)
+    gap = flat.sum(1) - change
+    certificate = torch.where(change != 0, (walk.length / change.abs()).clamp_min(1), torch.inf)
+    note = fixed_steps(PLACES, PLACES, math.inf, None, float(gap.mean()))
+    if not bool(walk.values.any()):
+        note = FLAT
+    values = bound.split(walk.values.mean(0, keepdim=True))
+    plain = without_path(
+        values, gap.mean(0, keepdim=True), (flat.abs().sum(1) - change.abs()).mean(0, keepdim=True),
+        change.mean(0, keepdim=True), (Status((note,)),), n_gradients=torch.tensor([PLACES * m]),
+        n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), solver="StraightLine()",
+        baseline_spread=None if m == 1 else bound.split(walk.values.std(0, keepdim=True)),
+    )  # fmt: skip
+    length = walk.length.mean(0, keepdim=True)
+    result = replace(
+        plain, path=path, length=length, length_ratio=torch.ones_like(length), metric="Conformal()",
+        certificate=certificate.mean(0, keepdim=True), geometry=repr(question.score),
+    )  # fmt: skip
+    return result, walk
+
+
+def _by_method(question: Question, score: Score, method: Method, settings: Mapping[str, Any]) -> Attribution:
+    baselines = question.baselines if method.takes_baselines else None
+    return method(score, question.subject.inputs, baselines, **settings)
+
+
+def _walk(question: Question, score: Score, method: Method, result: Attribution) -> Walk | None:
+    if result.path is None or not bool(torch.isfinite(_values(result)).all()):
+        return None
+    with at_work(score.model, device_of(question.subject.inputs)):
+        bound = score.bind(question.subject.inputs, len(result.path))
+        walk = walked(bound, result.path, getattr(method.explain, "weighting", None))
+    return walk.ending_at(_values(result)[0])
+
+
+def _tested(
+    question: Question, score: Score, result: Attribution, line: Finding | None, only_first: bool
+) -> tuple[Attribution, dict[str, Curve]]:
+    """The result with its support, and one curve a fill. After a stop, one fill must do."""
+    values = _values(result)
+    if not bool(torch.isfinite(values).all()):
+        return result, {}
+    lowered = question.score_here < question.score_there
+    fills = dict(list(question.fills.items())[: 1 if only_first else None])
+    curves = {name: removal_curve(question.subject, score, values, fill, lowered) for name, fill in fills.items()}
+    support = torch.tensor([curves["baseline"].support], dtype=torch.float64)
+    beside = math.nan if line is None else float(line.result.support[0])
+    unit = "in probability" if question.classes() else "in units of the score"
+    test = Tested(support, torch.tensor([beside], dtype=torch.float64), torch.zeros(1), unit)
+    status = Status((*test.note(0), *result.status[0].notes))
+    stats = {**result.stats, "line_support": test.line}
+    return replace(result, support=support.to(result.completeness_gap), status=(status,), stats=stats), curves
+
+
+def _values(result: Attribution) -> Tensor:
+    assert isinstance(result.values, Tensor)
+    return result.values

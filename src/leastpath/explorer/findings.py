@@ -1,0 +1,190 @@
+"""Findings as the page reads them: evidence in words first, then numbers, pictures and curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from leastpath.attribution import Attribution
+from leastpath.explorer.arrays import packed
+from leastpath.explorer.explaining import Finding
+from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
+from leastpath.explorer.removal import Curve
+from leastpath.explorer.subject import Subject
+from leastpath.explorer.walk import Walk, moved
+
+HINTS = {
+    "support": "How much more the prediction loses without what is ranked first than without what is ranked last. 0 is "
+    "a random order, higher is better.",
+    "line_support": "The support of Integrated Gradients along the straight line, for comparison.",
+    "completeness_gap": "The sum of all values minus the change of the score. 0 is best.",
+    "cancellation": "How much positive and negative values cancel: the sum of sizes minus the change of the score.",
+    "length": "The length of the path, measured by the model's gradient.",
+    "length_ratio": "The length of the path compared with the straight line. Below 1 it is shorter.",
+    "certificate": "The length divided by the change of the score. 1 proves that no path is shorter.",
+    "n_gradients": "Gradients of the model that the explanation took.",
+    "seconds": "Time that it took.",
+}
+LABELS = {
+    "support": "Support", "line_support": "Support of the straight line", "completeness_gap": "Completeness gap",
+    "cancellation": "Cancellation", "length": "Length", "length_ratio": "Length against the line",
+    "certificate": "Certificate", "n_gradients": "Gradients", "seconds": "Seconds",
+}  # fmt: skip
+
+
+def as_result(key: str, finding: Finding) -> dict[str, Any]:
+    """A finding as `GET /api/results/KEY` gives it."""
+    result, subject = finding.result, finding.question.subject
+    support = float(result.support[0])
+    told = result.status[0].ok and not finding.stopped
+    walk = finding.walk
+    return {
+        "key": key,
+        "method": finding.method.name,
+        "label": finding.method.title,
+        "stiffness": finding.stiffness,
+        "stopped": finding.stopped,
+        "headline": headline(support, bool(finding.question.classes()), float(result.score_change[0]) < 0),
+        "trusted": None if math.isnan(support) else told and support > 0,
+        "status": result.status[0].value,
+        "evidence": evidence(result, finding.seconds),
+        **numbers_of(subject, result),
+        "walk": None if walk is None else walk_of(subject, walk, finding.question.baselines),
+        "sentence_walk": _walk_words(finding),
+        "curves": {name: curve_of(curve) for name, curve in finding.curves.items()},
+    }
+
+
+def headline(support: float, is_probability: bool, lowered: bool) -> str:
+    """The first sentence that a person reads of an explanation.
+
+    Example:
+        >>> headline(0.41, True, False)
+        'Removing what it ranks first lowers the probability by 0.41 more than removing what it ranks last.'
+    """
+    if math.isnan(support):
+        return "Whether removal confirms this explanation was not measured."
+    if support <= 0:
+        return f"Removal does not confirm this explanation: support {support:.2g}, which should be above 0."
+    if not is_probability:
+        return f"Removing what it ranks first changes the score by {support:.2g} more than removing what it ranks last."
+    verb = "raises" if lowered else "lowers"
+    return (
+        f"Removing what it ranks first {verb} the probability by {support:.2g} more than removing what it ranks last."
+    )
+
+
+def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str, Any]]:
+    """What is known of a result, in the order of showing. What was not measured is left out."""
+    found: dict[str, float] = {"support": float(result.support[0])}
+    line = result.stats.get("line_support")
+    found["line_support"] = float(line[0]) if isinstance(line, Tensor) else math.nan
+    for name in ("completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients"):
+        found[name] = float(getattr(result, name)[0])
+    found["seconds"] = math.nan if seconds is None else seconds
+    return [
+        {"name": name, "label": LABELS[name], "value": value, "text": _number(name, value), "hint": HINTS[name]}
+        for name, value in found.items()
+        if not math.isnan(value)
+    ]
+
+
+def _number(name: str, value: float) -> str:
+    if math.isinf(value):
+        return "infinite"
+    if name == "n_gradients":
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if name == "seconds" else f"{value:.3g}"
+
+
+def numbers_of(subject: Subject, result: Attribution) -> dict[str, Any]:
+    """Values as they are shown, and for pictures the sums of patches."""
+    values = result.values
+    assert isinstance(values, Tensor)
+    values = values.detach().float().cpu()
+    if subject.kind != "image":
+        return {"values": packed(subject.by_feature(values)[0]), "units": None}
+    return {"values": packed(values[0]), "units": packed(by_patch(subject, values)[0])}
+
+
+def by_patch(subject: Subject, values: Tensor) -> Tensor:
+    """(n, channels, height, width) -> (n, rows, columns) sums."""
+    assert subject.grid is not None
+    return subject.by_feature(values).unflatten(1, subject.grid)
+
+
+def walk_of(subject: Subject, walk: Walk, baselines: Tensor) -> dict[str, Any]:
+    """The walk as the page reads it."""
+    attributed = walk.attributed.float().cpu()
+    cumulative = by_patch(subject, attributed) if subject.kind == "image" else subject.by_feature(attributed)
+    start = baselines if baselines.ndim == subject.inputs.ndim else baselines.mean(1)
+    return {
+        "positions": walk.places.tolist(),
+        "scores": walk.scores.tolist(),
+        "gradient_norms": walk.gradient_norms.tolist(),
+        "attributed": attributed.flatten(1).sum(1).tolist(),
+        "idle": [list(stretch) for stretch in walk.idle],
+        "frames": packed(frames_of(subject, walk.points, start)),
+        "cumulative": packed(cumulative),
+    }
+
+
+def frames_of(subject: Subject, points: Tensor, start: Tensor) -> Tensor:
+    """What is shown at each place: pictures, cells, or how far each token has come."""
+    points = points.to(subject.inputs)
+    if subject.kind == "image":
+        return pictures_of(points, value_range(subject.inputs), LARGEST)
+    if subject.decode is not None:
+        return subject.decode(points).float().cpu()
+    assert subject.feature_of is not None
+    return moved(points, start.to(points), subject.inputs, subject.feature_of, len(subject.names)).float().cpu()
+
+
+def curve_of(curve: Curve) -> Mapping[str, Any]:
+    """A curve as the page reads it."""
+    return {"shares": curve.shares, "most": curve.most, "least": curve.least, "support": curve.support}
+
+
+def _walk_words(finding: Finding) -> str:
+    if finding.walk is None:
+        return "This method has no path to walk along."
+    several = f" All numbers are the mean over {finding.question.m} baselines." if finding.question.m > 1 else ""
+    return f"Shaded: stretches where the gradient is below 5 % of its mean along the path.{several}"
+
+
+def features_of(subject: Subject) -> list[dict[str, Any]]:
+    """Names of columns or tokens, with what else is known of them."""
+    return [{"name": name, **details} for name, details in zip(subject.names, subject.details, strict=True)]
+
+
+def channels_of(subject: Subject) -> Sequence[str]:
+    """Names of a picture's channels."""
+    if subject.kind != "image":
+        return []
+    n = subject.shape[0]
+    return ["red", "green", "blue"] if n == 3 else ["grey"] if n == 1 else [f"channel {i}" for i in range(n)]
+
+
+def input_of(subject: Subject) -> Mapping[str, Any] | None:
+    """What is explained: a picture, the cells of a row; None for a text."""
+    if subject.kind == "image":
+        return packed(pictures_of(subject.inputs, value_range(subject.inputs))[0])
+    return None if subject.decode is None else packed(subject.decode(subject.inputs).float()[0])
+
+
+def removed_view(subject: Subject, filled: Tensor, mask: Tensor, word: str) -> tuple[Any, str | None]:
+    """What is left after removal: a picture, or a text with a word in place of what is gone."""
+    if subject.kind == "image":
+        return packed(pictures_of(filled[:1], value_range(subject.inputs))[0]), None
+    if subject.kind == "table":
+        return None, None
+    gone = mask.reshape(len(subject.names), -1).any(1).tolist()
+    shown = [
+        (word if is_gone else name) + str(details.get("space", " "))
+        for name, details, is_gone in zip(subject.names, subject.details, gone, strict=True)
+        if not details.get("special")
+    ]
+    return None, "".join(shown).strip()

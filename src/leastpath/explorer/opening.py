@@ -1,0 +1,47 @@
+"""Opening: from what a user gives to a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leastpath.attribution import Attribution
+from leastpath.explorer.saved import SavedSession
+from leastpath.explorer.session import Session
+from leastpath.explorer.sources.tensors import TensorSource
+from leastpath.explorer.subject import Source
+from leastpath.score import Score
+
+
+def session_of(
+    given: Any,
+    inputs: Any = None,
+    baselines: Any = None,
+    *,
+    names: Sequence[Any] | None = None,
+    classes: Sequence[str] | None = None,
+    data: Any = None,
+    methods: Sequence[str] | None = None,
+    sentence: str = "",
+) -> Session | SavedSession:
+    """A session over a score and inputs, over a source, or over a result.
+
+    Example:
+        >>> import torch
+        >>> session = session_of(Score(lambda x: x.prod(1)), torch.ones(1, 2), names=("a", "b"))
+        >>> session.state()["features"][1]["name"]
+        'b'
+        >>> session.close()
+    """
+    if isinstance(given, Attribution):
+        return SavedSession(given)
+    if isinstance(given, Score):
+        if inputs is None:
+            raise ValueError("a score needs inputs: lp.explore(score, inputs, baselines)")
+        given = TensorSource(given, inputs, baselines, names=names, classes=classes, data=data)
+    if not isinstance(given, Source):
+        raise ValueError(
+            f"explore got a {type(given).__name__}, expected a Score, a source or a result: "
+            "lp.explore(lp.Score(model, target), inputs)"
+        )
+    return Session(given, methods, sentence)

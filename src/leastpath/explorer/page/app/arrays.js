@@ -1,0 +1,33 @@
+"use strict";
+// Arrays as the server sends them: {dtype, shape, data in base64, little endian} <-> {shape, data: typed array}.
+const Arrays = (() => {
+  const TYPES = { float32: Float32Array, uint8: Uint8Array, uint16: Uint16Array };
+
+  function decode(packed) {
+    if (!packed) return null;
+    const text = window.atob(packed.data);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    return { shape: packed.shape, data: new TYPES[packed.dtype](bytes.buffer) };
+  }
+
+  function encodeBytes(data, shape) {
+    let text = "";
+    for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
+    return { dtype: "uint8", shape, data: window.btoa(text) };
+  }
+
+  /** Row k of the first axis. */
+  function row(array, k) {
+    const size = array.data.length / array.shape[0];
+    return array.data.subarray(k * size, (k + 1) * size);
+  }
+
+  /** The size below which `share` of the magnitudes lie: a few extreme pixels must not pale all others. */
+  function largest(values, share = 1) {
+    const sizes = Float32Array.from(values, Math.abs).sort();
+    return sizes[Math.max(0, Math.min(sizes.length - 1, Math.ceil(share * sizes.length) - 1))] || 0;
+  }
+
+  return { decode, encodeBytes, row, largest };
+})();

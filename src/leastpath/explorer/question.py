@@ -1,0 +1,166 @@
+"""Question: a subject with the choices made: class, output and baselines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastpath.explorer.removal import fills_of, outputs_of, rows_of_start
+from leastpath.explorer.subject import CLASS_OUTPUTS, ONE_OUTPUT, Subject
+from leastpath.guards import UnfitInputs
+from leastpath.outputs import scalar_output
+from leastpath.score import Score
+
+MOST_CLASSES = 50
+
+
+@dataclass(frozen=True)
+class Question:
+    """Why this score, and not the score at the baselines?
+
+    Example:
+        >>> from leastpath.explorer.sources.tensors import TensorSource
+        >>> subject = TensorSource(Score(lambda x: x.sum(1)), torch.ones(1, 2)).subject(0)
+        >>> question = Question.about(subject)
+        >>> question.output, question.target, question.score_here, question.score_there
+        ('raw', None, 2.0, 0.0)
+    """
+
+    subject: Subject
+    score: Score
+    starts: Mapping[str, Tensor]
+    """The chosen baselines, (m, *shape) each."""
+    logits: Tensor
+    """(1, classes) or (1,): what the model says of the input."""
+    score_here: float
+    score_there: float
+    """At the baselines, on average."""
+
+    @classmethod
+    def about(
+        cls,
+        subject: Subject,
+        target: int | None = None,
+        output: str | None = None,
+        baseline: Sequence[str] | None = None,
+    ) -> Question:
+        """What is not chosen is as the subject has it: its score's class, or the predicted one; its first baseline."""
+        logits = _answer(subject)
+        score = _chosen_score(subject, logits, target, output)
+        names = list(dict.fromkeys(baseline or list(subject.starts)[:1]))
+        unknown = [name for name in names if name not in subject.starts]
+        if unknown:
+            raise ValueError(f"baseline {unknown[0]!r} is unknown: use one of {', '.join(subject.starts)}")
+        starts = {name: rows_of_start(subject.starts[name].make(score), subject).detach() for name in names}
+        there = _scores(score, outputs_of(score, torch.cat(list(starts.values()))))
+        return cls(subject, score, starts, logits, float(_scores(score, logits)[0]), float(there.mean()))
+
+    @property
+    def baselines(self) -> Tensor:
+        """(1, *shape), or (1, m, *shape) for several."""
+        rows = torch.cat(list(self.starts.values()))
+        return rows if len(rows) == 1 else rows[None]
+
+    @property
+    def m(self) -> int:
+        """How many baselines there are."""
+        return sum(map(len, self.starts.values()))
+
+    @property
+    def target(self) -> int | None:
+        """The class; None where the model has one output."""
+        return self.score.target if isinstance(self.score.target, int) else None
+
+    @property
+    def output(self) -> str:
+        """By name; "given" for a function of the user's own."""
+        return self.score.output if isinstance(self.score.output, str) else "given"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What may be chosen."""
+        if not isinstance(self.score.output, str) or callable(self.score.target):
+            return (self.output,)
+        return CLASS_OUTPUTS if self.target is not None else ONE_OUTPUT
+
+    @property
+    def fills(self) -> dict[str, Tensor]:
+        """What removed features may be filled with, (m, *shape) each."""
+        return fills_of(self.subject, self.score, self.starts)
+
+    def key(self, sample: int, method: str, stiffness: float | None) -> str:
+        """Names the result of a method for this question."""
+        parts = (sample, self.target, self.output, *self.starts, method, stiffness)
+        return f"{method}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+
+    def classes(self, logits: Tensor | None = None, most: int = MOST_CLASSES) -> list[dict[str, Any]]:
+        """The first classes with their probabilities; empty where the model has one output.
+
+        `logits` (m, classes): of other inputs, whose probabilities are averaged.
+        """
+        logits = self.logits if logits is None else logits
+        if self.target is None or logits.ndim < 2:
+            return []
+        chances = logits.double().softmax(1).mean(0)
+        best = chances.topk(min(most, len(chances)))
+        found = {int(i): float(p) for p, i in zip(best.values, best.indices, strict=True)}
+        found.setdefault(self.target, float(chances[self.target]))
+        return [{"index": i, "label": class_name(self.subject.classes, i), "probability": p} for i, p in found.items()]
+
+    def score_of(self, logits: Tensor) -> float:
+        """The explained score of what the model returned, (m, …), on average."""
+        return float(_scores(self.score, logits).mean())
+
+
+def class_name(names: Sequence[str] | None, index: int) -> str:
+    """What a class is called: its name, or its number.
+
+    Example:
+        >>> class_name(["cat", "dog"], 1), class_name(None, 1)
+        ('dog', 'class 1')
+    """
+    return str(names[index]) if names is not None and index < len(names) else f"class {index}"
+
+
+def _answer(subject: Subject) -> Tensor:
+    try:
+        logits = outputs_of(subject.score, subject.inputs).float()
+    except Exception as error:  # the user's model may raise anything
+        reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().partition("\n")[0]
+        raise ValueError(f"the model fails on {subject.title}: {reason or type(error).__name__}") from error
+    return logits
+
+
+def _chosen_score(subject: Subject, logits: Tensor, target: int | None, output: str | None) -> Score:
+    score = subject.score
+    if callable(score.target) or callable(score.output):
+        return score
+    many = logits.ndim == 2 and logits.shape[1] > 1
+    chosen: int | None
+    known: tuple[str, ...]
+    default: Any
+    if not many:
+        chosen, known = None, ONE_OUTPUT
+        default = score.output if score.output in ONE_OUTPUT else "raw"
+    else:
+        first = score.target if isinstance(score.target, int) else int(logits[0].argmax())
+        chosen, known = first if target is None else target, CLASS_OUTPUTS
+        if not 0 <= chosen < logits.shape[1]:
+            raise ValueError(f"class {chosen} is none of the model's, which has 0 to {logits.shape[1] - 1}")
+        given = isinstance(score.target, int) and score.output in CLASS_OUTPUTS
+        default = score.output if given else "softmax"
+    if output is not None and output not in known:
+        raise ValueError(f"output {output!r} does not fit this model: use one of {', '.join(known)}")
+    kept = score.target if not many and score.target in (0,) and logits.ndim == 2 else chosen
+    return replace(score, target=kept, output=output or default)  # type: ignore[arg-type]
+
+
+def _scores(score: Score, logits: Tensor) -> Tensor:
+    """(m,) the explained score of what the model returned (m, …)."""
+    target: Any = score.target
+    return scalar_output(logits, target, score.output, len(logits)).detach()

@@ -1,0 +1,100 @@
+"""Removal: what the model says without some features, one question at a time or as a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import per_row
+from leastpath.explorer.subject import Subject
+from leastpath.guards import device_of, untouched
+from leastpath.score import Score
+from leastpath.support import SHARES, judged_score, removal_places
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Levels with the most and with the least important features removed, by share, and the support that they give.
+
+    The level is the probability of the class, or the score where there is none.
+
+    Example:
+        >>> Curve((0.5,), (0.2,), (0.8,), 0.6).support
+        0.6
+    """
+
+    shares: tuple[float, ...]
+    most: tuple[float, ...]
+    least: tuple[float, ...]
+    support: float
+    """The symmetric relevance gain, as `evaluation.symmetric_relevance_gain` has it; with the opposite sign where
+    the input scores lower than its baseline."""
+
+
+def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor, lowered: bool) -> Curve:
+    """Remove 10, 20, …, 90 % of the units in the order of an explanation.
+
+    Args:
+        subject: whose units are removed.
+        score: what was explained.
+        values: (1, *shape) the explanation.
+        fill: (m, *shape) what stands in for removed features; the levels are the mean over all m.
+        lowered: the input scores lower than its baseline, so what is important has lowered the score.
+    """
+    rank = "net" if subject.kind == "text" else "magnitude"
+    judged, kind = judged_score(score, "sigmoid" if score.output == "sigmoid" else "auto")
+    places, sizes = removal_places(values, subject.units[None], rank)  # type: ignore[arg-type]
+    counts = torch.floor(torch.tensor(SHARES, dtype=torch.float64) * int(sizes) + 0.5 + 1e-9).clamp_min(1)
+    limits = per_row(counts, places.expand(len(counts), *places.shape[1:])).to(places.device)
+    most = (places >= 0) & (places < limits)
+    least = places >= (int(sizes) - limits).clamp_min(0)
+    masks = torch.cat([most, least])  # (2 · shares, *shape)
+    points = torch.cat([torch.where(masks, one.to(subject.inputs), subject.inputs) for one in fill])
+    with untouched(score.model, device_of(subject.inputs)):
+        bound = judged.bind(subject.inputs)
+        nobody = torch.zeros(len(points) + 1, dtype=torch.long)
+        reached = bound.values(torch.cat([points, subject.inputs]), nobody).double().cpu()
+    clean, reached = reached[-1], reached[:-1].unflatten(0, (len(fill), 2, len(SHARES)))
+    levels = reached.sigmoid() if kind == "log_odds" else reached
+    compared = levels if kind == "log_odds" else -(reached - clean).abs()
+    gain = float((compared[:, 1] - compared[:, 0]).mean()) if bool(values.any()) else 0.0
+    support = -gain if lowered and kind == "log_odds" else gain
+    shown = levels.mean(0)
+    return Curve(SHARES, tuple(shown[0].tolist()), tuple(shown[1].tolist()), support if int(sizes) > 1 else torch.nan)
+
+
+def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:
+    """The input with the features in `mask` (*shape) filled: (m, *shape), and what the model returns for it (m, …)."""
+    filled = torch.where(mask.to(subject.inputs.device), fill.to(subject.inputs), subject.inputs)
+    return filled, outputs_of(score, filled)
+
+
+def outputs_of(score: Score, points: Tensor) -> Tensor:
+    """What the model returns for points (m, *shape) of one subject: (m, …)."""
+    from dataclasses import replace
+
+    args = tuple(
+        arg.expand(len(points), *arg.shape[1:]) if isinstance(arg, Tensor) and arg.ndim and len(arg) == 1 else arg
+        for arg in score.additional_forward_args
+    )
+    return replace(score, additional_forward_args=args, layer=None).outputs(points)
+
+
+def fills_of(subject: Subject, score: Score, chosen: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What removed features may be filled with: the chosen baselines together, and other starts that fit: (m, *shape).
+
+    `chosen` are the baselines in use, (m, *shape) each.
+    """
+    fills = {"baseline": torch.cat(list(chosen.values()))}
+    for name, start in subject.starts.items():
+        if start.fills and name not in chosen:
+            fills[name] = rows_of_start(start.make(score), subject)
+    return fills
+
+
+def rows_of_start(start: Tensor, subject: Subject) -> Tensor:
+    """(1, *shape) or (1, m, *shape) as (m, *shape)."""
+    return start[0] if start.ndim == subject.inputs.ndim + 1 else start

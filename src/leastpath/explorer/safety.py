@@ -1,0 +1,225 @@
+"""Safety: who may talk to the explorer, and what the page may do. All of it is in this file.
+
+- The server listens on this machine only, unless the user names a host. Then every request needs a token.
+- Every request's Host must be a name of this server, so that no web page can reach it under a name of its own (DNS
+  rebinding). An Origin, where a browser sends one, must be this server's.
+- What a request brings is limited in size before it is read.
+- The page may load nothing from elsewhere and run no inline code. In an exported file, which has no server, all is
+  inline; data in it cannot end their own script element.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "leastpath_token"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MOST_JSON = 100_000_000  # bytes of a request that is not an upload: a mask over a large picture, in base64
+EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"  # plotly fills an empty style element by script
+POLICY = "; ".join(
+    (
+        "default-src 'none'", "script-src 'self'", f"style-src 'self' {EMPTY_STYLE}", "style-src-attr 'unsafe-inline'",
+        "img-src 'self' data: blob:", "font-src 'self'", "connect-src 'self'", "base-uri 'none'",
+        "form-action 'none'", "frame-ancestors 'self' http://localhost:* http://127.0.0.1:*",
+    )
+)  # fmt: skip
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+        (True, False)
+    """
+    return host in LOOPBACK
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Who may come in.
+
+    Args:
+        host: what the server listens on.
+        token: that every request needs; empty where none does.
+
+    Example:
+        >>> gate = Gate.of("127.0.0.1")
+        >>> gate.knows("localhost:8000"), gate.knows("evil.example"), gate.token
+        (True, False, '')
+    """
+
+    host: str = "127.0.0.1"
+    token: str = ""
+    names: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, host: str) -> Gate:
+        """A gate for a host. It asks for a token unless the host is this machine alone."""
+        token = "" if is_loopback(host) else secrets.token_urlsafe(24)
+        return cls(host, token, frozenset({*LOOPBACK, host.lower(), socket.gethostname().lower()}))
+
+    def knows(self, host: str) -> bool:
+        """Whether a Host header names this server."""
+        name = _name_of(host)
+        if name in self.names:
+            return True
+        # A wildcard address has many numbers. A number cannot be rebound, unlike a name.
+        return self.host in ("0.0.0.0", "::") and _is_address(name)
+
+    def accepts_origin(self, origin: str | None, host: str) -> bool:
+        """Whether a request comes from the page itself: browsers that send an Origin must send this server's."""
+        if origin is None:
+            return True
+        parts = urlsplit(origin)
+        return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+
+    def accepts_token(self, token: str | None) -> bool:
+        """Whether a token is the right one; always, where none is needed."""
+        return not self.token or (token is not None and hmac.compare_digest(token.encode(), self.token.encode()))
+
+
+class Guarded:
+    """An application behind a gate: what is refused gets a sentence, and every answer gets the headers."""
+
+    def __init__(self, app: App, gate: Gate) -> None:
+        self._app, self._gate = app, gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # web sockets are not spoken here
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._refusal(headers, scope)
+        if refusal is not None:
+            await _answer(send, *refusal)
+            return
+        given = _query_token(scope)
+        if self._gate.token and given is not None:
+            await self._welcome(send, given)
+            return
+        await self._app(scope, receive, _with_headers(send))
+
+    def _refusal(self, headers: MutableMapping[str, str], scope: Scope) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if not self._gate.knows(host):
+            return 403, "this server does not go by that name: open the address that it printed"
+        if not self._gate.accepts_origin(headers.get("origin"), host):
+            return 403, "requests of other pages are refused"
+        if headers.get("sec-fetch-site") == "cross-site" and scope["method"] != "GET":
+            return 403, "requests of other pages are refused"
+        given = _query_token(scope)
+        if not self._gate.accepts_token(given if given is not None else _cookie(headers.get("cookie", ""))):
+            return 401, "this server needs its token: open the address that it printed, with ?token=…"
+        return None
+
+    async def _welcome(self, send: Send, token: str) -> None:
+        """Keep the token in a cookie, and take it out of the address."""
+        cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
+        headers = [(b"location", b"/"), (b"set-cookie", cookie.encode("latin-1")), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _query_token(scope: Scope) -> str | None:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [None])[0]
+
+
+def _cookie(header: str) -> str | None:
+    pairs = (part.strip().partition("=") for part in header.split(";"))
+    return next((value for name, _, value in pairs if name == COOKIE), None)
+
+
+def _name_of(host: str) -> str:
+    """The name in a Host header, without its port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            own = {name.lower() for name, _ in message.get("headers", [])}
+            more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in own]
+            message = {**message, "headers": [*message.get("headers", []), *more]}
+        await send(message)
+
+    return sending
+
+
+async def _answer(send: Send, status: int, sentence: str) -> None:
+    from leastpath.explorer.arrays import as_json
+
+    body = as_json({"error": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await _with_headers(send)({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def in_script(json_text: str) -> str:
+    """JSON that may stand in a script element of a page: it cannot end the element or begin a comment.
+
+    Example:
+        >>> in_script('{"name":"</script>"}')
+        '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    for character in "<>&\u2028\u2029":
+        json_text = json_text.replace(character, f"\\u{ord(character):04x}")
+    return json_text
+
+
+class TooLarge(ValueError):
+    """A request brings more than is allowed.
+
+    Example:
+        >>> isinstance(TooLarge("too large"), ValueError)
+        True
+    """
+
+
+async def limited_body(request: Any, most: int) -> bytes:
+    """The body of a request, if it is not larger than `most` bytes. It stops reading where it is."""
+    said = request.headers.get("content-length", "0")
+    parts, size = [], int(said) if said.isdigit() else 0
+    if size <= most:
+        size = 0
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                break
+            parts.append(part)
+    if size > most:
+        raise TooLarge(f"the file is larger than {most / 1e6:.0f} MB: make it smaller")
+    return b"".join(parts)

@@ -1,0 +1,201 @@
+"""Saved results in the explorer: shown as they are, without their model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastpath._support.version import __version__
+from leastpath.attribution import Attribution
+from leastpath.explorer.arrays import packed, unpacked
+from leastpath.explorer.explaining import Finding
+from leastpath.explorer.findings import channels_of, evidence, features_of, headline, input_of, numbers_of
+from leastpath.explorer.session import Unknown
+from leastpath.explorer.subject import Kind, Subject
+from leastpath.result_files import packed_fields
+from leastpath.score import Score
+from leastpath.support import patches
+
+READ_ONLY = "this is a saved result without its model, so it can only be looked at: explain anew with lp.explore"
+SENTENCE = "A saved result, without its model."
+
+
+def kept_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str, Any]) -> bytes:
+    """A finding as a file for `lp.load`, with what the page shows of it, so that the explorer can open it again."""
+    result = finding.result
+    found = {field.name: getattr(result, field.name) for field in fields(result)}
+    page = {"state": _with_tensors({**state, "offline": True}), "result": _with_tensors(shown)}
+    return packed_fields({**found, "stats": {**result.stats, "explorer": page}})
+
+
+class SavedSession:
+    """A result that is shown as it is. It answers what a session answers, and refuses what needs a model.
+
+    Example:
+        >>> import leastpath as lp
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+        >>> session = SavedSession(result, "mine.safetensors")
+        >>> session.state()["offline"], session.state()["results"]
+        (True, ['saved-0'])
+    """
+
+    def __init__(self, result: Attribution, title: str = "saved result") -> None:
+        self._sample = 0
+        page = result.stats.get("explorer")
+        if isinstance(page, Mapping) and {"state", "result"} <= set(page):
+            shown = _with_arrays(page["result"])
+            state = {**_with_arrays(page["state"]), "results": [shown["key"]], "sentence": SENTENCE, "offline": True}
+            self._states, self._results = [state], [shown]
+            return
+        if not isinstance(result.values, Tensor):
+            raise ValueError("the saved result explains several inputs, and the explorer shows one: use result.values")
+        examples = range(len(result.values))
+        subjects = [_subject(result, b, title) for b in examples]
+        self._results = [_shown(result, subject, b) for b, subject in enumerate(subjects)]
+        names = [{"name": f"example {b}"} for b in examples]
+        self._states = [_state(result, subject, b, names) for b, subject in enumerate(subjects)]
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def state(self) -> dict[str, Any]:
+        """What is shown."""
+        return self._states[self._sample]
+
+    def choose(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Another example of the result. All else needs the model."""
+        sample = wanted.get("sample")
+        if set(wanted) != {"sample"} or type(sample) is not int or not 0 <= sample < len(self._states):
+            raise ValueError(READ_ONLY)
+        self._sample = sample
+        return self.state()
+
+    def result(self, key: str) -> dict[str, Any]:
+        """What was saved, as the page reads it."""
+        for shown in self._results:
+            if shown["key"] == key:
+                return shown
+        raise Unknown(f"no result is called {key!r}")
+
+    def bundle(self) -> dict[str, Any]:
+        """All that is shown, for a page without a server."""
+        state = self.state()
+        return {"state": state, "results": {key: self.result(key) for key in state["results"]}, "code": self.code()}
+
+    def code(self) -> str:
+        """How the file is opened in Python."""
+        return f"import leastpath as lp\n\nresult = lp.load({self.state()['title']!r})\nprint(result)\n"
+
+    def add(self, name: str, content: bytes) -> dict[str, Any]:
+        """Refused: it needs the model."""
+        raise ValueError(READ_ONLY)
+
+    def explain(self, name: Any, stiffness: Any = None) -> Any:
+        """Refused: it needs the model."""
+        raise ValueError(READ_ONLY)
+
+    def remove(self, removed: Any, fill: Any) -> dict[str, Any]:
+        """Refused: it needs the model."""
+        raise ValueError(READ_ONLY)
+
+    def job(self, name: str) -> dict[str, Any]:
+        """There is none."""
+        raise Unknown(f"no job is called {name!r}")
+
+    stop = job
+
+    def kept(self, key: str) -> bytes:
+        """Refused: it is a file already."""
+        raise ValueError("this result is saved already: copy its file")
+
+
+def _subject(result: Attribution, b: int, title: str) -> Subject:
+    """What a result tells of its input: the end of its path; zeros where it has none."""
+    values = result.values
+    assert isinstance(values, Tensor)
+    shape = values.shape[1:]
+    m = 1 if result.path is None else len(result.path) // len(values)
+    inputs = torch.zeros(1, *shape) if result.path is None else result.path.end[b * m : b * m + 1].float().cpu()
+    score = Score(_no_model)
+    if len(shape) == 3 and min(shape[1:]) > 1:
+        return Subject("image", title, score, inputs, {}, patches(*shape[1:]).expand(shape))
+    if len(shape) == 2:
+        index, kind, word = torch.arange(shape[0])[:, None].expand(shape), "text", "token"
+    else:
+        index, kind, word = torch.arange(max(1, shape.numel())).reshape(shape), "table", "feature"
+    names = tuple(f"{word} {i}" for i in range(int(index.max()) + 1))
+    chosen: Kind = "text" if kind == "text" else "table"
+    details: list[dict[str, Any]] = [{"word": i, "special": False, "space": " "} for i in range(len(names))]
+    if chosen == "table":
+        details = [{"text": f"{cell:.4g}", "category": None} for cell in inputs.flatten().tolist()]
+    decode = None if chosen == "text" else lambda points: points.flatten(1)
+    return Subject(chosen, title, score, inputs, {}, index, names, index, tuple(details), decode=decode)
+
+
+def _no_model(points: Tensor) -> Tensor:
+    raise ValueError(READ_ONLY)
+
+
+def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, str]]) -> dict[str, Any]:
+    method = {"name": "saved", "label": _label(result), "sentence": result.solver, "path": False, "stiffness": False}
+    return {
+        "kind": subject.kind, "title": subject.title, "sentence": SENTENCE, "version": __version__, "offline": True,
+        "samples": names, "sample": b,
+        "shape": list(subject.shape) if subject.kind == "image" else [len(subject.names)],
+        "input": input_of(subject), "features": features_of(subject), "channels": channels_of(subject),
+        "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
+        "baselines": [{"name": "saved", "label": "as saved"}], "baseline": ["saved"],
+        "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [],
+        "units": None if subject.grid is None else {"shape": list(subject.grid)},
+        "score": None, "baseline_score": None, "results": [f"saved-{b}"],
+    }  # fmt: skip
+
+
+def _label(result: Attribution) -> str:
+    return result.solver.partition("(")[0]
+
+
+def _shown(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
+    one = Attribution(**{field.name: _row(result, field.name, b) for field in fields(result)})
+    support = float(one.support[0])
+    return {
+        "key": f"saved-{b}", "method": "saved", "label": _label(result), "stiffness": None, "stopped": False,
+        "headline": headline(support, False, False),
+        "trusted": None if math.isnan(support) else one.status[0].ok and support > 0,
+        "status": one.status[0].value, "evidence": evidence(one), **numbers_of(subject, one),
+        "walk": None, "sentence_walk": "This file holds no walk: a result saved from the explorer's page does.",
+        "curves": {},
+    }  # fmt: skip
+
+
+def _row(result: Attribution, name: str, b: int) -> Any:
+    value, batch = getattr(result, name), len(result.status)
+    if name == "stats":
+        line = value.get("line_support")
+        return {"line_support": line[b : b + 1]} if isinstance(line, Tensor) and len(line) == batch else {}
+    if name == "path" or not isinstance(value, (Tensor, tuple)):
+        return value
+    return value[b : b + 1]
+
+
+def _with_tensors(value: Any) -> Any:
+    """Arrays of the page as tensors, which a file keeps without base64."""
+    if isinstance(value, Mapping):
+        if set(value) == {"dtype", "shape", "data"}:
+            return unpacked(value)
+        return {str(key): _with_tensors(inner) for key, inner in value.items()}
+    return [_with_tensors(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _with_arrays(value: Any) -> Any:
+    """The inverse."""
+    if isinstance(value, Tensor):
+        return packed(value)
+    if isinstance(value, Mapping):
+        return {key: _with_arrays(inner) for key, inner in value.items()}
+    return [_with_arrays(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,254 @@
+"""Session: what one explorer shows, the choices made in it, and what has been found so far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leastpath._support.version import __version__
+from leastpath.explorer.arrays import unpacked
+from leastpath.explorer.code import python_code
+from leastpath.explorer.explaining import (
+    QUICK,
+    ROWS,
+    Finding,
+    expected_rows,
+    explained,
+    has_path,
+    offered_methods,
+)
+from leastpath.explorer.findings import as_result, channels_of, features_of, input_of, removed_view
+from leastpath.explorer.question import Question
+from leastpath.explorer.removal import without
+from leastpath.explorer.subject import Source
+from leastpath.explorer.watch import Watch
+from leastpath.explorer.work import Job, Work
+
+MOST_KEPT = 60  # results; the oldest go first
+
+
+class Unknown(LookupError):
+    """Something was asked for that is not there.
+
+    Example:
+        >>> str(Unknown("no result is called x"))
+        'no result is called x'
+    """
+
+
+class Session:
+    """One source, one choice of sample, class, output and baselines, and the results so far.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> from leastpath.explorer.sources.tensors import TensorSource
+        >>> session = Session(TensorSource(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)))
+        >>> session.state()["score"], session.state()["baseline"]
+        (1.0, ['zero'])
+        >>> session.close()
+    """
+
+    def __init__(self, source: Source, methods: Sequence[str] | None = None, sentence: str = "") -> None:
+        self.source, self.sentence = source, sentence
+        self.methods = offered_methods(source.kind, None if methods is None else tuple(methods))
+        self._lock = threading.RLock()
+        self._sample, self._question = 0, Question.about(source.subject(0))
+        self._findings: dict[str, Finding] = {}
+        self._shown: dict[str, dict[str, Any]] = {}
+        self._work = Work()
+
+    def close(self) -> None:
+        """Stop all work."""
+        self._work.close()
+
+    # ---- choices -------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What is chosen, and all that may be chosen."""
+        with self._lock:
+            question, sample = self._question, self._sample
+        subject = question.subject
+        labels = {name: start.label for name, start in subject.starts.items()}
+        chosen = ", ".join(labels[name] for name in question.starts)
+        return {
+            "kind": subject.kind,
+            "title": subject.title,
+            "sentence": self.sentence,
+            "version": __version__,
+            "offline": False,
+            "samples": [{"name": name} for name in self.source.samples],
+            "sample": sample,
+            "shape": list(subject.shape) if subject.kind == "image" else [len(subject.names)],
+            "input": input_of(subject),
+            "features": features_of(subject),
+            "channels": channels_of(subject),
+            "classes": question.classes(),
+            "target": question.target,
+            "outputs": list(question.outputs),
+            "output": question.output,
+            "baselines": [{"name": name, "label": label} for name, label in labels.items()],
+            "baseline": list(question.starts),
+            "methods": [self._method(name) for name in self.methods],
+            "fills": [
+                {"name": name, "label": chosen if name == "baseline" else labels[name]} for name in question.fills
+            ],
+            "units": None if subject.grid is None else {"shape": list(subject.grid)},
+            "score": question.score_here,
+            "baseline_score": question.score_there,
+            "results": self._keys_of(question, sample),
+        }
+
+    def choose(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Another sample, class, output or baseline. What is not named stays, as far as it fits."""
+        unknown = sorted(set(wanted) - {"sample", "target", "output", "baseline"})
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} cannot be chosen: choose sample, target, output or baseline")
+        _check_choice(wanted)
+        with self._lock:
+            sample = wanted.get("sample", self._sample)
+            if not 0 <= sample < len(self.source.samples):
+                raise ValueError(f"sample {sample} is not there: there are 0 to {len(self.source.samples) - 1}")
+            old = self._question
+            subject = old.subject if sample == self._sample else self.source.subject(sample)
+            kept = [name for name in old.starts if name in subject.starts]
+            target = old.target if sample == self._sample else None
+            question = Question.about(
+                subject,
+                wanted.get("target", target),
+                wanted.get("output", old.output if old.output in old.outputs and len(old.outputs) > 1 else None),
+                wanted.get("baseline") or kept or None,
+            )
+            self._sample, self._question = sample, question
+        return self.state()
+
+    def add(self, name: str, content: bytes) -> dict[str, Any]:
+        """A file of the user's becomes a sample, and is shown."""
+        with self._lock:
+            number = self.source.add(name, content)
+        return self.choose({"sample": number})
+
+    # ---- work ----------------------------------------------------------------------------------------------------
+
+    def explain(self, name: Any, stiffness: Any = None) -> Job:
+        """Begin to explain what is chosen by a method. One that is finished already is finished at once."""
+        if not isinstance(name, str) or name not in self.methods:
+            raise ValueError(f"method {name!r} is not offered here: use one of {', '.join(self.methods)}")
+        method = self.methods[name]
+        stiffness = _checked_stiffness(name, stiffness)
+        with self._lock:
+            question, sample = self._question, self._sample
+        key, line = question.key(sample, name, stiffness), question.key(sample, QUICK, None)
+
+        def task(watch: Watch) -> tuple[str, bool]:
+            if key not in self._findings or self._findings[key].stopped:
+                finding = explained(question, method, stiffness, watch, self._findings.get(line))
+                self._keep(key, finding)
+            return key, self._findings[key].stopped
+
+        return self._work.begin(task, Watch(expected_rows(question, method)))
+
+    def job(self, name: str) -> dict[str, Any]:
+        """How far a job has come."""
+        return self._found(name).status()
+
+    def stop(self, name: str) -> dict[str, Any]:
+        """Ask a job to stop."""
+        self._found(name)
+        return self._work.stop(name).status()
+
+    def _found(self, name: str) -> Job:
+        try:
+            return self._work.job(name)
+        except KeyError:
+            raise Unknown(f"no job is called {name!r}") from None
+
+    # ---- results -------------------------------------------------------------------------------------------------
+
+    def result(self, key: str) -> dict[str, Any]:
+        """What was found, as the page reads it."""
+        with self._lock:
+            if key not in self._shown:
+                raise Unknown(f"no result is called {key!r}: explain first")
+            return self._shown[key]
+
+    def finding(self, key: str) -> Finding:
+        """What was found, as it is."""
+        with self._lock:
+            if key not in self._findings:
+                raise Unknown(f"no result is called {key!r}: explain first")
+            return self._findings[key]
+
+    def bundle(self) -> dict[str, Any]:
+        """All that is shown, for a page without a server."""
+        state = self.state()
+        results = {key: self.result(key) for key in state["results"]}
+        return {"state": {**state, "offline": True}, "results": results, "code": self.code()}
+
+    def kept(self, key: str) -> bytes:
+        """A result as a file for `lp.load` and `leastpath explore`."""
+        from leastpath.explorer.saved import kept_finding
+
+        return kept_finding(self.finding(key), self.state(), self.result(key))
+
+    def code(self) -> str:
+        """Python that reproduces what is shown."""
+        with self._lock:
+            question, sample = self._question, self._sample
+        findings = [self.finding(key) for key in self._keys_of(question, sample)]
+        return python_code(question, [(f.method, f.stiffness) for f in findings])
+
+    def remove(self, removed: Any, fill: Any) -> dict[str, Any]:
+        """What the model says without some features: one forward."""
+        with self._lock:
+            question = self._question
+        subject, fills = question.subject, question.fills
+        if not isinstance(fill, str) or fill not in fills:
+            raise ValueError(f"fill {fill!r} is unknown: use one of {', '.join(fills)}")
+        mask = subject.mask(unpacked(removed))
+        filled, logits = without(subject, question.score, mask, fills[fill])
+        word = f"[{fill if fill != 'baseline' else next(iter(question.starts))}]"
+        picture, text = removed_view(subject, filled, mask, word)
+        return {
+            "score": question.score_of(logits), "classes": question.classes(logits, 5), "picture": picture,
+            "text": text,
+        }  # fmt: skip
+
+    def _keep(self, key: str, finding: Finding) -> None:
+        shown = as_result(key, finding)
+        with self._lock:
+            self._findings[key], self._shown[key] = finding, shown
+            while len(self._findings) > MOST_KEPT:
+                oldest = next(iter(self._findings))
+                del self._findings[oldest], self._shown[oldest]
+
+    def _keys_of(self, question: Question, sample: int) -> list[str]:
+        with self._lock:
+            return [key for key, f in self._findings.items() if key == question.key(sample, f.method.name, f.stiffness)]
+
+    def _method(self, name: str) -> dict[str, Any]:
+        method = self.methods[name]
+        return {
+            "name": name, "label": method.title, "sentence": method.summary, "path": has_path(method),
+            "stiffness": name == "elastic_band", "gradients": ROWS.get(name, 200),
+        }  # fmt: skip
+
+
+def _check_choice(wanted: Mapping[str, Any]) -> None:
+    for name in ("sample", "target"):
+        if name in wanted and type(wanted[name]) is not int:
+            raise ValueError(f"{name}={wanted[name]!r} must be a whole number")
+    if "output" in wanted and not isinstance(wanted["output"], str):
+        raise ValueError(f"output={wanted['output']!r} must be a name")
+    names = wanted.get("baseline", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"baseline={names!r} must be a list of names")
+
+
+def _checked_stiffness(name: Any, stiffness: Any) -> float | None:
+    if name != "elastic_band":
+        return None
+    given = 1.0 if stiffness is None else stiffness
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < 1e6:
+        raise ValueError(f"stiffness={stiffness!r} must be a number from 0: 1.0 is a good start")
+    return float(given)

@@ -1,0 +1,1 @@
+"""Where the explorer's subjects come from: tensors and pictures, tables, texts, saved results."""

@@ -1,0 +1,127 @@
+"""Rows of a data frame, with the names and categories of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastpath.explorer.subject import Start, Subject
+from leastpath.explorer.uploads import table_from
+from leastpath.guards import parameter_of
+from leastpath.score import Score
+from leastpath.tabular import Scored, Space, typical_row
+
+
+class TableSource:
+    """A model of tables, as `leastpath.tabular.explain` takes it, and the rows to look at.
+
+    Args:
+        model: (rows, width) numbers in, logits out.
+        frame: the rows to explain.
+        background: a frame with the same columns; None: the frame itself.
+        preprocess: what turns a frame into the model's numbers; see `leastpath.tabular.explain`.
+        target: the class; None: the predicted one.
+        classes: names of the classes.
+        titles: of the rows.
+        recipe: from a sample's title to Python lines that make `model`, `frame` (one row) and `background`.
+
+    Example:
+        >>> import pytest
+        >>> pd = pytest.importorskip("pandas")
+        >>> frame = pd.DataFrame({"age": [20.0, 30.0], "job": ["cook", "pilot"]})
+        >>> source = TableSource(lambda x: x[:, 0] + x[:, 2], frame)
+        >>> source.subject(1).names, source.subject(1).details[1]["category"]
+        (('age', 'job'), 'pilot')
+    """
+
+    kind: Any = "table"
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        frame: Any,
+        background: Any = None,
+        *,
+        preprocess: Any = None,
+        target: int | None = None,
+        classes: Sequence[str] | None = None,
+        titles: Sequence[str] | None = None,
+        recipe: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        self._background = frame if background is None else background
+        self._space = Space.of(frame, self._background, preprocess, None, None)
+        parameter = parameter_of(model)
+        device, dtype = ("cpu", torch.float32) if parameter is None else (parameter.device, parameter.dtype)
+        self._points = self._space.encode(self._background).to(device, dtype)
+        self._score = Score(Scored(model, self._space, device, dtype), target)
+        self._classes, self._recipe = classes, recipe
+        self._rows: list[tuple[str, Any]] = []
+        for i in range(len(frame)):
+            self._rows.append((titles[i] if titles else f"row {frame.index[i]}", frame.iloc[[i]]))
+
+    @property
+    def samples(self) -> list[str]:
+        """Names of all rows."""
+        return [title for title, _ in self._rows]
+
+    def subject(self, sample: int) -> Subject:
+        """One row."""
+        title, row = self._rows[sample]
+        space, points = self._space, self._points
+        inputs = space.encode(row).to(points)
+        typical = space.encode(typical_row(self._background)).to(points)
+        starts = {
+            "mean": Start("mean of the table", lambda score: points.mean(0, keepdim=True)),
+            "median": Start("typical row", lambda score: typical),
+            "samples": Start("five rows of the table", lambda score: _drawn(points)[None], False),
+        }
+        columns = space.column_of
+        recipe = self._recipe(title) if self._recipe else ("# model, frame, background: as you gave them",)
+        return Subject(
+            "table", title, self._score, inputs, starts, columns, tuple(map(str, space.columns)), columns,
+            details=tuple(_cell(row[name].iloc[0]) for name in space.columns), classes=self._classes,
+            decode=_Decoder(space, row, inputs).cells, recipe=tuple(recipe), start_code=_start_code,
+        )  # fmt: skip
+
+    def add(self, name: str, content: bytes) -> int:
+        """Rows of a CSV file: the number of the first."""
+        frame = table_from(name, content, self._space.columns)
+        frame = frame.astype({c: self._background[c].dtype for c in frame.columns}, errors="ignore")
+        self._space.encode(frame)  # refuses unknown categories and empty cells before any row is taken
+        first = len(self._rows)
+        self._rows += [(f"{name}, row {i}", frame.iloc[[i]]) for i in range(len(frame))]
+        return first
+
+
+class _Decoder:
+    """Numbers of the model's space as cells: a number as it was in the table, a category as how much of it is there."""
+
+    def __init__(self, space: Space, row: Any, inputs: Tensor) -> None:
+        self._columns, self._n = space.column_of, len(space.columns)
+        self._shift, self._scale = space.shift, space.scale
+        # Of a column's several numbers, the one that the input has most of: its category's.
+        strongest = [int(torch.where(self._columns == c, inputs[0], -torch.inf).argmax()) for c in range(self._n)]
+        self._chosen = torch.tensor(strongest)
+
+    def cells(self, points: Tensor) -> Tensor:
+        """(n, width) -> (n, columns)."""
+        return (points * self._scale.to(points) + self._shift.to(points))[:, self._chosen.to(points.device)]
+
+
+def _cell(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"text": value, "category": value}
+    return {"text": f"{value:.6g}" if isinstance(value, float) else str(value), "category": None}
+
+
+def _drawn(points: Tensor) -> Tensor:
+    """Five rows, drawn at random: (5, width)."""
+    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:5]
+    return points[order.to(points.device)]
+
+
+def _start_code(name: str) -> str:
+    return "5" if name == "samples" else f'"{name}"'

@@ -1,0 +1,203 @@
+"""Pictures and rows of numbers that are tensors already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastpath.baselines import Several, baseline
+from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject
+from leastpath.explorer.uploads import picture_from
+from leastpath.guards import Baselines, Inputs, flat_baseline
+from leastpath.score import Score, rows_of
+from leastpath.support import patches
+
+WORDS = {"mean": "mean colour", "blur": "blurred", "uniform": "noise", "zero": "zeros", "given": "as given"}
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    score: Score
+    inputs: Tensor  # (1, *shape)
+    given: Tensor | None  # (1, m, *shape) the baselines that came with it
+
+
+class TensorSource:
+    """A score and a batch of inputs, one sample a row.
+
+    Args:
+        score: what is explained; a class where none is given is the predicted one.
+        inputs: (batch, *features). Pictures are (batch, channels, height, width), rows (batch, features), tokens the
+            ids of a score with a layer.
+        baselines: as `attribute` takes them; None: zeros, and what else fits the inputs.
+        names: of the features: columns of a table, or for each example its tokens.
+        classes: names of the classes.
+        data: (n, *features) of a table, for the baselines "mean", "median" and "samples".
+        titles: of the samples.
+        recipe: from a sample's number to Python lines that make `model` and `inputs`.
+
+    Example:
+        >>> source = TensorSource(Score(lambda x: x.sum(1)), torch.ones(2, 3), names=("a", "b", "c"))
+        >>> source.kind, source.samples, list(source.subject(1).starts)
+        ('table', ['example 0', 'example 1'], ['zero'])
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines | Several = None,
+        *,
+        names: Sequence[Any] | None = None,
+        classes: Sequence[str] | None = None,
+        data: Tensor | None = None,
+        titles: Sequence[str] | None = None,
+        recipe: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        if not isinstance(inputs, Tensor):
+            raise ValueError(
+                f"inputs is a {type(inputs).__name__}, expected one tensor (batch, *features): the explorer shows one "
+                "input; for several explain them with lp.attribute"
+            )
+        self.classes, self.data, self.names, self._recipe = classes, data, names, recipe
+        titles = titles or [f"example {i}" for i in range(len(inputs))]
+        self._rows = [_row(score, inputs, baselines, i, titles[i]) for i in range(len(inputs))]
+        self._given = baselines is not None
+        first = self._rows[0].inputs
+        self.kind: Kind = "image" if first.ndim == 4 and min(first.shape[2:]) > 1 else "table"
+        if score.layer is not None and first.ndim == 3:
+            self.kind = "text"
+        if self.kind == "table" and first.ndim != 2:
+            raise ValueError(
+                f"inputs have shape {tuple(inputs.shape)}, expected pictures (batch, channels, height, width), rows "
+                "(batch, features), or token ids with Score(…, layer=model.embedding)"
+            )
+
+    @property
+    def samples(self) -> list[str]:
+        """Names of all there is."""
+        return [row.name for row in self._rows]
+
+    def subject(self, sample: int) -> Subject:
+        """One of the rows."""
+        row = self._rows[sample]
+        recipe = tuple(self._recipe(row.name)) if self._recipe is not None else _given_recipe(sample, self._given)
+        subject = Subject(
+            self.kind, row.name, row.score, row.inputs, self._starts(row), torch.zeros(0), classes=self.classes,
+            recipe=recipe, start_code=partial(_start_code, self.kind),
+        )  # fmt: skip
+        if self.kind == "image":
+            shape = row.inputs.shape[1:]
+            return replace(subject, units=patches(*shape[1:]).expand(shape))
+        names = self._names(row, sample)
+        numbers = torch.arange(len(names))
+        if self.kind == "text":
+            units = numbers[:, None].expand(row.inputs.shape[1:])
+            details = tuple({"word": i, "special": False, "space": " "} for i in range(len(names)))
+            return replace(subject, units=units, feature_of=units, names=names, details=details)
+        cells = tuple({"text": f"{value:.4g}", "category": None} for value in row.inputs[0].tolist())
+        return replace(
+            subject, units=numbers, feature_of=numbers, names=names, details=cells, decode=lambda points: points
+        )
+
+    def add(self, name: str, content: bytes) -> int:
+        """A picture more, of the size of the others."""
+        like = self._rows[0]
+        low, high = float(like.inputs.min()), float(like.inputs.max())
+        if self.kind != "image" or low < 0 or high > 1:
+            raise ValueError("a file can be added only where the inputs are pictures with values from 0 to 1")
+        picture = picture_from(name, content, tuple(like.inputs.shape[1:])).to(like.inputs)
+        score = replace(like.score, target=None) if isinstance(like.score.target, int) else like.score
+        self._rows.append(_Row(name, score, picture, None))
+        return len(self._rows) - 1
+
+    def _names(self, row: _Row, sample: int) -> tuple[str, ...]:
+        n = row.inputs.shape[1]
+        given: Any = self.names
+        if given is not None and self.kind == "text" and not isinstance(given[0], str):
+            given = given[sample]  # one list an example
+        if given is None:
+            word = "token" if self.kind == "text" else "feature"
+            given = [f"{word} {i}" for i in range(n)]
+        if len(given) != n:
+            raise ValueError(f"names has {len(given)} entries, the inputs have {n} features: pass one for each")
+        return tuple(map(str, given))
+
+    def _starts(self, row: _Row) -> Mapping[str, Start]:
+        starts: dict[str, Start] = {}
+        if row.given is not None:
+            starts["given"] = Start(WORDS["given"], partial(_given, row.given))
+        made = partial(_made, row.inputs)
+        if self.kind == "image":
+            in_range = float(row.inputs.min()) >= 0 and float(row.inputs.max()) <= 1
+            named = ["black", "white", "mean", "blur", "uniform"] if in_range else ["zero", "mean", "blur"]
+            for name in named:
+                starts[name] = Start(WORDS.get(name, name), partial(made, name, {}), name in ("mean", "blur"))
+            return starts
+        if self.data is not None:
+            median = self.data.median(0).values
+            starts["mean"] = Start("mean of the data", partial(made, "mean", {"points": self.data}))
+            starts["median"] = Start("median of the data", lambda score: median[None].to(row.inputs))
+            starts["samples"] = Start("rows of the data", partial(made, "samples", {"points": self.data}), False)
+        if row.given is None:
+            starts["zero"] = Start(WORDS["zero"], partial(made, "zero", {}))
+        return starts
+
+
+def _given(start: Tensor, score: Any) -> Tensor:
+    return start
+
+
+def _made(inputs: Tensor, name: str, settings: Mapping[str, Any], score: Any) -> Tensor:
+    return torch.zeros_like(inputs) if name == "zero" else baseline(name, inputs, **settings)
+
+
+def _row(score: Score, inputs: Tensor, baselines: Baselines | Several, i: int, name: str) -> _Row:
+    """One example as a problem of its own, whose inputs are the numbers that are explained."""
+    whole = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
+    own, x, given = rows_of(score, inputs, whole, [i])
+    assert isinstance(x, Tensor)
+    if isinstance(own.target, Tensor):
+        own = replace(own, target=int(own.target[0]))
+    if own.layer is None:
+        start = None if given is None else _several(given, x)
+        return _Row(name, own, x.detach(), start)
+    bound = own.bind(x)
+    start, end = bound.ends(given)
+    plain = replace(
+        own, model=LayerAsInput(own.model, own.layer), layer=None,
+        additional_forward_args=(x, *own.additional_forward_args),
+    )  # fmt: skip
+    return _Row(name, plain, end, start[:, None])
+
+
+def _several(given: Any, x: Tensor) -> Tensor:
+    """Baselines as (1, m, *shape)."""
+    m = given.shape[1] if isinstance(given, Tensor) and given.ndim == x.ndim + 1 else 1
+    return flat_baseline(given, x, m).unflatten(0, (1, m))
+
+
+def _given_recipe(sample: int, with_baselines: bool) -> tuple[str, ...]:
+    rows = f"[{sample} : {sample + 1}]"
+    if not with_baselines:
+        return "# score, inputs: as you gave them to lp.explore", f"inputs, given = inputs{rows}, None"
+    return (
+        "# score, inputs, baselines: as you gave them to lp.explore",
+        f"inputs, given = inputs{rows}, baselines{rows}  # or baselines as they are, where they are for all",
+    )
+
+
+def _start_code(kind: Kind, name: str) -> str:
+    if name in ("given", "zero"):
+        return "given" if name == "given" else "torch.zeros_like(inputs)"
+    if kind == "image":
+        return f'lp.baselines.baseline("{name}", inputs)'
+    return (
+        "data.median(0).values[None]" if name == "median" else f'lp.baselines.baseline("{name}", inputs, points=data)'
+    )

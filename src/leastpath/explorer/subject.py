@@ -1,0 +1,150 @@
+"""Subject: one thing that the explorer can explain, whatever it is made of: a picture, a row or a text.
+
+All of them are the same to the rest of the explorer: a score over numbers (1, *shape), the features that these numbers
+belong to, what is removed together, and the baselines to choose from.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.score import Score
+
+Lock = AbstractContextManager[Any]
+Kind = Literal["image", "table", "text"]
+CLASS_OUTPUTS = ("softmax", "log_softmax", "logit_margin", "raw")
+ONE_OUTPUT = ("raw", "sigmoid")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A baseline to choose: its words, how it is made, and whether removed features may be filled with it.
+
+    Example:
+        >>> Start("zero", lambda score: torch.zeros(1, 3)).make(None)
+        tensor([[0., 0., 0.]])
+    """
+
+    label: str
+    make: Callable[[Any], Tensor]
+    """score -> (1, *shape), or (1, m, *shape) for several."""
+    fills: bool = True
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One thing to explain.
+
+    Example:
+        >>> score = Score(lambda x: x.sum(1))
+        >>> subject = Subject("table", "row 0", score, torch.ones(1, 2), {}, torch.tensor([0, 1]), names=("a", "b"))
+        >>> subject.by_feature(torch.tensor([[3.0, 4.0]]))
+        tensor([[3., 4.]])
+    """
+
+    kind: Kind
+    title: str
+    score: Score
+    """Its model takes (n, *shape); target and output are those to begin with."""
+    inputs: Tensor
+    """(1, *shape)"""
+    starts: Mapping[str, Start]
+    """Baselines by name, the default first."""
+    units: Tensor
+    """(*shape) integers: numbers with the same one are removed together, those below 0 never."""
+    names: tuple[str, ...] = ()
+    """Of the features: columns or tokens. Empty for pictures."""
+    feature_of: Tensor | None = None
+    """(*shape) the feature that each number belongs to; None: the units."""
+    details: tuple[Mapping[str, Any], ...] = ()
+    """More on each feature, for the page."""
+    classes: Sequence[str] | None = None
+    """Names of the model's classes."""
+    decode: Callable[[Tensor], Tensor] | None = None
+    """Points (n, *shape) as the cells of a table (n, features)."""
+    recipe: Sequence[str] = field(default_factory=tuple)
+    """Python lines that make `model`, `inputs` and what `start_code` needs."""
+    start_code: Callable[[str], str] = '"{}"'.format
+    """The Python expression of a baseline, by its name."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the numbers that are explained."""
+        return self.inputs.shape[1:]
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """(rows, columns) of the patches of a picture."""
+        if self.kind != "image":
+            return None
+        cells = self.units[0]
+        columns = int(cells[0].max()) + 1
+        return int(cells.max() + 1) // columns, columns
+
+    def by_feature(self, numbers: Tensor) -> Tensor:
+        """(n, *shape) summed over the numbers of each feature: (n, features). For a picture: over its patches."""
+        index = (self.units if self.feature_of is None else self.feature_of).flatten().to(numbers.device)
+        n = len(self.names) or int(index.max()) + 1
+        return numbers.new_zeros(len(numbers), n).index_add_(1, index, numbers.flatten(1))
+
+    def mask(self, removed: Tensor) -> Tensor:
+        """What a request removes, over pixels (height, width) or features (n,), as (*shape) booleans."""
+        expected = self.shape[1:] if self.kind == "image" else (len(self.names),)
+        if tuple(removed.shape) != tuple(expected):
+            raise ValueError(f"removed has shape {tuple(removed.shape)}, expected {tuple(expected)}")
+        if self.kind == "image":
+            return (removed > 0).expand(self.shape)
+        assert self.feature_of is not None
+        return (removed > 0)[self.feature_of] & (self.units >= 0)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where subjects come from: several pictures, rows or texts and one model."""
+
+    kind: Kind
+
+    @property
+    def samples(self) -> Sequence[str]:
+        """Names of all there is."""
+
+    def subject(self, sample: int) -> Subject:
+        """One of them."""
+
+    def add(self, name: str, content: bytes) -> int:
+        """One more, from a file of the user's: its number. ValueError where it cannot be read."""
+
+
+class LayerAsInput(nn.Module):
+    """A model over the output of one of its layers, so that threads do not see each other's points.
+
+    Forward hooks belong to a module, not to a thread: only one thread at a time may replace a layer's output. Whoever
+    calls parts of the model elsewhere holds the same `lock`.
+
+    Example:
+        >>> model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 2))
+        >>> LayerAsInput(model, model[0])(torch.zeros(4, 2, 3), torch.zeros(4, 2, dtype=torch.long)).shape
+        torch.Size([4, 2])
+    """
+
+    def __init__(self, model: Callable[..., Any], layer: nn.Module, lock: Lock | None = None) -> None:
+        super().__init__()
+        self.model, self.layer = model, layer
+        self.training = isinstance(model, nn.Module) and model.training
+        self._one_at_a_time = threading.RLock() if lock is None else lock
+
+    def forward(self, activations: Tensor, *arguments: Any) -> Any:
+        """The model's output where the layer gives these activations (n, *shape)."""
+
+        def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            return (activations, *output[1:]) if isinstance(output, tuple) else activations
+
+        with self._one_at_a_time, self.layer.register_forward_hook(replaced):
+            return self.model(*arguments)

@@ -1,0 +1,141 @@
+"""The walk along a path: where one is, what the score says there, and what has been attributed so far.
+
+It is computed once, at 41 places, so that the page needs no model to move along the path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.bound import BoundScore
+from leastpath.integral.weightings import PathIntegral, Weighting, WholePathWeighting
+from leastpath.path import Path
+
+PLACES = 41
+IDLE = 0.05
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Numbers at `places` along a path, which are equally spaced by Euclidean length.
+
+    Of several baselines, all is the mean over their paths.
+
+    Example:
+        >>> import leastpath as lp
+        >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
+        >>> walk = walked(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)))
+        >>> walk.attributed[-1].round(decimals=2)
+        tensor([0.5000, 0.5000])
+    """
+
+    places: Tensor
+    """(k,) from 0 to 1."""
+    points: Tensor
+    """(k, *shape)"""
+    scores: Tensor
+    """(k,)"""
+    gradient_norms: Tensor
+    """(k,)"""
+    attributed: Tensor
+    """(k, *shape) from the start to here."""
+    length: Tensor
+    """(paths,) ∫‖∇f‖ ds, by the trapezoid rule at the places."""
+    change: Tensor
+    """(paths,) the score at the end minus that at the start."""
+    values: Tensor
+    """(paths, *shape) what each path attributes."""
+
+    @property
+    def idle(self) -> list[tuple[float, float]]:
+        """Stretches where nothing happens.
+
+        There, ‖∇f‖ · ‖γ̇‖ is below 5 % of its mean along the path, at both ends of every step. All of these stretches
+        together have less than 5 % of the path's length under the model's metric.
+        """
+        quiet = self.gradient_norms < IDLE * self.gradient_norms.mean()
+        steps = (quiet[:-1] & quiet[1:]).tolist()
+        stretches: list[tuple[float, float]] = []
+        for i, is_quiet in enumerate(steps):
+            if not is_quiet:
+                continue
+            begin, end = float(self.places[i]), float(self.places[i + 1])
+            if stretches and stretches[-1][1] == begin:
+                begin = stretches.pop()[0]
+            stretches.append((begin, end))
+        return stretches
+
+    def ending_at(self, values: Tensor) -> Walk:
+        """The same walk, whose last sum is `values` (*shape), the result itself.
+
+        The result is more exact than 41 places; the difference is spread evenly over the walk.
+        """
+        values = values.to(self.attributed)
+        missing = values - self.attributed[-1]
+        attributed = self.attributed + per_row(self.places.to(self.attributed), self.attributed) * missing
+        attributed[-1] = values  # without a rounding error
+        return replace(self, attributed=attributed)
+
+
+def walked(bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES) -> Walk:
+    """Walk along the paths of one example, one for each of its baselines. Costs `places` gradients a path.
+
+    Args:
+        bound: the explained score, with one row a path.
+        path: from the baselines to the input.
+        weighting: what a gradient adds to the attribution; the line integral by default.
+        places: how many.
+    """
+    at = torch.linspace(0, 1, places, dtype=torch.float64)
+    points = path.at(at).to(bound.work_dtype)  # (paths, places, *shape)
+    examples = torch.arange(len(path)).repeat_interleave(places)
+    scores, gradients = bound.gradients(points.flatten(0, 1), examples)
+    scores, gradients = scores.unflatten(0, (-1, places)), gradients.unflatten(0, (-1, places))
+    sizes = norms(gradients, 2)
+    steps = points.diff(dim=1)
+    lengths = norms(steps, 2)
+    attributed = _attributed(gradients, steps, lengths, path, weighting or PathIntegral())
+    return Walk(
+        places=at,
+        points=points.mean(0),
+        scores=scores.mean(0),
+        gradient_norms=sizes.mean(0),
+        attributed=attributed.mean(0),
+        length=((sizes[:, 1:] + sizes[:, :-1]) / 2 * lengths).sum(1),
+        change=scores[:, -1] - scores[:, 0],
+        values=attributed[:, -1],
+    )
+
+
+def _attributed(gradients: Tensor, steps: Tensor, lengths: Tensor, path: Path, weighting: Weighting) -> Tensor:
+    """Sums from the start to each place: (paths, places, *shape)."""
+    parts = []
+    for gradient, step in zip(gradients, steps, strict=True):
+        both = torch.stack([gradient[:-1], gradient[1:]], 1)  # (steps, 2, *shape): the two ends of every step
+        parts.append(weighting.finish(weighting.weigh(both, step[:, None]).mean(1), step))
+    each = torch.stack(parts)
+    sums = torch.cat([torch.zeros_like(each[:, :1]), each], 1).cumsum(1)
+    if isinstance(weighting, WholePathWeighting):
+        whole = torch.repeat_interleave(lengths.sum(1), sums.shape[1])
+        difference = (path.end - path.start).to(sums).repeat_interleave(sums.shape[1], 0)
+        sums = weighting.conclude(sums.flatten(0, 1), whole, difference).unflatten(0, sums.shape[:2])
+    return sums
+
+
+def moved(points: Tensor, start: Tensor, end: Tensor, features: Tensor, n: int) -> Tensor:
+    """How far each feature has come from its start to its end, as a share: (k, *shape) -> (k, n).
+
+    Example:
+        >>> ends = torch.zeros(1, 2), torch.tensor([[2.0, 0.0]])
+        >>> moved(torch.tensor([[0.5, 0.0]]), *ends, torch.tensor([0, 1]), 2)
+        tensor([[0.2500, 1.0000]])
+    """
+    way = flat_rows(end - start)
+    index = features.flatten().to(way.device)
+    along = points.new_zeros(len(points), n).index_add_(1, index, (flat_rows(points - start) * way).to(points))
+    whole = points.new_zeros(1, n).index_add_(1, index, (way * way).to(points))
+    return torch.where(whole > 0, along / whole.clamp_min(torch.finfo(points.dtype).tiny), 1.0)

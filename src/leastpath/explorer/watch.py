@@ -1,0 +1,94 @@
+"""Watch: how far the work on a model has come, and the wish to stop it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from leastpath.run import shown_by
+from leastpath.score import Score
+
+
+class Watch:
+    """Counts the rows that a model is given, and interrupts it when asked to.
+
+    Args:
+        expected: rows that the work will take, roughly.
+
+    Example:
+        >>> import torch
+        >>> watch = Watch(expected=10)
+        >>> _ = watch.over(Score(lambda x: x.sum(1)))(torch.ones(4, 2))
+        >>> watch.done
+        0.4
+    """
+
+    def __init__(self, expected: int) -> None:
+        self.expected = max(1, expected)
+        self.rows = 0
+        self.stage = ""
+        self.stopped = False
+        self._wanted = threading.Event()
+        self._begun = time.monotonic()
+
+    def stop(self) -> None:
+        """Interrupt the work at the model's next call, as Ctrl-C would: what is finished by then is kept."""
+        self._wanted.set()
+
+    def passing(self, rows: int) -> None:
+        """The model is about to be given some rows. Raises KeyboardInterrupt, once, where a stop was asked for."""
+        if self._wanted.is_set() and not self.stopped:
+            self.stopped = True
+            raise KeyboardInterrupt
+        self.rows += rows
+
+    @property
+    def done(self) -> float:
+        """The share of the work that is done, from 0 to 0.99: a guess by rows."""
+        return min(0.99, self.rows / self.expected)
+
+    @property
+    def sentence(self) -> str:
+        """What is going on, and how long it may still take."""
+        if self._wanted.is_set():
+            return "stopping: what is finished is being put together"
+        left = (time.monotonic() - self._begun) * (1 / self.done - 1) if self.done else None
+        times = "" if left is None else f"about {left:.0f} second{'' if round(left) == 1 else 's'} left"
+        return ", ".join(part for part in (self.stage, times) if part) or "starting"
+
+    def over(self, score: Score) -> Score:
+        """The same score, watched."""
+        return replace(score, model=Watched(score.model, self))
+
+    def showing(self) -> Any:
+        """For a `with` block: progress bars that are opened in it are shown here."""
+        return shown_by(self._show)
+
+    def _show(self, description: str, share: float) -> None:
+        self.stage = f"{description} {share:.0%}" if 0 < share < 1 else description
+
+
+class Watched(nn.Module):
+    """A model that tells a watch of every call.
+
+    Example:
+        >>> import torch
+        >>> Watched(torch.nn.Linear(2, 1), Watch(1))(torch.ones(3, 2)).shape
+        torch.Size([3, 1])
+    """
+
+    def __init__(self, model: Callable[..., Any], watch: Watch) -> None:
+        super().__init__()
+        self.model, self.watch = model, watch
+        self.training = isinstance(model, nn.Module) and model.training
+
+    def forward(self, *arguments: Any) -> Any:
+        """What the model says."""
+        first = arguments[0] if arguments else None
+        self.watch.passing(len(first) if isinstance(first, Tensor) and first.ndim else 1)
+        return self.model(*arguments)

@@ -1,0 +1,34 @@
+"""What methods share that walk as an adversarial attack does: classes, and the range of the values."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+Limits = tuple[float, float] | None
+
+
+def clipped(points: Tensor, limits: Limits) -> Tensor:
+    """Points within the range of their values; None: as they are.
+
+    Example:
+        >>> import torch
+        >>> clipped(torch.tensor([-1.0, 0.5, 2.0]), (0, 1)).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    return points if limits is None else points.clamp(*limits)
+
+
+def check_limits(limits: Limits) -> None:
+    """Raise unless limits are None or a lower and an upper end."""
+    if limits is not None and not (len(limits) == 2 and limits[0] < limits[1]):
+        raise ValueError(f"limits={limits} must be the lower and the upper end of the values, as in (0, 1), or None")
+
+
+def check_logits(outputs: Tensor, asked_by: str) -> Tensor:
+    """The model's outputs (n, classes), or an error where they are no classes."""
+    if outputs.ndim != 2 or outputs.shape[1] < 2:
+        raise ValueError(
+            f"{asked_by} needs a classifier with outputs (batch, classes ≥ 2), the model returned "
+            f"{tuple(outputs.shape)}: use another method, or return one logit a class"
+        )
+    return outputs

@@ -1,0 +1,105 @@
+"""Class activation maps: Grad-CAM (Selvaraju et al. 2017), by Captum, and Grad-CAM++ (Chattopadhay et al. 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.bound import BoundScore
+from leastpath.methods.captum_peers import imported_captum, in_chunks
+from leastpath.methods.pathless import Explained, Problem, method_without_path
+
+
+def _name_of(layer: nn.Module | None) -> str:
+    return "auto" if layer is None else type(layer).__name__
+
+
+@method_without_path(lambda layer, relu: f"GradCam(layer={_name_of(layer)}, relu={relu})")
+def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
+    """Grad-CAM: the last convolution's maps, weighted by their mean gradients, on the input's pixels.
+
+    One gradient an example. All channels of a pixel share its value evenly.
+
+    Args:
+        layer: module whose output (batch, channels, height, width) is read. None: the last that has one of more than a
+            pixel.
+        relu: whether only what speaks for the class is kept.
+    """
+    chosen = _chosen(problem, layer, "grad_cam")
+    peer = imported_captum("grad_cam").LayerGradCam(problem.bound.differentiable, chosen)
+
+    def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
+        leaf = x.clone().requires_grad_()
+        return _on_pixels(peer.attribute(leaf, additional_forward_args=(rows,), relu_attributions=relu), x)
+
+    return Explained(in_chunks(problem, chunk))
+
+
+@method_without_path(lambda layer: f"GradCamPlusPlus(layer={_name_of(layer)})")
+def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
+    """Grad-CAM++: positive gradients weighted place by place, for several objects of one class.
+
+    With g the gradient of the score and A the maps, places weigh g² / (2 g² + g³ ΣA). A gradient and a forward an
+    example: Captum gives activations and gradients in separate calls.
+
+    Args:
+        layer: as for `grad_cam`.
+    """
+    chosen, captum = _chosen(problem, layer, "grad_cam_plus_plus"), imported_captum("grad_cam_plus_plus")
+    activation = captum.LayerActivation(problem.bound.differentiable, chosen)
+    gradient = captum.LayerGradientXActivation(problem.bound.differentiable, chosen, multiply_by_inputs=False)
+
+    def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
+        maps, g = (
+            peer.attribute(x.clone().requires_grad_(), additional_forward_args=(rows,)).detach()
+            for peer in (activation, gradient)
+        )
+        below = 2 * g**2 + g**3 * maps.sum((2, 3), keepdim=True)
+        share = torch.where(below != 0, g**2 / torch.where(below != 0, below, 1), 0)
+        weight = (share * g.relu()).sum((2, 3), keepdim=True)
+        return _on_pixels((weight * maps).sum(1, keepdim=True).relu(), x)
+
+    return Explained(in_chunks(problem, chunk))
+
+
+def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
+    """Maps (n, 1, h, w) enlarged to images (n, channels, height, width), each pixel's value shared by its channels."""
+    large = nn.functional.interpolate(maps.float(), images.shape[-2:], mode="bilinear", align_corners=False)
+    return (large / images.shape[1]).expand(images.shape)
+
+
+def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:
+    bound = problem.bound
+    if len(bound.shape) != 3 or bound.score.layer is not None:
+        raise ValueError(f"{name} needs images (batch, channels, height, width), got {(len(problem), *bound.shape)}")
+    model = bound.score.model
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name} reads a layer of a module, and the model is a plain {type(model).__name__}")
+    if layer is not None:
+        if not any(layer is module for module in model.modules()):
+            raise ValueError(f"layer is not a part of the model: pass a submodule, as in {name}(…, layer=model.conv)")
+        return layer
+    found = last_maps(bound, model, problem.end[:1])
+    if found is None:
+        raise ValueError(f"{name} found no layer with maps (batch, channels, height, width): pass layer=model.conv")
+    return found
+
+
+def last_maps(bound: BoundScore, model: nn.Module, image: Tensor) -> nn.Module | None:
+    """The last module without children whose output has maps of more than a pixel: one forward. None: there is none."""
+    seen: list[nn.Module] = []
+
+    def record(module: nn.Module, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.ndim == 4 and output.shape[-2:].numel() > 1:
+            seen.append(module)
+
+    leaves = [module for module in model.modules() if not any(module.children())]
+    handles = [module.register_forward_hook(record) for module in leaves]
+    try:
+        bound.values(image, torch.tensor([0]))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen[-1] if seen else None

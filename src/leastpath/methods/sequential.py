@@ -1,0 +1,44 @@
+"""Sequential IG (Enguehard 2023): Integrated Gradients of each token by itself, all others as they are."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from leastpath._support.checks import check_integer
+from leastpath.integral.rules import rule_nodes
+from leastpath.methods.groups import feature_groups
+from leastpath.methods.pathless import Explained, Problem, method_without_path
+
+
+def _described(n_steps: int, segments: int | Tensor | None) -> str:
+    return f"SequentialIG(n_steps={n_steps}, segments={'given' if isinstance(segments, Tensor) else segments})"
+
+
+@method_without_path(_described)
+def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor | None = 50) -> Explained:
+    """Sequential IG: for each token the line from the input without this token, which is set to its baseline.
+
+    So the rest of the sentence is never absent. The values of a token add up to what the score loses without it, f(x) −
+    f(x without the token); all together they add up to nothing in particular. Where there are no tokens, groups of
+    features take their place, as in `kernel_shap`.
+
+    Args:
+        n_steps: gradients for each token.
+        segments: as for `kernel_shap`.
+    """
+    check_integer("sequential_ig: n_steps", n_steps, 1)
+    bound, groups = problem.bound, feature_groups(problem, segments)
+    nodes, weights = rule_nodes("gauss_legendre", n_steps, problem.end.to(bound.work_dtype))
+    values = torch.zeros_like(problem.end, dtype=bound.work_dtype)
+    for row in range(len(problem)):
+        start, end = (points[row].to(bound.work_dtype) for points in (problem.start, problem.end))
+        own, example = groups[row].to(end.device), torch.full((n_steps,), row)
+        for group in range(int(own.max()) + 1):
+            step = torch.where(own == group, end - start, 0)
+            at = end - (1 - nodes).reshape(-1, *[1] * end.ndim) * step
+            gradient = bound.gradients(at, example)[1]
+            values[row] += (gradient * weights.reshape(-1, *[1] * end.ndim)).sum(0) * step
+        problem.bar.advance()
+    counts = groups.flatten(1).amax(1) + 1
+    return Explained(values, {"n_groups": counts[:: problem.m]})

@@ -1,0 +1,162 @@
+"""SAMP and SAMP++ (Zhang et al. 2024): the salient manipulation path moves what changes the score most, first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from leastpath._support.checks import check_integer
+from leastpath.bound import BoundScore
+from leastpath.metric import Metric
+from leastpath.path import Path
+from leastpath.run import Run
+from leastpath.solution import Solution, straight_with_note
+from leastpath.status import Note, Outcome
+
+Direction = Literal["insertion", "deletion"]
+SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
+LINE = "the straight line was used"
+INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
+
+
+@dataclass(frozen=True)
+class SAMP:
+    """SAMP: each step moves the few features whose move changes the score most, by the gradient, all the way.
+
+    The score then changes early and in few features, so that attributions concentrate there. The pixels of an image and
+    the tokens of a layer move as a whole. The path is integrated like every path; the published sum takes the gradient
+    at the start of each step, and adds both directions.
+
+    Args:
+        direction: "insertion" walks from the baseline and moves what raises the score most. "deletion" walks from the
+            input and moves what lowers it most; the path is that walk, backwards.
+        n_portions: the features are moved in so many portions, one gradient each.
+        max_step: the largest part of the whole L1 distance that one step may go: the infinitesimal constraint. Then the
+            rest of a move waits for another step. None: no limit.
+        momentum: weight of the new gradient in the running mean that chooses features. None: the new one alone.
+
+    SAMP++ is `SAMP(max_step=0.02, momentum=0.5)`.
+
+    Example:
+        >>> import torch, leastpath as lp
+        >>> score = lp.Score(lambda x: x[:, 0] + 10 * x[:, 1])
+        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.SAMP(n_portions=2)).path[0]
+        tensor([[0., 0.],
+                [0., 1.],
+                [1., 1.]])
+    """
+
+    direction: Direction = "insertion"
+    n_portions: int = 14
+    max_step: float | None = None
+    momentum: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.direction not in get_args(Direction):
+            raise ValueError(f"direction={self.direction!r} is unknown: use one of {list(get_args(Direction))}")
+        check_integer("n_portions", self.n_portions, 1)
+        for name in ("max_step", "momentum"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name}={value} must be above 0 and at most 1, or None")
+
+    def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
+        """start, end (batch, *features) -> polylines between them; `metric` only measures the result."""
+        most = self.n_portions + (0 if self.max_step is None else math.ceil(1 / self.max_step))
+        n = int(min(most, run.budget(score).share(SOLVER_SHARE).least_left()))
+        if n < 1:
+            sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
+            return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
+        inserts = self.direction == "insertion"
+        walk = _Walk(self, score, *((start, end) if inserts else (end, start)))
+        try:
+            with run.bar("samp", n) as bar:
+                for _ in range(n):
+                    walk.step()
+                    bar.advance()
+                    if not len(walk.walking):
+                        break
+        except KeyboardInterrupt:
+            return straight_with_note(start, end, INTERRUPTED)
+        knots = [
+            torch.stack([a, *inner, b] if inserts else [a, *reversed(inner), b])
+            for a, inner, b in zip(start, walk.inner, end, strict=True)
+        ]
+        stats = {"n_steps": torch.tensor([len(inner) + 1 for inner in walk.inner])}
+        return Solution(Path.ragged(knots), stats=stats)
+
+
+class _Walk:
+    """The current points of the examples that have not arrived, as units of features that move together."""
+
+    def __init__(self, solver: SAMP, score: BoundScore, start: Tensor, end: Tensor) -> None:
+        self.solver, self.score, self.shape, self.dtype = solver, score, start.shape[1:], start.dtype
+        self.sign = 1 if solver.direction == "insertion" else -1
+        unit_dims = _unit_dims(score)
+        self.x, self.end = (_units(point.to(score.work_dtype), unit_dims) for point in (start, end))
+        self.back = unit_dims
+        n_units = self.x.shape[1]
+        self.portion = max(1, math.ceil(n_units / solver.n_portions))
+        self.total = (self.end - self.x).abs().flatten(1).sum(1)  # (batch,)
+        self.mean: Tensor | None = None  # of the gradients met so far
+        self.inner: list[list[Tensor]] = [[] for _ in start]  # the knots between the ends
+        self.walking = self._on_the_way(torch.arange(len(start)))
+
+    def _on_the_way(self, rows: Tensor) -> Tensor:
+        return rows[((self.x[rows] != self.end[rows]).flatten(1).any(1)).cpu()]
+
+    def step(self) -> None:
+        """One gradient and one move for each example that has not arrived."""
+        rows = self.walking
+        if not len(rows):
+            return
+        points = self._shaped(self.x[rows])
+        gradient = self._smoothed(_units(self.score.gradients(points, rows)[1], self.back), rows)
+        left = self.end[rows] - self.x[rows]  # (rows, units, width)
+        gain = self.sign * (gradient * left).sum(2)
+        gain = gain.masked_fill((left == 0).all(2), -torch.inf)
+        best = gain.topk(self.portion, dim=1).indices
+        chosen = torch.zeros_like(gain, dtype=torch.bool).scatter(1, best, True)
+        move = left * chosen[..., None]
+        size, whole = move.abs().flatten(1).sum(1), torch.ones(len(rows), device=move.device, dtype=torch.bool)
+        if self.solver.max_step is not None:
+            allowed = self.solver.max_step * self.total[rows]
+            whole = size <= allowed * (1 + 1e-6)
+            move = torch.where(whole[:, None, None], move, move * (allowed / size.clamp_min(1e-30))[:, None, None])
+        arrived = (chosen & whole[:, None])[..., None]
+        self.x[rows] = torch.where(arrived, self.end[rows], self.x[rows] + move)  # exactly there, without rounding
+        self.walking = self._on_the_way(rows)
+        for row in self.walking.tolist():
+            self.inner[row].append(self._shaped(self.x[row : row + 1])[0].to(self.dtype, copy=True))
+
+    def _smoothed(self, gradient: Tensor, rows: Tensor) -> Tensor:
+        weight = self.solver.momentum
+        if weight is None:
+            return gradient
+        if self.mean is None:
+            self.mean = torch.zeros_like(self.x)
+            self.mean[rows] = gradient
+        else:
+            self.mean[rows] = weight * gradient + (1 - weight) * self.mean[rows]
+        return self.mean[rows]
+
+    def _shaped(self, units: Tensor) -> Tensor:
+        """(n, units, width) -> (n, *features)."""
+        return (units.mT if self.back == "pixels" else units).reshape(len(units), *self.shape)
+
+
+def _unit_dims(score: BoundScore) -> Literal["pixels", "tokens", "features"]:
+    if len(score.shape) == 3:
+        return "pixels"
+    return "tokens" if score.score.layer is not None and len(score.shape) == 2 else "features"
+
+
+def _units(points: Tensor, kind: str) -> Tensor:
+    """(n, *features) as (n, units, width): pixels with their channels, tokens with their width, or single features."""
+    if kind == "pixels":
+        return points.flatten(2).mT.clone()
+    return points.clone() if kind == "tokens" else points.reshape(len(points), -1, 1).clone()

@@ -1,0 +1,182 @@
+"""leastpath compare: from files to a page and tables; the numbers are those of compare() called directly."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+from typer.testing import CliRunner
+
+from helpers import Interrupting
+from leastpath import cli
+from leastpath.commands import compare as command
+from leastpath.commands.compare import MEASURES, Kind, chosen_measures, complete_rows, picture_files, run_compare
+from leastpath.commands.explain import image_question
+from leastpath.commands.model_files import load_model
+from leastpath.evaluation import compare
+from leastpath.evaluation.measure import Measure
+from leastpath.methods import METHODS
+
+CHEAP = {"methods": "random,input_x_gradient", "measures": "deletion,symmetric_relevance_gain"}
+
+
+class PictureNet(nn.Sequential):
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(3, 4, 5, stride=4), nn.Tanh(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5)
+        )
+
+
+class RowNet(nn.Sequential):
+    def __init__(self, classes=2):
+        super().__init__(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, classes))
+
+
+def regression():
+    torch.manual_seed(2)
+    return nn.Linear(3, 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("compare")
+    (place / "pictures").mkdir()
+    draw = np.random.default_rng(0)
+    for name in ("a.png", "b.PNG", "c.bmp"):
+        Image.fromarray(draw.integers(0, 255, (24, 20, 3)).astype(np.uint8)).save(place / "pictures" / name)
+    (place / "pictures" / "notes.txt").write_text("not a picture")
+    table = pd.DataFrame(draw.normal(size=(6, 3)).round(3), columns=["age", "hours", "weight"])
+    table.loc[1, "hours"] = np.nan
+    table["name"] = "somebody"
+    table.to_csv(place / "table.csv", index=False)
+    torch.manual_seed(0)
+    save_file(PictureNet().state_dict(), place / "pictures.safetensors")
+    save_file(RowNet().state_dict(), place / "rows.safetensors")
+    return place
+
+
+def of_pictures(folder, out, **more):
+    given = {"model": folder / "pictures.safetensors", "model_class": f"{__name__}:PictureNet", "size": 16}
+    return run_compare(folder / "pictures", out, **(CHEAP | given | more))
+
+
+def of_rows(folder, out, **more):
+    given = {"model": folder / "rows.safetensors", "model_class": f"{__name__}:RowNet", "drop": ["name"]}
+    return run_compare(folder / "table.csv", out, **(CHEAP | given | more))
+
+
+def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
+    run = of_pictures(folder, tmp_path / "out")
+    model = load_model(folder / "pictures.safetensors", f"{__name__}:PictureNet")
+    each = [image_question(file, model, size=16) for file in picture_files(folder / "pictures")]
+    question = command.joined(each)
+    found = compare(
+        ["random", "input_x_gradient"], question.score, question.inputs, question.baselines,
+        chosen_measures(CHEAP["measures"], Kind(False, "baseline")), names=["a.png", "b.PNG", "c.bmp"],
+    )  # fmt: skip
+    written = pd.read_csv(run.path / "results.csv")
+    for measure in ("deletion", "symmetric_relevance_gain"):
+        assert np.allclose(written[measure], found.per_example[measure])
+    assert written["name"].tolist() == ["a.png", "b.PNG", "c.bmp"] * 2
+    means = pd.read_csv(run.path / "table.csv", index_col="method")["deletion mean"]
+    assert np.allclose(means, found.table()["deletion", "mean"])
+    page = (run.path / "report.html").read_text()
+    assert "input_x_gradient" in page and "Comparison of attribution methods" in page
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_rows_of_a_table(folder, tmp_path):
+    run = of_rows(folder, tmp_path / "out", limit=3, baseline="mean")
+    assert pd.read_csv(run.path / "results.csv")["name"].unique().tolist() == ["row 0", "row 2", "row 3"]
+
+
+def test_factory_and_one_output(folder, tmp_path):
+    run = of_rows(folder, tmp_path / "out", model=None, model_class=None, factory=f"{__name__}:regression", limit=2)
+    assert pd.read_csv(run.path / "results.csv")["failure"].isna().all()
+    assert json.loads((run.path / "config.json").read_text())["factory"] == f"{__name__}:regression"
+
+
+def test_an_interruption_keeps_what_is_finished(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "load_model", lambda *_, **__: Interrupting(RowNet().eval(), at=60))
+    with pytest.raises(SystemExit) as left:
+        of_rows(folder, tmp_path / "out")
+    assert left.value.code == 130 and "go on with --resume" in capsys.readouterr().err
+    assert 0 < len(pd.read_csv(tmp_path / "out" / "results.csv")) < 10
+
+
+def test_resume_takes_more_methods_and_computes_nothing_twice(folder, tmp_path):
+    first = of_rows(folder, tmp_path / "out")
+    before = pd.read_csv(first.path / "results.csv")
+    with pytest.raises(ValueError, match="continue it with --resume"):
+        of_rows(folder, tmp_path / "out")
+    more = {**CHEAP, "methods": "random,input_x_gradient,integrated_gradients"}
+    after = pd.read_csv(of_rows(folder, tmp_path / "out", resume=True, **more).path / "results.csv")
+    pd.testing.assert_frame_equal(after[: len(before)], before)  # seconds too: they were not measured again
+    assert after["method"].nunique() == 3
+    with pytest.raises(ValueError, match=r"holds another run: .*seed"):
+        of_rows(folder, tmp_path / "out", resume=True, seed=1)
+
+
+@pytest.mark.parametrize("is_table", [True, False])
+def test_every_measure_can_be_made_and_keeps_its_name(is_table):
+    names = [name for name, choice in MEASURES.items() if not (is_table and choice.pictures_only)]
+    made = chosen_measures(",".join(names), Kind(is_table, "mean"))
+    assert all(isinstance(measure, Measure) for measure in made)
+    assert [measure.name for measure in made] == names
+
+
+def test_list_and_help():
+    for words in (["compare", "--list"], ["compare", "nowhere", "--list"]):
+        page = CliRunner().invoke(cli.application(), words)
+        assert page.exit_code == 0
+        assert all(name in page.output for name in (*METHODS, *MEASURES))
+    assert "compare" in CliRunner().invoke(cli.application(), ["--help"]).output
+
+
+def test_complete_rows():
+    assert complete_rows(pd.DataFrame({"a": [1.0, np.inf, 2.0], "b": [1.0, 1.0, 2.0]}), 1) == [0]
+    with pytest.raises(ValueError, match="no row of the table has a number"):
+        complete_rows(pd.DataFrame({"a": [np.nan]}))
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"methods": "magic"}, "no method is called 'magic'"),
+        ({"methods": ","}, "--methods is empty"),
+        ({"measures": "beauty"}, "--measures 'beauty' is unknown: use symmetric_relevance_gain"),
+        ({"measures": "noise_ssim"}, "compares pictures, and this is a table"),
+        ({"fill": "blur"}, "--fill 'blur' is unknown for this input: use baseline, mean, noise"),
+        ({"model": None, "model_class": None}, "a table needs its model"),
+        ({"factory": "a:b"}, "pass one of the two"),
+        ({"model": None, "factory": "nowhere:net"}, "--factory 'nowhere:net' cannot be imported"),
+        ({"baseline": "mean,zero"}, "--fill baseline needs one baseline an input"),
+    ],
+)
+def test_mistakes_are_sentences(folder, tmp_path, more, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        of_rows(folder, tmp_path / "out", **more)
+    assert not (tmp_path / "out").exists()
+
+
+def test_sources_that_are_none(folder, tmp_path):
+    with pytest.raises(ValueError, match="neither a folder of pictures nor a table"):
+        run_compare(folder / "nowhere", tmp_path / "out", model=folder / "rows.safetensors", model_class="a:b")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no pictures"):
+        picture_files(tmp_path / "empty")
+
+
+def test_interruption_before_anything_is_done_writes_nothing(folder, tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["leastpath.evaluation.compare"]._Work, "do", stopped)
+    with pytest.raises(SystemExit):
+        of_rows(folder, tmp_path / "out")
+    assert not (tmp_path / "out" / "report.html").exists()

@@ -1,0 +1,138 @@
+"""leastpath explore: pictures, folders, rows, texts and saved results from the command line."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+
+import leastpath as lp
+from explorer_subjects import text_parts
+from leastpath.commands import explore
+from leastpath.commands.explore import run_explore
+
+
+class RowNet(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+
+
+def picture_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(48, 3)).eval()
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What the command would serve: its session and where."""
+    seen = {}
+
+    class Told:
+        url = "http://here/"
+
+        def __init__(self, session, host, port):
+            seen.update(session=session, host=host, port=port)
+
+        def open(self):
+            seen["opened"] = True
+
+        def wait(self):
+            seen["session"].close()
+
+    monkeypatch.setattr(explore, "Explorer", Told)
+    return seen
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        explore, "imported", lambda name: {"nets:pictures": picture_model, "nets:texts": text_parts}[name]
+    )
+    (tmp_path / "photos").mkdir()
+    for name in ("b.png", "a.jpg"):
+        Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "photos" / name)
+    (tmp_path / "photos" / "note.txt").write_text("no picture")
+    frame = pd.DataFrame({"id": range(6), "age": [1.0, 2, 3, 4, 5, None], "job": list("xyzxyz")})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path
+
+
+def test_a_folder_of_pictures(here, opened, capsys):
+    run_explore([here / "photos"], factory="nets:pictures", size=16, target=2, host="127.0.0.1", port=7)
+    state = opened["session"].state()
+    assert [sample["name"] for sample in state["samples"]] == ["a.jpg", "b.png"]
+    assert (state["target"], opened["port"], opened["opened"]) == (2, 7, True)
+    assert "http://here/" in capsys.readouterr().out
+    assert "read_image" in opened["session"].code()
+
+
+def test_rows_of_a_table(here, opened):
+    torch.manual_seed(0)
+    save_file(RowNet().state_dict(), here / "net.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("leastpath.commands.model_files.imported", lambda name: RowNet)
+        run_explore(
+            [here / "table.csv"], model=here / "net.safetensors", model_class="nets:RowNet", row=[2, 0], drop=["id"],
+            no_open=True,
+        )  # fmt: skip
+    state = opened["session"].state()
+    assert [sample["name"] for sample in state["samples"]] == ["row 2", "row 0"]
+    assert [feature["name"] for feature in state["features"]] == ["age", "job"]
+    assert "opened" not in opened
+
+
+def test_texts(here, opened):
+    run_explore(text=["a good films"], factory="nets:texts")
+    assert opened["session"].state()["kind"] == "text"
+
+
+def test_a_hugging_face_folder(here, opened):
+    model, tokenizer = text_parts()
+    model.save_pretrained(here / "hf")
+    tokenizer.save_pretrained(here / "hf")
+    run_explore(text=["bad film"], model=here / "hf")
+    assert opened["session"].state()["classes"][0]["label"] in ("yes", "no")
+
+
+def test_a_saved_result(here, opened):
+    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+    run_explore([result.save(here / "result.safetensors")])
+    assert opened["session"].state()["title"] == "result.safetensors"
+
+
+def test_a_sample_when_nothing_is_given(here, opened, capsys):
+    run_explore(sample="digits", methods="idgi, elastic_band")
+    state = opened["session"].state()
+    assert [method["name"] for method in state["methods"]] == ["idgi", "elastic_band"]
+    assert "scikit-learn" in state["sentence"]
+    assert "scikit-learn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"inputs": ["table.csv"]}, "needs its model"),
+        ({"inputs": ["photos"], "row": [1]}, "--row is for tables"),
+        ({"inputs": ["table.csv"], "factory": "nets:pictures", "row": [5]}, "--row 5"),
+        ({"inputs": ["table.csv"], "factory": "nets:pictures", "drop": ["x"]}, "--drop 'x'"),
+        ({"inputs": ["nothing.csv"], "factory": "nets:pictures"}, "cannot be read"),
+        ({"inputs": ["photos/note.txt"], "factory": "nets:pictures"}, "cannot be read"),
+        ({"text": ["a"]}, "needs --model FOLDER"),
+        ({"text": ["a"], "model": "photos"}, "Hugging Face"),
+        ({"text": ["a"], "inputs": ["photos"]}, "together"),
+        ({"text": ["a"], "factory": "nets:pictures"}, "must make"),
+        ({"inputs": ["photos"], "model": "x", "factory": "y"}, "one of the two"),
+        ({"sample": "nothing"}, "no sample"),
+    ],
+)
+def test_mistakes_are_sentences(here, opened, given, words):
+    given = dict(given)
+    if "inputs" in given:
+        given["inputs"] = [here / name for name in given["inputs"]]
+    if "model" in given:
+        given["model"] = here / given["model"]
+    with pytest.raises(ValueError, match=words):
+        run_explore(given.pop("inputs", None), **given)

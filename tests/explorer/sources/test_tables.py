@@ -1,0 +1,43 @@
+"""Frames as a source: names, categories, and the model's own numbers."""
+
+import pytest
+import torch
+
+from explorer_subjects import table_frame, table_source
+from leastpath.explorer.question import Question
+from leastpath.tabular import Encoding
+
+
+def test_names_and_categories():
+    subject = table_source().subject(1)
+    assert subject.names == ("age", "job")
+    assert subject.details[1] == {"text": "pilot", "category": "pilot"}
+    assert float(subject.details[0]["text"]) == pytest.approx(table_frame()["age"][1], rel=1e-4)
+
+
+def test_the_model_is_given_the_columns_themselves():
+    source = table_source()
+    subject = source.subject(0)
+    plain = Encoding.fit(table_frame(), standardize=False).transform(table_frame()[:1])
+    expected = source._score.model.model(plain).softmax(1)[0].detach()
+    question = Question.about(subject)
+    assert question.score_here == pytest.approx(float(expected.max()), abs=1e-5)
+    assert question.classes()[0]["label"] in ("poor", "rich")
+
+
+def test_baselines_are_means_and_typical_rows():
+    subject = table_source().subject(0)
+    mean = subject.decode(subject.starts["mean"].make(None))[0]
+    assert float(mean[0]) == pytest.approx(table_frame()["age"].mean(), rel=1e-4)
+    typical = subject.decode(subject.starts["median"].make(None))[0]
+    assert float(typical[0]) == pytest.approx(table_frame()["age"].median(), rel=1e-4)
+    assert subject.starts["samples"].make(None).shape == (1, 5, 4)
+    assert torch.isfinite(Question.about(subject, baseline=["samples"]).baselines).all()
+
+
+def test_files_with_other_columns_are_refused():
+    source = table_source()
+    with pytest.raises(ValueError, match="lacks the columns job"):
+        source.add("a.csv", b"age\n3\n")
+    assert source.add("a.csv", b"age,job\n3,cook\n4,nurse\n") == 3
+    assert source.samples[3:] == ["a.csv, row 0", "a.csv, row 1"]

@@ -1,0 +1,121 @@
+"""Findings are what `attribute` gives; the first picture costs 41 gradients; a stop keeps what is finished."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import leastpath as lp
+from explorer_subjects import picture_source, table_source, text_source
+from leastpath.explorer.explaining import (
+    PLACES,
+    expected_rows,
+    explained,
+    has_path,
+    offered_methods,
+    settings_of,
+    straight,
+)
+from leastpath.explorer.question import Question
+from leastpath.explorer.watch import Watch
+from leastpath.methods import METHODS
+
+
+def test_the_first_picture_is_attribute_with_fixed_steps():
+    question = Question.about(picture_source().subject(0))
+    result, walk = straight(question, question.score)
+    known = lp.attribute(
+        question.score, question.subject.inputs, question.baselines, solver=lp.StraightLine(), tolerance=None,
+        n_steps=PLACES, rule="trapezoid",
+    )  # fmt: skip
+    assert torch.allclose(result.values, known.values, atol=1e-6)
+    for name in ("completeness_gap", "cancellation", "length", "certificate", "score_change"):
+        assert torch.allclose(getattr(result, name), getattr(known, name), rtol=1e-3, atol=1e-6), name
+    assert int(result.n_gradients) == PLACES
+    assert torch.equal(walk.attributed[-1], result.values[0])
+
+
+def test_several_baselines_are_averaged():
+    question = Question.about(picture_source().subject(0), baseline=["black", "white"])
+    result, _ = straight(question, question.score)
+    known = lp.attribute(
+        question.score, question.subject.inputs, question.baselines, solver=lp.StraightLine(), tolerance=None,
+        n_steps=PLACES, rule="trapezoid",
+    )  # fmt: skip
+    assert torch.allclose(result.values, known.values, atol=1e-6)
+    assert torch.allclose(result.baseline_spread, known.baseline_spread, atol=1e-6)
+
+
+@pytest.mark.parametrize("source", [picture_source, table_source, text_source])
+def test_every_method_that_is_offered_works(source):
+    question = Question.about(source().subject(0))
+    line = None
+    for name, method in offered_methods(question.subject.kind).items():
+        watch = Watch(expected_rows(question, method))
+        found = explained(question, method, None, watch, line)
+        assert torch.isfinite(found.result.values).all(), name
+        assert set(found.curves) == set(question.fills), name
+        assert (found.walk is not None) == has_path(method), name
+        assert not found.stopped
+        if found.walk is not None:
+            assert torch.allclose(found.walk.attributed[-1], found.result.values[0].to(found.walk.attributed)), name
+        line = line or found
+    assert float(found.result.stats["line_support"]) == pytest.approx(float(line.result.support))
+
+
+def test_the_support_is_that_of_attribute():
+    question = Question.about(picture_source().subject(0))
+    found = explained(question, METHODS["elastic_band"], 0.5, Watch(1))
+    known = METHODS["elastic_band"](
+        question.score, question.subject.inputs, question.baselines, stiffness=0.5, support=True, max_gradients=1000
+    )
+    assert torch.allclose(found.result.values, known.values, atol=1e-5)
+    assert float(found.result.support) == pytest.approx(float(known.support), abs=1e-5)
+
+
+def test_a_stop_gives_what_is_finished():
+    question, watch = Question.about(picture_source().subject(0)), Watch(1)
+
+    class Stops(torch.nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls == 8:
+                watch.stop()
+            return question.score.model(x)
+
+    stopping = replace(question, score=replace(question.score, model=Stops().eval()))
+    found = explained(stopping, METHODS["elastic_band"], 1.0, watch)
+    assert found.stopped
+    assert torch.isfinite(found.result.values).all()
+    assert "nterrupted" in found.result.status[0].value
+    assert list(found.curves) == ["baseline"]
+
+
+def test_a_stop_after_the_result_does_not_take_it_away():
+    question, watch = Question.about(table_source().subject(0)), Watch(1)
+    method = METHODS["input_x_gradient"]
+
+    def stopping(*given, **settings):
+        result = method.explain(*given, **settings)
+        watch.stop()
+        return result
+
+    found = explained(question, replace(method, explain=stopping), None, watch)
+    assert found.stopped
+    assert list(found.curves) == ["baseline"]
+
+
+def test_methods_follow_the_kind_and_the_wish():
+    assert "blur_ig" in offered_methods("image")
+    assert "blur_ig" not in offered_methods("table")
+    assert list(offered_methods("table", ("idgi",))) == ["idgi"]
+    with pytest.raises(ValueError, match="magic"):
+        offered_methods("table", ("magic",))
+
+
+def test_columns_and_tokens_move_together():
+    subject = table_source().subject(0)
+    assert settings_of(subject, METHODS["elastic_band"], 2.0)["groups"] is subject.feature_of
+    assert settings_of(subject, METHODS["elastic_band"], 2.0)["stiffness"] == 2.0

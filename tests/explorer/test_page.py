@@ -1,0 +1,418 @@
+"""The explorer's page in a real browser: Debian's chromium, driven by playwright."""
+
+import base64
+import io
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import leastpath as lp
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
+expect = sync_api.expect
+expect.set_options(timeout=60_000)  # a loaded machine takes its time; what is there already is not waited for
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed: apt-get install chromium")
+
+MARKUP = "<img src=x onerror=window.hurt=1>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens addresses in fresh pages; a script that fails there fails the test.
+
+    plotly.js takes seconds to read on a slow machine, so it is left out where no chart is asked for.
+    """
+    contexts, failures = [], []
+
+    def opened(address: str, offline: bool = False, charts: bool = False):
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=offline, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        if not charts:
+            page.route("**/plotly.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.goto(address)
+        expect(page.locator(".tab").first).to_be_visible()
+        page.wait_for_load_state("load")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not failures
+
+
+# ---- what is explained -----------------------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """A small classifier of pictures that can be told to fail or to be slow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails, self.pause = False, 0.0
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 5, 2), nn.Softplus(), nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(72, 4)
+        )
+        with torch.no_grad():
+            self.body[-1].weight.mul_(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.pause)
+        if self.fails:
+            raise RuntimeError(f"layer {MARKUP} has no weights")
+        return self.body(x)
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+@pytest.fixture
+def picture() -> torch.Tensor:
+    return torch.rand(1, 3, 32, 48, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def explorer(net, picture):
+    net.fails, net.pause = False, 0.0
+    classes = ["ant", "bee", "cat", MARKUP]
+    methods = ["integrated_gradients", "elastic_band", "occlusion"]
+    score = lp.Score(net, output="softmax")
+    with lp.explore(score, picture, classes=classes, methods=methods, open=False) as running:
+        yield running
+    net.fails, net.pause = False, 0.0
+
+
+def finding(explorer, method: str = "integrated_gradients") -> dict:
+    (key,) = [key for key in explorer.session.state()["results"] if method in explorer.session.result(key)["method"]]
+    return explorer.session.result(key)
+
+
+def unpacked(array: dict) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(array["data"]), array["dtype"]).reshape(array["shape"])
+
+
+def slide(page, name: str, value: float) -> None:
+    page.locator(f"#{name}").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value)
+
+
+def pixels(page, canvas: str) -> list[int]:
+    read = "e => Array.from(e.getContext('2d').getImageData(0, 0, e.width, e.height).data)"
+    return page.locator(canvas).evaluate(read)
+
+
+def readout(page) -> str:
+    return page.locator("#readout").inner_text()
+
+
+# ---- the walk --------------------------------------------------------------------------------------------------------
+
+
+def test_scrub_and_play_ask_nobody(visit, explorer):
+    page = visit(explorer.url)
+    walk = finding(explorer)["walk"]
+    frames = unpacked(walk["frames"])
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    k = len(frames) - 6
+    shown = np.array(pixels(page, "#picture-frame")).reshape(*frames.shape[1:3], 4)
+    np.testing.assert_array_equal(shown[..., :3], frames[k])
+    assert f"{walk['scores'][k]:.3g}" in readout(page)
+    slide(page, "scrubber", 0)
+    np.testing.assert_array_equal(np.array(pixels(page, "#picture-frame")), pixels(page, "#picture-start"))
+    assert page.locator("#scrubber").get_attribute("aria-valuetext").startswith("step 1 of 41")
+    slide(page, "scrubber", 34)
+    page.keyboard.press(" ")
+    expect(page.locator("#play")).to_have_attribute("aria-label", "Pause the walk")
+    expect(page.locator("#scrubber")).to_have_value("40")
+    expect(page.locator("#play")).to_have_attribute("aria-label", "Play the walk")
+    assert not asked
+
+
+# ---- methods, choices ------------------------------------------------------------------------------------------------
+
+
+def test_switch_solver_and_compare_on_one_scale(visit, explorer):
+    page = visit(explorer.url)
+    page.select_option("#method", "elastic_band")
+    slide(page, "stiffness", 0.5)
+    page.click("#explain")
+    expect(page.locator(".card")).to_have_count(2)
+    expect(page.locator(".tab[aria-pressed=true]")).to_contain_text("stiffness 3.16")
+    assert page.locator("#headline").inner_text() == finding(explorer, "elastic_band")["headline"]
+    strongest = max(np.abs(unpacked(finding(explorer, name)["units"])).max() for name in ("gradients", "elastic_band"))
+    shown = page.locator("#legend-high").inner_text()
+    assert float(shown.replace("−", "-").lstrip("+")) == pytest.approx(strongest, rel=0.01)
+    before = pixels(page, ".card canvas >> nth=0")
+    for name, value in (("view", "pixel"), ("view", "smoothed"), ("signed", "magnitude"), ("scale", "own")):
+        page.select_option(f"#{name}", value)
+        after = pixels(page, ".card canvas >> nth=0")
+        assert after != before or value == "own"
+        before = after
+    page.hover(".card canvas >> nth=0")
+    for note in page.locator(".card .note").all_inner_texts():
+        assert "at row" in note and "column" in note
+
+
+def test_another_class_is_explained_by_the_same_method(visit, explorer):
+    page = visit(explorer.url)
+    other = explorer.session.state()["classes"][-1]
+    page.select_option("#target", str(other["index"]))
+    expect(page.locator("#prediction")).to_contain_text(other["label"])
+    expect(page.locator(".tab")).to_have_count(1)
+    assert explorer.session.state()["target"] == other["index"]
+    page.click("#baselines summary")
+    page.locator("#baseline-list input").nth(1).check()
+    expect(page.locator("#prediction")).to_contain_text(",")
+    assert len(explorer.session.state()["baseline"]) == 2
+
+
+def test_a_long_computation_can_be_stopped(visit, explorer, net):
+    page = visit(explorer.url)
+    net.pause = 0.2
+    page.select_option("#method", "elastic_band")
+    page.click("#explain")
+    expect(page.locator("#jobs progress")).to_be_visible()
+    page.locator("#jobs button").click()
+    expect(page.locator("#jobs li")).to_have_count(0)
+    net.pause = 0.0
+    told = page.locator("#status").inner_text() + page.locator("#errors").inner_text()
+    assert "top" in told  # "Stopped early", or "stopped before anything was finished"
+
+
+# ---- remove and see --------------------------------------------------------------------------------------------------
+
+
+def test_remove_the_top_tenth_against_the_model(visit, explorer, net, picture):
+    page = visit(explorer.url)
+    slide(page, "top", 10)
+    values = torch.from_numpy(unpacked(finding(explorer)["values"]).copy())
+    side = 3  # 48 pixels in at most 16 cells
+    label = (torch.arange(32)[:, None] // side) * 16 + torch.arange(48) // side
+    strength = torch.zeros(11 * 16).index_add_(0, label.flatten(), values.abs().sum(0).flatten())
+    top = strength.argsort(descending=True)[: round(0.1 * len(strength))]
+    removed = torch.where(torch.isin(label, top), 0.0, picture)
+    target = explorer.session.state()["target"]
+    expected = float(net(removed).softmax(1)[0, target].detach())
+    expect(page.locator("#answer .score b")).to_have_text(f"{expected:.3g}")
+    seen = np.array(pixels(page, "#editor-canvas")).reshape(32, 48, 4)[..., :3]
+    np.testing.assert_allclose(seen / 255, removed[0].permute(1, 2, 0).numpy(), atol=1 / 255)
+    page.click("#clear")
+    expect(page.locator("#answer")).to_contain_text("everything in place")
+
+
+def test_paint_away_by_hand(visit, explorer):
+    page = visit(explorer.url)
+    box = page.locator("#editor-canvas").bounding_box()
+    page.locator("#editor-canvas").scroll_into_view_if_needed()
+    page.locator("#editor-canvas").click(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    expect(page.locator("#answer .score")).to_contain_text("→")
+    assert "everything in place" not in page.locator("#answer").inner_text()
+
+
+# ---- export ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_exported_page_scrubs_offline(visit, explorer, tmp_path):
+    page = visit(explorer.url)
+    slide(page, "scrubber", 17)
+    online, frame = readout(page), pixels(page, "#picture-frame")
+    with page.expect_download() as download:
+        page.click("#export-html")
+    path = tmp_path / "explanation.html"
+    download.value.save_as(path)
+    explorer.close()
+    alone = visit(path.as_uri(), offline=True)
+    slide(alone, "scrubber", 17)
+    assert readout(alone) == online
+    assert pixels(alone, "#picture-frame") == frame
+    expect(alone.locator("#walk-chart .scatterlayer .trace")).to_have_count(3)
+    slide(alone, "top", 10)
+    level = finding(explorer)["curves"]["baseline"]["most"][0]
+    expect(alone.locator("#answer .score b")).to_have_text(f"{level:.3g}")
+    expect(alone.locator("#choices")).to_be_hidden()
+    expect(alone.locator("footer")).to_contain_text("leastpath explore")
+
+
+def test_charts_png_json_and_code(visit, explorer, tmp_path):
+    page = visit(explorer.url, charts=True)
+    expect(page.locator("#walk-chart .scatterlayer .trace")).to_have_count(3)  # under the server's policy
+    expect(page.locator("#curves-chart .scatterlayer .trace")).to_have_count(2)
+    box = page.locator("#walk-chart").bounding_box()
+    page.mouse.click(box["x"] + 52, box["y"] + 100)  # the left margin: the start of the path
+    expect(page.locator("#scrubber")).to_have_value("0")
+    for button in (".card button[title='Save as PNG']", "#walk-png", "figure:has(#picture-frame) button"):
+        with page.expect_download() as download:
+            page.locator(button).click()
+        assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as download:
+        page.click("#export-json")
+    assert Path(download.value.path()).read_bytes().startswith(b"{")
+    with page.expect_download() as download:
+        page.click("#export-result")
+    download.value.save_as(tmp_path / "result.safetensors")
+    kept = lp.load(tmp_path / "result.safetensors")
+    np.testing.assert_allclose(kept.values[0].numpy(), unpacked(finding(explorer)["values"]), atol=1e-6)
+    with lp.explore(kept, open=False) as again:
+        opened = visit(again.url)
+        expect(opened.locator("#prediction")).to_contain_text("A saved result")
+        expect(opened.locator("#readout")).to_contain_text("attributed so far")
+    page.click("#export-code")
+    compile(page.locator("#code-text").inner_text(), "code", "exec")
+
+
+# ---- errors, names ---------------------------------------------------------------------------------------------------
+
+
+def test_an_unreadable_file_is_a_sentence_that_can_be_dismissed(visit, explorer):
+    page = visit(explorer.url)
+    page.set_input_files("#file", {"name": f"{MARKUP}.png", "mimeType": "image/png", "buffer": b"no picture"})
+    expect(page.locator("#errors .error span")).to_contain_text(MARKUP)
+    page.locator("#errors button").click()
+    expect(page.locator("#errors .error")).to_have_count(0)
+    expect(page.locator(".tab")).to_have_count(1)
+
+
+def test_a_model_that_fails_is_a_sentence(visit, explorer, net):
+    page = visit(explorer.url)
+    net.fails = True
+    page.select_option("#method", "occlusion")
+    page.click("#explain")
+    expect(page.locator("#errors .error span")).to_contain_text(f"layer {MARKUP} has no weights")
+    expect(page.locator("#jobs li")).to_have_count(0)
+
+
+def test_a_server_that_is_gone_is_a_sentence(visit, explorer):
+    page = visit(explorer.url)
+    closing = threading.Thread(target=explorer.close)
+    closing.start()
+    closing.join()
+    page.click("#explain")
+    expect(page.locator("#errors .error span")).to_contain_text("The server does not answer")
+
+
+def test_markup_in_names_stays_text(visit, explorer):
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    page = visit(explorer.url)
+    file = io.BytesIO()
+    image.new("RGB", (48, 32), "teal").save(file, "png")
+    name = f"{MARKUP}.png"
+    page.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": file.getvalue()})
+    expect(page.locator("#title")).to_have_text(name)
+    expect(page.locator(".tab")).to_have_count(1)
+    assert page.locator("img[src=x]").count() == 0
+    assert page.evaluate("() => window.hurt") is None
+
+
+def test_names_for_screen_readers_dark_mode_and_small_windows(visit, explorer):
+    page = visit(explorer.url)
+    nameless = page.evaluate(
+        """() => Array.from(document.querySelectorAll("button, select, input"))
+            .filter(e => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
+            .map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.locator("canvas[role=img]:not([aria-label])").count() == 0
+    before = pixels(page, "#picture-so-far")
+    page.click("#theme")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert pixels(page, "#picture-so-far") != before
+    page.set_viewport_size({"width": 1000, "height": 800})
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 1000
+
+
+# ---- tables and texts ------------------------------------------------------------------------------------------------
+
+
+def test_a_table(visit):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    from leastpath.explorer.sources.tables import TableSource
+
+    columns = {MARKUP: [1.0, 3.0, 2.0], "job": ["cook", "pilot", "cook"], "age": [20.0, 30.0, 70.0]}
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).eval()
+    source = TableSource(model, pd.DataFrame(columns), classes=["no", "yes"])
+    with lp.explore(source, methods=["integrated_gradients", "occlusion"], open=False) as explorer:
+        page = visit(explorer.url)
+        values = unpacked(finding(explorer)["values"])
+        order = [list(columns)[i] for i in np.argsort(-np.abs(values))]
+        assert page.locator(".bars .name b").all_inner_texts() == order
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".columns tbody tr")).to_have_count(3)
+        page.locator(".chip", has_text="job").click()
+        expect(page.locator(".chip[aria-pressed=true]")).to_contain_text("job")
+        removed = {"dtype": "uint8", "shape": [3], "data": base64.b64encode(bytes([0, 1, 0])).decode()}
+        expected = explorer.session.remove(removed, "baseline")["score"]
+        expect(page.locator("#answer .score b")).to_have_text(f"{expected:.3g}")
+        page.select_option("#sample", "1")
+        expect(page.locator("#title")).to_have_text("row 1")
+        assert page.locator("img[src=x]").count() == 0
+
+
+def tiny_bert(tmp_path: Path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "a",
+        "fine",
+        "film",
+        "pre",
+        "##dict",
+        "##able",
+        "<",
+        ">",
+        "b",
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=32, num_labels=2, **size)
+    return transformers.BertForSequenceClassification(config).eval(), tokenizer
+
+
+def test_a_text(visit, tmp_path):
+    model, tokenizer = tiny_bert(tmp_path)
+    from leastpath.explorer.sources.texts import TextSource
+
+    source = TextSource(model, tokenizer, ["a <b> predictable film"])
+    with lp.explore(source, methods=["integrated_gradients"], open=False) as explorer:
+        page = visit(explorer.url)
+        shown = [token["name"] for token in explorer.session.state()["features"]]
+        assert page.locator(".card .token").all_inner_texts() == shown
+        page.keyboard.press("ArrowLeft")
+        assert "98 %" in readout(page)
+        page.check("#merge")
+        merged = page.locator(".card .token").all_inner_texts()
+        assert "predictable" in merged and "dict" not in "".join(merged).replace("predictable", "")
+        page.locator(".chip", has_text="predictable").click()
+        expect(page.locator(".seen")).to_contain_text("film")
+        assert "dict" not in page.locator(".seen").inner_text()
+        expect(page.locator("#answer .score")).to_contain_text("→")

@@ -1,0 +1,112 @@
+"""Sessions: choices, results that belong to them, removal, files that are added."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from explorer_subjects import finished, picture_net, picture_source, session_over, table_source, text_source
+from leastpath.explorer import session as module
+from leastpath.explorer.arrays import packed, unpacked
+from leastpath.explorer.session import Unknown
+
+
+def test_results_belong_to_their_choices():
+    with session_over(picture_source()) as session:
+        key = finished(session, "integrated_gradients")
+        assert session.state()["results"] == [key]
+        other = session.choose({"target": session.state()["classes"][1]["index"]})
+        assert other["results"] == []
+        assert session.choose({"target": session.state()["classes"][0]["index"]})["results"] == [key]
+        assert session.choose({"sample": 1})["title"] == "example 1"
+        assert session.choose({"baseline": ["blur", "white"]})["baseline"] == ["blur", "white"]
+        assert session.choose({"output": "logit_margin"})["output"] == "logit_margin"
+
+
+def test_a_finished_result_is_not_computed_again():
+    with session_over(table_source()) as session:
+        key = finished(session, "integrated_gradients")
+        before = session.finding(key)
+        assert finished(session, "integrated_gradients") == key
+        assert session.finding(key) is before
+
+
+def test_stiffness_makes_another_result():
+    with session_over(table_source()) as session:
+        keys = {finished(session, "elastic_band", s) for s in (None, 1.0, 3)}
+        assert len(keys) == 2
+        for wrong in (-1, "soft", True, float("nan")):
+            with pytest.raises(ValueError, match="stiffness"):
+                session.explain("elastic_band", wrong)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"sample": 7}, {"sample": "0"}, {"target": 1.5}, {"output": 3}, {"baseline": "black"}, {"colour": 1}],
+)
+def test_wrong_choices_are_sentences_and_change_nothing(choice):
+    with session_over(picture_source()) as session:
+        before = session.state()
+        with pytest.raises(ValueError, match=r"."):
+            session.choose(choice)
+        assert session.state() == before
+
+
+def test_what_is_not_there_is_unknown():
+    with session_over(table_source()) as session:
+        for ask in (session.result, session.finding, session.job, session.stop, session.kept):
+            with pytest.raises(Unknown, match="no "):
+                ask("nothing")
+        with pytest.raises(ValueError, match="not offered"):
+            session.explain("magic")
+
+
+def test_removal_is_the_model_without_the_pixels():
+    with session_over(picture_source()) as session:
+        mask = torch.zeros(12, 10, dtype=torch.uint8)
+        mask[:6] = 1
+        found = session.remove(packed(mask), "baseline")
+        image = picture_source().subject(0).inputs.clone()
+        image[:, :, :6] = 0
+        chances = picture_net()(image).softmax(1)[0]
+        assert found["score"] == pytest.approx(float(chances[session.state()["target"]]), abs=1e-5)
+        assert found["classes"][0]["probability"] == pytest.approx(float(chances.max()), abs=1e-5)
+        assert unpacked(found["picture"])[:6].max() == 0
+        with pytest.raises(ValueError, match="fill"):
+            session.remove(packed(mask), "magic")
+
+
+def test_removed_words_are_shown():
+    with session_over(text_source()) as session:
+        found = session.remove(packed(torch.tensor([1, 0, 1, 0, 0, 1], dtype=torch.uint8)), "mask")
+        assert found["text"] == "a [mask] films"
+        assert found["picture"] is None
+
+
+def test_a_picture_a_row_and_a_text_can_be_added():
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(file, "PNG")
+    with session_over(picture_source()) as session:
+        state = session.add("<b>.png", file.getvalue())
+        assert (state["title"], state["sample"]) == ("<b>.png", 2)
+        with pytest.raises(ValueError, match="picture"):
+            session.add("x", b"nothing")
+    with session_over(table_source()) as session:
+        assert session.add("new.csv", b"job,age\nnurse,50\n")["features"][1]["category"] == "nurse"
+        with pytest.raises(ValueError, match="categories"):
+            session.add("new.csv", b"job,age\nking,50\n")
+        assert len(session.state()["samples"]) == 4
+    with session_over(text_source()) as session:
+        assert session.add("note", b"a bad film")["features"][2]["name"] == "bad"
+
+
+def test_old_results_go_first(monkeypatch):
+    monkeypatch.setattr(module, "MOST_KEPT", 1)
+    with session_over(table_source()) as session:
+        first = finished(session, "integrated_gradients")
+        second = finished(session, "idgi")
+        assert session.state()["results"] == [second]
+        with pytest.raises(Unknown):
+            session.result(first)

@@ -1,0 +1,52 @@
+"""The watch counts rows, tells the time left, and interrupts once."""
+
+import pytest
+import torch
+from torch import nn
+
+import leastpath as lp
+from leastpath.explorer.watch import Watch
+from leastpath.status import Outcome
+
+
+def test_it_counts_rows_and_changes_nothing():
+    net, points = nn.Linear(3, 2).eval(), torch.rand(5, 3)
+    score, watch = lp.Score(net, 1), Watch(expected=20)
+    assert torch.equal(watch.over(score)(points), score(points))
+    assert watch.done == 0.25
+    assert "left" in watch.sentence
+
+
+def test_a_stop_interrupts_once():
+    watch = Watch(1)
+    watch.stop()
+    with pytest.raises(KeyboardInterrupt):
+        watch.passing(1)
+    watch.passing(1)
+    assert watch.stopped
+
+
+def test_a_stopped_solver_gives_what_it_has():
+    watch = Watch(1)
+    score = watch.over(lp.Score(lambda x: torch.sigmoid(8 * x.prod(1) - 4)))
+
+    class StopsItself(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls == 6:
+                watch.stop()
+            return score.model(x)
+
+    stopping = lp.Score(StopsItself().eval())
+    result = lp.attribute(stopping, torch.ones(1, 4), solver=lp.ElasticBand(n_rounds=50))
+    assert Outcome.INTERRUPTED in result.status[0]
+    assert torch.isfinite(result.values).all()
+
+
+def test_bars_are_shown_by_the_watch():
+    watch = Watch(1)
+    with watch.showing():
+        lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 4), solver=lp.ElasticBand(n_rounds=2))
+    assert watch.stage
