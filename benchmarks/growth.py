@@ -110,12 +110,16 @@ def series(axis: str, name: str, sizes: Sequence[int], seconds: float) -> list[C
 
 
 def exponent(costs: Sequence[Cost], what: str) -> float:
-    """The slope in logarithms of the upper half of a series, at least its last three sizes; NaN with fewer than two."""
+    """The slope in logarithms of the upper half of a series, at least its last three sizes; NaN with fewer."""
     some = costs[-max(3, (len(costs) + 1) // 2) :]
-    if len(some) < 2:
+    if len(some) < 3:
         return float("nan")
     sizes, values = (np.log([getattr(c, key) for c in some]) for key in ("size", what))
     return float(np.polyfit(sizes, values, 1)[0])
+
+
+def _rounded(slope: float) -> float | None:
+    return None if np.isnan(slope) else round(slope, 3)  # JSON knows no NaN
 
 
 def save(folder: Path, found: dict[str, dict[str, list[Cost]]]) -> None:
@@ -129,7 +133,7 @@ def save(folder: Path, found: dict[str, dict[str, list[Cost]]]) -> None:
             ax = axes[row, column]
             for name, costs in lines.items():
                 x, y = [c.size for c in costs], [getattr(c, what) for c in costs]
-                slope = f"{name}: {exponent(costs, what):.2f}"
+                slope = f"{name}: {exponent(costs, what):.2f}".replace("nan", "too few sizes")
                 ax.loglog(x, y, color=COLORS[name], marker=MARKERS[name], ms=4, lw=1.2, label=slope)
             low, high = ax.get_ylim()
             ax.set_ylim(low / 1.5, high * 6)  # room for the legend
@@ -148,7 +152,7 @@ def save(folder: Path, found: dict[str, dict[str, list[Cost]]]) -> None:
         axis: {
             name: {
                 "costs": [asdict(c) for c in costs],
-                "exponents": {what: round(exponent(costs, what), 3) for what in ("seconds", "gradients")},
+                "exponents": {what: _rounded(exponent(costs, what)) for what in ("seconds", "gradients")},
             }
             for name, costs in lines.items()
         }

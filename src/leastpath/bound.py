@@ -7,7 +7,6 @@ for a convergence delta, inside the same guard.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leastpath._support.fastest import fastest_size
+from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
 from leastpath.arguments import Answers, Marked, per_example, readings_of, settled, shared
 from leastpath.guards import (
@@ -512,17 +511,16 @@ class BoundScore:
         """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
         point, first = self.join([part[:1] for part in self._explained]), torch.zeros(rows, dtype=torch.long)
         points, taken = point.expand(rows, *point.shape[1:]).contiguous(), []
+        clock = clock_of(self.device)
         for _ in range(2):
-            begin = time.perf_counter()
+            begin = clock()
             try:
                 self._differentiated(points, first)
             except (RuntimeError, MemoryError) as error:
                 if is_out_of_memory(error):
                     return None
                 raise
-            if self.device.type == "cuda":
-                torch.cuda.synchronize()
-            taken.append(time.perf_counter() - begin)
+            taken.append(clock() - begin)
         return min(taken)
 
     def _differentiated(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:

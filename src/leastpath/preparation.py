@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
+from leastpath._support.fastest import clock_of
 from leastpath.guards import Inputs, device_of, ordinary
 from leastpath.outputs import output_tensor
 
@@ -335,21 +335,16 @@ def _tolerated(single: float, inputs: tuple[Any, ...]) -> float:
 
 def _compared(before: Prepared, after: Prepared, inputs: tuple[Any, ...]) -> float:
     """Time of an input gradient after a change over that before. They take turns, and the fastest of each counts."""
-    best, begin = [math.inf, math.inf], time.perf_counter()
+    clock, best = clock_of(device_of(inputs)), [math.inf, math.inf]
+    begin = clock()
     for done in range(TRIAL_ROUNDS.stop):
         for i, ready in enumerate((before, after)):
-            best[i] = min(best[i], _seconds(ready, inputs))
-        if done + 1 >= TRIAL_ROUNDS.start and time.perf_counter() - begin > TRIAL_SECONDS:
+            first = clock()
+            _answer(ready, inputs, halfway=False)
+            best[i] = min(best[i], clock() - first)
+        if done + 1 >= TRIAL_ROUNDS.start and clock() - begin > TRIAL_SECONDS:
             break
     return best[1] / best[0]
-
-
-def _seconds(ready: Prepared, inputs: tuple[Any, ...]) -> float:
-    begin = time.perf_counter()
-    _answer(ready, inputs, halfway=False)
-    if device_of(inputs).type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
 
 
 @contextmanager

@@ -1,8 +1,19 @@
 """The fastest batch against costs in closed form."""
 
-import pytest
+import time
 
-from leastpath._support.fastest import fastest_size
+import pytest
+import torch
+
+from leastpath._support.fastest import clock_of, fastest_size
+
+
+def test_the_clock_of_one_thread_leaves_out_other_programs(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert clock_of(torch.device("cpu")) is time.process_time
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert clock_of(torch.device("cpu")) is time.perf_counter
+    assert clock_of(torch.device("meta"))() <= time.perf_counter()
 
 
 @pytest.mark.parametrize("largest", [1, 3, 64])
