@@ -102,8 +102,8 @@ def _bars(numbers: Tensor) -> str:
             f'<text x="{WIDTH}" y="{y + 13}" font-size="11" text-anchor="end">{value:.3g}</text>'
         )
     label = f"the {len(order)} largest attributions of {len(numbers)} as bars, with the number of their feature"
-    size = f'width="{WIDTH}" height="{max(1, len(order)) * ROW}"'
-    return f'<svg role="img" aria-label="{label}" fill="currentColor" {size}>{"".join(rows)}</svg>'
+    sides = f'width="{WIDTH}" height="{max(1, len(order)) * ROW}"'
+    return f'<svg role="img" aria-label="{label}" fill="currentColor" {sides}>{"".join(rows)}</svg>'
 
 
 def png(pixels: np.ndarray) -> bytes:

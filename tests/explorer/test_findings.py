@@ -11,11 +11,10 @@ from leastpath.explorer.findings import headline, removed_view
 
 
 def test_headlines_say_what_removal_says():
-    assert "lowers the probability by 0.41" in headline(0.41, True, False)
-    assert "raises the probability" in headline(0.41, True, True)
-    assert "changes the score" in headline(0.41, False, False)
-    assert "does not confirm" in headline(-0.1, True, False)
-    assert "not measured" in headline(math.nan, True, False)
+    assert "lowers the probability by 0.41" in headline(0.41, True)
+    assert "changes the score" in headline(0.41, False)
+    assert "does not confirm" in headline(-0.1, True)
+    assert "not measured" in headline(math.nan, True)
 
 
 @pytest.mark.parametrize(

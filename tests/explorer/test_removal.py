@@ -17,20 +17,18 @@ def test_support_is_the_symmetric_relevance_gain(output):
     question = Question.about(subject, output=output)
     values = torch.randn(1, *subject.shape)
     for fill in question.fills.values():
-        curve = removal_curve(subject, question.score, values, fill, lowered=False)
+        curve = removal_curve(subject, question.score, values, fill)
         known = symmetric_relevance_gain(question.score, subject.inputs, values, fill=fill, features="patches")
         assert curve.support == pytest.approx(float(known), abs=1e-6)
         means = torch.tensor(curve.least).mean() - torch.tensor(curve.most).mean()
         assert curve.support == pytest.approx(float(means), abs=1e-6)
-    lowered = removal_curve(subject, question.score, values, fill, lowered=True)
-    assert lowered.support == pytest.approx(-curve.support)
 
 
 def test_columns_are_removed_whole():
     subject = table_source().subject(0)
     question = Question.about(subject)
     values = torch.tensor([[0.1, 2.0, -1.0, 0.0]])
-    curve = removal_curve(subject, question.score, values, question.fills["baseline"], lowered=False)
+    curve = removal_curve(subject, question.score, values, question.fills["baseline"])
     known = symmetric_relevance_gain(
         question.score, subject.inputs, values, fill=question.fills["baseline"], features=subject.units
     )
@@ -42,7 +40,7 @@ def test_a_score_without_classes_is_compared_by_its_changes():
     source = TensorSource(lp.Score(lambda x: x @ weights), torch.ones(1, 3))
     subject = source.subject(0)
     question = Question.about(subject)
-    curve = removal_curve(subject, question.score, weights[None], question.fills["baseline"], lowered=False)
+    curve = removal_curve(subject, question.score, weights[None], question.fills["baseline"])
     known = symmetric_relevance_gain(question.score, subject.inputs, weights[None])
     assert curve.support == pytest.approx(float(known), abs=1e-6)
 
@@ -51,8 +49,8 @@ def test_several_fills_are_averaged():
     subject = picture_source().subject(0)
     question = Question.about(subject, baseline=["black", "white"])
     values = torch.randn(1, *subject.shape)
-    both = removal_curve(subject, question.score, values, question.fills["baseline"], lowered=False)
-    each = [removal_curve(subject, question.score, values, f, False).support for f in question.starts.values()]
+    both = removal_curve(subject, question.score, values, question.fills["baseline"])
+    each = [removal_curve(subject, question.score, values, f).support for f in question.starts.values()]
     assert both.support == pytest.approx(sum(each) / 2, abs=1e-6)
 
 

@@ -16,7 +16,7 @@ from leastpath.explorer.sources.tensors import TensorSource
 
 STATE = {
     "kind", "title", "sentence", "version", "offline", "samples", "sample", "shape", "input", "features", "channels",
-    "classes", "target", "outputs", "output", "baselines", "baseline", "methods", "fills", "units", "score",
+    "classes", "target", "outputs", "output", "baselines", "baseline", "methods", "fills", "rank", "units", "score",
     "baseline_score", "results",
 }  # fmt: skip
 RESULT = {

@@ -199,9 +199,8 @@ def _tested(
     values = _values(result)
     if not bool(torch.isfinite(values).all()):
         return result, {}
-    lowered = question.score_here < question.score_there
     fills = dict(list(question.fills.items())[: 1 if only_first else None])
-    curves = {name: removal_curve(question.subject, score, values, fill, lowered) for name, fill in fills.items()}
+    curves = {name: removal_curve(question.subject, score, values, fill) for name, fill in fills.items()}
     support = torch.tensor([curves["baseline"].support], dtype=torch.float64)
     beside = math.nan if line is None else float(line.result.support[0])
     unit = "in probability" if question.classes() else "in units of the score"

@@ -47,7 +47,7 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "label": finding.method.title,
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
-        "headline": headline(support, bool(finding.question.classes()), float(result.score_change[0]) < 0),
+        "headline": headline(support, bool(finding.question.classes())),
         "trusted": None if math.isnan(support) else told and support > 0,
         "status": result.status[0].value,
         "evidence": evidence(result, finding.seconds),
@@ -58,11 +58,11 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
     }
 
 
-def headline(support: float, is_probability: bool, lowered: bool) -> str:
+def headline(support: float, is_probability: bool) -> str:
     """The first sentence that a person reads of an explanation.
 
     Example:
-        >>> headline(0.41, True, False)
+        >>> headline(0.41, True)
         'Removing what it ranks first lowers the probability by 0.41 more than removing what it ranks last.'
     """
     if math.isnan(support):
@@ -71,9 +71,8 @@ def headline(support: float, is_probability: bool, lowered: bool) -> str:
         return f"Removal does not confirm this explanation: support {support:.2g}, which should be above 0."
     if not is_probability:
         return f"Removing what it ranks first changes the score by {support:.2g} more than removing what it ranks last."
-    verb = "raises" if lowered else "lowers"
     return (
-        f"Removing what it ranks first {verb} the probability by {support:.2g} more than removing what it ranks last."
+        f"Removing what it ranks first lowers the probability by {support:.2g} more than removing what it ranks last."
     )
 
 

@@ -57,7 +57,7 @@ class Question:
         if unknown:
             raise ValueError(f"baseline {unknown[0]!r} is unknown: use one of {', '.join(subject.starts)}")
         starts = {name: rows_of_start(subject.starts[name].make(score), subject).detach() for name in names}
-        there = _scores(score, outputs_of(score, torch.cat(list(starts.values()))))
+        there = _scores(score, outputs_of(score, subject.inputs, torch.cat(list(starts.values()))))
         return cls(subject, score, starts, logits, float(_scores(score, logits)[0]), float(there.mean()))
 
     @property
@@ -129,7 +129,7 @@ def class_name(names: Sequence[str] | None, index: int) -> str:
 
 def _answer(subject: Subject) -> Tensor:
     try:
-        logits = outputs_of(subject.score, subject.inputs).float()
+        logits = outputs_of(subject.score, subject.inputs, subject.inputs).float()
     except Exception as error:  # the user's model may raise anything
         reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().partition("\n")[0]
         raise ValueError(f"the model fails on {subject.title}: {reason or type(error).__name__}") from error

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from leastpath._support.rows import per_row
 from leastpath.explorer.subject import Subject
-from leastpath.guards import device_of, untouched
+from leastpath.guards import at_work, device_of, untouched
 from leastpath.score import Score
-from leastpath.support import SHARES, judged_score, removal_places
+from leastpath.support import SHARES, Rank, default_rank, judged_score, removal_places
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,16 @@ class Curve:
     most: tuple[float, ...]
     least: tuple[float, ...]
     support: float
-    """The symmetric relevance gain, as `evaluation.symmetric_relevance_gain` has it; with the opposite sign where
-    the input scores lower than its baseline."""
+    """The symmetric relevance gain, as `evaluation.symmetric_relevance_gain` has it."""
 
 
-def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor, lowered: bool) -> Curve:
+def rank_of(subject: Subject, score: Score) -> Rank:
+    """How units are ordered for removal: by signed values where a probability is tested, else by size."""
+    kind = judged_score(score, "sigmoid" if score.output == "sigmoid" else "auto")[1]
+    return default_rank("tokens" if subject.kind == "text" else "table", kind)
+
+
+def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) -> Curve:
     """Remove 10, 20, …, 90 % of the units in the order of an explanation.
 
     Args:
@@ -42,11 +47,9 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor, 
         score: what was explained.
         values: (1, *shape) the explanation.
         fill: (m, *shape) what stands in for removed features; the levels are the mean over all m.
-        lowered: the input scores lower than its baseline, so what is important has lowered the score.
     """
-    rank = "net" if subject.kind == "text" else "magnitude"
     judged, kind = judged_score(score, "sigmoid" if score.output == "sigmoid" else "auto")
-    places, sizes = removal_places(values, subject.units[None], rank)  # type: ignore[arg-type]
+    places, sizes = removal_places(values, subject.units[None], rank_of(subject, score))
     counts = torch.floor(torch.tensor(SHARES, dtype=torch.float64) * int(sizes) + 0.5 + 1e-9).clamp_min(1)
     limits = per_row(counts, places.expand(len(counts), *places.shape[1:])).to(places.device)
     most = (places >= 0) & (places < limits)
@@ -61,26 +64,20 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor, 
     levels = reached.sigmoid() if kind == "log_odds" else reached
     compared = levels if kind == "log_odds" else -(reached - clean).abs()
     gain = float((compared[:, 1] - compared[:, 0]).mean()) if bool(values.any()) else 0.0
-    support = -gain if lowered and kind == "log_odds" else gain
     shown = levels.mean(0)
-    return Curve(SHARES, tuple(shown[0].tolist()), tuple(shown[1].tolist()), support if int(sizes) > 1 else torch.nan)
+    return Curve(SHARES, tuple(shown[0].tolist()), tuple(shown[1].tolist()), gain if int(sizes) > 1 else torch.nan)
 
 
 def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:
     """The input with the features in `mask` (*shape) filled: (m, *shape), and what the model returns for it (m, …)."""
     filled = torch.where(mask.to(subject.inputs.device), fill.to(subject.inputs), subject.inputs)
-    return filled, outputs_of(score, filled)
+    return filled, outputs_of(score, subject.inputs, filled)
 
 
-def outputs_of(score: Score, points: Tensor) -> Tensor:
-    """What the model returns for points (m, *shape) of one subject: (m, …)."""
-    from dataclasses import replace
-
-    args = tuple(
-        arg.expand(len(points), *arg.shape[1:]) if isinstance(arg, Tensor) and arg.ndim and len(arg) == 1 else arg
-        for arg in score.additional_forward_args
-    )
-    return replace(score, additional_forward_args=args, layer=None).outputs(points)
+def outputs_of(score: Score, inputs: Tensor, points: Tensor) -> Tensor:
+    """What the model returns for points (m, *shape) in place of one subject's inputs (1, *shape): (m, …)."""
+    with at_work(score.model, device_of(inputs)):
+        return score.bind(inputs).outputs(points, torch.zeros(len(points), dtype=torch.long))
 
 
 def fills_of(subject: Subject, score: Score, chosen: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -151,7 +151,7 @@ def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, 
         "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
         "baselines": [{"name": "saved", "label": "as saved"}], "baseline": ["saved"],
         "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [],
-        "units": None if subject.grid is None else {"shape": list(subject.grid)},
+        "rank": "magnitude", "units": None if subject.grid is None else {"shape": list(subject.grid)},
         "score": None, "baseline_score": None, "results": [f"saved-{b}"],
     }  # fmt: skip
 
@@ -165,7 +165,7 @@ def _shown(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
     support = float(one.support[0])
     return {
         "key": f"saved-{b}", "method": "saved", "label": _label(result), "stiffness": None, "stopped": False,
-        "headline": headline(support, False, False),
+        "headline": headline(support, False),
         "trusted": None if math.isnan(support) else one.status[0].ok and support > 0,
         "status": one.status[0].value, "evidence": evidence(one), **numbers_of(subject, one),
         "walk": None, "sentence_walk": "This file holds no walk: a result saved from the explorer's page does.",

@@ -20,7 +20,7 @@ from leastpath.explorer.explaining import (
 )
 from leastpath.explorer.findings import as_result, channels_of, features_of, input_of, removed_view
 from leastpath.explorer.question import Question
-from leastpath.explorer.removal import without
+from leastpath.explorer.removal import rank_of, without
 from leastpath.explorer.subject import Source
 from leastpath.explorer.watch import Watch
 from leastpath.explorer.work import Job, Work
@@ -93,6 +93,7 @@ class Session:
             "fills": [
                 {"name": name, "label": chosen if name == "baseline" else labels[name]} for name in question.fills
             ],
+            "rank": rank_of(subject, question.score),
             "units": None if subject.grid is None else {"shape": list(subject.grid)},
             "score": question.score_here,
             "baseline_score": question.score_there,

@@ -48,7 +48,7 @@ def test_no_texts_is_a_sentence():
 def test_starts_are_right_while_the_model_is_at_work():
     subject = text_source().subject(0)
     expected, points = subject.starts["mask"].make(None), torch.full_like(subject.inputs, 9.0)
-    ids, *others = subject.score.additional_forward_args
+    ids, *others = (marked.value for marked in subject.score.additional_forward_args)
     wrong, done = [], threading.Event()
 
     def work():

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath.arguments import per_example
 from leastpath.baselines import Several, baseline
 from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject
 from leastpath.explorer.uploads import picture_from
@@ -172,7 +173,7 @@ def _row(score: Score, inputs: Tensor, baselines: Baselines | Several, i: int, n
     start, end = bound.ends(given)
     plain = replace(
         own, model=LayerAsInput(own.model, own.layer), layer=None,
-        additional_forward_args=(x, *own.additional_forward_args),
+        additional_forward_args=(per_example(x), *own.additional_forward_args),
     )  # fmt: skip
     return _Row(name, plain, end, start[:, None])
 

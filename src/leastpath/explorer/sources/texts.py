@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath.arguments import per_example
 from leastpath.explorer.subject import LayerAsInput, Start, Subject
 from leastpath.explorer.uploads import text_from
 from leastpath.score import Score
@@ -71,7 +72,7 @@ class TextSource:
         wrapped = ReplacedTokens(self._model, self._embedding, names)
         over = LayerAsInput(wrapped, wrapped.probe, self._one_at_a_time)
         others = tuple(encoded[name].to(device) for name in names)
-        score = Score(over, self._target, additional_forward_args=(ids, free, *others))
+        score = Score(over, self._target, additional_forward_args=tuple(map(per_example, (ids, free, *others))))
         features = torch.arange(ids.shape[1])[:, None].expand(vectors.shape[1:])
         units = torch.where(free[0].cpu()[:, None], features, -1)
         tokens = self._tokens(encoded, text, free)
