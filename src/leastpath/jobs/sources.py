@@ -716,16 +716,13 @@ def _opened_array(file: Path, _version: tuple[int, ...], name: str | None) -> An
     """The array, or the names of those that are there."""
     if file.suffix == ".npy":
         return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
-    opened = (
-        np.load(file)
-        if file.suffix == ".npz"
-        else optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
-    )
-    names = list(opened.keys())
-    if not names or (name is not None and name not in names):
-        return names
-    name = names[0] if name is None else name
-    return opened[name] if file.suffix == ".npz" else opened.get_slice(name)
+    if file.suffix == ".npz":
+        with np.load(file) as opened:
+            names = list(opened.keys())
+            return opened[name or names[0]] if names and name in (None, *names) else names
+    slices = optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
+    names = list(slices.keys())
+    return slices.get_slice(name or names[0]) if names and name in (None, *names) else names
 
 
 def _shape(array: Any) -> tuple[int, ...]:
