@@ -257,7 +257,7 @@ def run_compare(
         warnings.filterwarnings("ignore", "interrupted with", UserWarning)  # said below, in the command's own words
         found = compare(
             wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
-            names=names, seed=seed, progress=True,
+            names=names, seed=seed, progress=True, resume=resume,
         )  # fmt: skip
     return _told(run, found)
 
