@@ -93,9 +93,9 @@ def _bert() -> tuple[nn.Module, Any]:
 # ---- the browser -----------------------------------------------------------------------------------------------------
 
 SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
-    "image": (photograph, "light", ("elastic_band", "idgi", "occlusion")),
     "table": (table, "dark", ("elastic_band", "kernel_shap", "occlusion")),
     "text": (text, "light", ("elastic_band", "idgi", "occlusion")),
+    "image": (photograph, "light", ("elastic_band", "idgi", "occlusion")),
 }
 
 
