@@ -30,7 +30,7 @@ def note_of(values, score=None, line=None, **given):
     path = lp.Path.polyline(torch.stack([torch.zeros(1, 4), torch.rand(1, 4), x], 1))
     line = Line(torch.ones(1), torch.full_like(values, torch.nan) if line is None else line)
     given = {"baselines": 1, "wanted": None, "max_gradients": None} | given
-    return lp.Status(removal.tested(score.bind(x), x, path, values, torch.ones(1), line, **given).note(0))
+    return lp.Status(removal.tested(score.bind(x), x, path, values, line, **given).note(0))
 
 
 # ---- what the number says -----------------------------------------------------------------------------------------
