@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
-# On a CPU: 6 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
+# On a CPU: 3 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
 # than a larger batch saves.
-CPU_BATCH_ELEMENTS = 1_048_576
+CPU_BATCH_ELEMENTS = 524_288
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
 # What trials have found, by model: Score(…, batch_size="auto"). Only speed depends on it.
 _FASTEST: MutableMapping[Any, dict[Any, int]] = WeakKeyDictionary()
