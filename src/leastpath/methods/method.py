@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from leastpath.attribution import Attribution
+from leastpath.baselines import Several
 from leastpath.score import Baselines, Inputs, Score
 
 Kind = Literal["path", "weighting", "peer", "floor"]
@@ -51,7 +52,7 @@ class Method:
         self,
         score: Score,
         inputs: Inputs,
-        baselines: Baselines = None,
+        baselines: Baselines | Several = None,
         *,
         seed: int = 0,
         progress: bool = False,
@@ -61,6 +62,8 @@ class Method:
         if not isinstance(score, Score):
             raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
         given = self.with_settings(**settings).defaults
+        if isinstance(baselines, Several):
+            baselines = baselines.of(inputs, score)
         return self.explain(score, inputs, baselines, seed=seed, progress=progress, **given)
 
     def with_settings(self, **settings: Any) -> Method:
