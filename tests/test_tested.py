@@ -94,6 +94,9 @@ def test_a_score_without_classes_is_tested_in_its_own_unit():
 def test_one_feature_has_no_order_to_test():
     result = lp.attribute(lp.Score(lambda x: x[:, 0] ** 2), torch.ones(2, 1), solver=BENT)
     assert result.support.isnan().all() and Outcome.UNSUPPORTED not in result.status[0]
+    assert result.status[0].value.endswith(
+        "The explanation was not tested: removal needs at least two features with finite values."
+    )
 
 
 # ---- when it is measured ------------------------------------------------------------------------------------------
@@ -232,10 +235,3 @@ def test_a_status_says_what_was_not_tested():
     assert untested.outcomes == (Outcome.REACHED, Outcome.NOT_TESTED) and untested.ok
     asked = lp.attribute(score, x, solver=lp.StraightLine(), support=True).status[0]
     assert Outcome.NOT_TESTED not in asked and "not tested" not in asked.value
-
-
-def test_one_feature_has_no_order_to_test():
-    result = lp.attribute(lp.Score(lambda x: x[:, 0] ** 2), torch.ones(1, 1), support=True)
-    assert result.support.isnan().all() and result.status[0].value.endswith(
-        "The explanation was not tested: removal needs at least two features with finite values."
-    )

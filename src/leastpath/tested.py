@@ -43,7 +43,7 @@ class Tested:
     line: Tensor
     n_forwards: Tensor
     unit: str
-    unknown: Note = NO_ORDER  # what is said of examples without a number
+    unknown: Sequence[Note]  # what is said of each example that has no number
 
     def told(self, example: int, others: Status) -> Status:
         """The whole status of an example: the test first, or last what was not tested."""
@@ -54,7 +54,7 @@ class Tested:
         """What became of the test."""
         mine, line = float(self.support[example]), float(self.line[example])
         if math.isnan(mine):
-            return self.unknown
+            return self.unknown[example]
         beside = "" if math.isnan(line) else f" (straight line {line:.2g})"
         if mine <= 0:
             return Note(
@@ -93,7 +93,7 @@ def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
 def not_tested(examples: int) -> Tested:
     """Of results whose support was not asked for."""
     unknown = torch.full((examples,), torch.nan, dtype=torch.float64)
-    return Tested(unknown, unknown, torch.zeros(examples, dtype=torch.long), "", ASK)
+    return Tested(unknown, unknown, torch.zeros(examples, dtype=torch.long), "", [ASK] * examples)
 
 
 def tested(
@@ -144,12 +144,12 @@ def tested(
     if wanted is None:
         mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
     unit = "in probability" if kind == "log_odds" else "in units of the score"
-    unknown = NO_ORDER if wanted is not None else ASK
+    unknown = [ASK if wanted is None and not b else NO_ORDER for b in bent.tolist()]
     return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit, unknown)
 
 
 def _failed(examples: int, outcome: Outcome, why: str) -> Tested:
-    return replace(not_tested(examples), unknown=Note(outcome, f"support is not known: {why}"))
+    return replace(not_tested(examples), unknown=[Note(outcome, f"support is not known: {why}")] * examples)
 
 
 @dataclass(frozen=True)

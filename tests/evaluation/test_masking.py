@@ -117,7 +117,7 @@ def test_absolute_change_of_a_regression_against_closed_form():
     """Weights of both signs: the fall of the score cancels, its absolute change does not."""
     weights, x = torch.tensor([4.0, -3.0, 2.0, -1.0]), torch.ones(1, 4)
     score = lp.Score(lambda x: x @ weights)
-    masking, found = Masking(areas=(0.25, 0.5, 0.75)), given_attribution((weights * x))
+    masking, found = Masking(areas=(0.25, 0.5, 0.75)), given_attribution(weights * x)
     curve = AbsoluteChange(masking)(score, x, None, found).curves["baseline"]
     torch.testing.assert_close(curve, torch.tensor([[4.0, 1.0, 3.0]], dtype=torch.float64))
     upside_down = dataclasses.replace(score, model=lambda x: -(x @ weights))

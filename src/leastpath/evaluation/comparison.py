@@ -279,8 +279,8 @@ def _readable(winners: pd.DataFrame) -> pd.DataFrame:
 
 
 _TESTS = (
-    "Each row compares two methods on the inputs that both have. Difference: method − other, with its interval. p_holm is "
-    "the p-value, corrected for all methods that the same one is compared with. n counts inputs."
+    "Each row compares two methods on the inputs that both have. Difference: method − other, with its interval. "
+    "p_holm is the p-value, corrected for all methods that the same one is compared with. n counts inputs."
 )
 
 

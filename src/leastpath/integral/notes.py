@@ -47,8 +47,8 @@ def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: 
         return Note(Outcome.REACHED, f"the integral is within tolerance {tolerance:g}, {cost}")
     return Note(
         Outcome.REACHED,
-        f"the integral is as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance {tolerance:g}: "
-        f"completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
+        f"the integral is as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance "
+        f"{tolerance:g}: completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
     )
 
 

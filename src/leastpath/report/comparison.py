@@ -22,6 +22,7 @@ AXES = {  # what the horizontal axis of a measure's curve is
     "model_randomization": "share of the layers whose weights are made random",
 }
 
+
 def comparison_figure(
     table: pd.DataFrame, curves: pd.DataFrame, methods: Sequence[str], higher_is_better: Mapping[str, bool]
 ) -> Figure:
@@ -93,7 +94,7 @@ def _draw_curves(ax: Axes, curves: pd.DataFrame, measure: str, styles: Mapping[s
 
 
 def _draw_costs(left: Axes, right: Axes, table: pd.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
-    """What each method costs. Limits leave room for whole markers: zero is on the left axis, never on a logarithmic one."""
+    """What each method costs. Limits leave room for whole markers; counts may be zero, so their axis shows it."""
     rows = range(len(table))
     colors = [styles[method][0] for method in table.index]
     gradients, forwards = (table["cost", cost].to_numpy() for cost in ("gradients", "forwards"))
