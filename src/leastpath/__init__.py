@@ -32,7 +32,7 @@ from leastpath.solvers import (
     Variational,
     WarmDescent,
 )
-from leastpath.status import Note, Outcome, Status
+from leastpath.status import Interrupted, Note, Outcome, Status
 
 __all__ = [
     "Amortized",
@@ -52,6 +52,7 @@ __all__ = [
     "IDG",
     "IDGI",
     "Integral",
+    "Interrupted",
     "Manifold",
     "Metric",
     "Mixed",

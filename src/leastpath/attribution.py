@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.straight import StraightLine
-from leastpath.status import Note, Outcome, Status
+from leastpath.status import Interrupted, Note, Outcome, Status, finished
 from leastpath.tested import Tested, removed_together, tested
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
@@ -131,6 +131,7 @@ def attribute(
     max_gradients: int | None = None,
     progress: bool = False,
     seed: int = 0,
+    on_interrupt: Literal["raise", "return"] = "raise",
 ) -> Attribution:
     """Explain a score: how much each input feature moved it on the way from the baseline.
 
@@ -156,6 +157,8 @@ def attribute(
             integral. None: as the solver says, and 10,000 for the integral.
         progress: show progress bars.
         seed: of everything random in the solver.
+        on_interrupt: what Ctrl-C does. "raise": `Interrupted`, a KeyboardInterrupt whose `result` holds what is
+            finished, so that a loop around this call ends too. "return": that result; its status says what is missing.
 
     Example:
         >>> import leastpath as lp
@@ -170,6 +173,8 @@ def attribute(
     _check_parts(solver, metric, geometry, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
+    if on_interrupt not in ("raise", "return"):
+        raise ValueError(f"on_interrupt={on_interrupt!r} is unknown: use 'raise' or 'return'")
     metric = metric or Conformal()
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):
@@ -189,7 +194,12 @@ def attribute(
         sampled = work.of_samples(solution.samples)
         test = tested(bound, inputs, solution.path, integral.values, integral.change, line, m, support, max_gradients)
         found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
-        return _assembled(work, m, found)
+        result = _assembled(work, m, found)
+    if on_interrupt == "raise":
+        if work.interrupted:
+            raise Interrupted(result)
+        finished(result)
+    return result
 
 
 def _check_score(score: Any) -> None:

@@ -7,8 +7,11 @@ for a convergence delta, inside the same guard.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -17,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leastpath._support.rows import flat_rows
+from leastpath._support.threads import in_this_thread
 from leastpath.guards import (
     Baselines,
     CheckedTarget,
@@ -27,6 +31,7 @@ from leastpath.guards import (
     flat_baseline,
     is_out_of_memory,
     ordinary,
+    seen_drawing,
     untouched,
 )
 from leastpath.outputs import check_rows, output_tensor, scalar_output
@@ -55,16 +60,26 @@ class ModelCalls:
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
         self.batch_size = score.batch_size or default_batch_size(sum(part[0].numel() for part in self.inputs))
         self._warned_of_memory = False
+        self._seen: set[bool] = set()  # kinds of calls that were watched for random numbers
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
-            return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
+            with seen_drawing(self.model) if self._first_of_its_kind() else nullcontext():
+                return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
             advice = advice_on(self.model, self.inputs[0], error)
             if advice is None:
                 raise
             raise advice from error
+
+    def _first_of_its_kind(self) -> bool:
+        """Whether this is the first call with, or the first without gradient."""
+        kind = torch.is_grad_enabled()
+        if kind in self._seen:
+            return False
+        self._seen.add(kind)
+        return True
 
     def outputs(self) -> Tensor:
         """The model's output for every row of the inputs: (rows, …)."""
@@ -94,7 +109,7 @@ class ModelCalls:
                     )
                 seen.append(first.detach().clone())
 
-            with torch.no_grad(), layer.register_forward_hook(record):
+            with torch.no_grad(), layer.register_forward_hook(in_this_thread(record)):
                 self(given, source[rows])
             if len(seen) != 1:
                 raise ValueError(f"layer ran {len(seen)} times in one forward pass: it must run exactly once")
@@ -192,6 +207,18 @@ class BoundScore:
     def batch_size(self) -> int:
         """Rows in one model call; smaller than at first once memory has run out."""
         return self._calls.batch_size
+
+    def on_private_copy(self) -> BoundScore:
+        """The same score over a copy of the model, for hooks that nobody else may meet. Weights are shared.
+
+        A model that cannot be copied is used itself. What is spent is counted here.
+        """
+        model, layer = _private_copy(self.score.model, self.score.layer)
+        twin = copy.copy(self)
+        twin.score = replace(self.score, model=model, layer=layer)
+        twin._calls = copy.copy(self._calls)
+        twin._calls.model = model
+        return twin
 
     # ---- the explained space -------------------------------------------------------------------------------------
 
@@ -355,16 +382,16 @@ class BoundScore:
 
     def _run(self, points: Tensor, examples: Tensor) -> Tensor:
         rows = self._source[examples].to(self.device) if self._looks_up_rows else examples
-        points = points.to(self.dtype)
+        given = points.to(self.dtype, copy=True)  # the model may write on it
         if self.score.layer is not None:
 
             def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-                return (points, *output[1:]) if isinstance(output, tuple) else points
+                return (given, *output[1:]) if isinstance(output, tuple) else given
 
-            with self.score.layer.register_forward_hook(replaced):
+            with self.score.layer.register_forward_hook(in_this_thread(replaced)):
                 output = self._calls([part[rows] for part in self._raw], rows)
         else:
-            parts = self.split(points)
+            parts = self.split(given)
             output = self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in (
@@ -385,6 +412,15 @@ class BoundScore:
                 f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
             )
         return value
+
+
+def _private_copy(model: Any, layer: nn.Module | None) -> tuple[Any, nn.Module | None]:
+    """A model and one of its layers with the same weights but modules of their own; as they are, if that fails."""
+    kept = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+    try:
+        return copy.deepcopy((model, layer), {id(tensor): tensor for tensor in kept})
+    except Exception:  # a model may hold anything, such as an open file, and say so in any way
+        return model, layer
 
 
 def default_batch_size(elements: int) -> int:

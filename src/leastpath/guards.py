@@ -5,6 +5,10 @@ Every check raises a ValueError that says what was got, what was expected, and t
 
 from __future__ import annotations
 
+import functools
+import inspect
+import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows
+from leastpath._support.threads import is_alone, watched_draws
 
 if TYPE_CHECKING:
     from leastpath.bound import BoundScore
@@ -116,6 +121,8 @@ def fits_inputs(baseline: Tensor, inputs: Tensor) -> bool:
     return baseline.ndim >= inputs.ndim and shape == inputs.shape[1:] and same_kind
 
 
+EMPTY_CELL = types.CellType()  # of a function that is not yet defined to its end
+
 TYPE_WORDS = ("same dtype", "type (", "scalar type", "should be the same")
 SHAPE_WORDS = (
     "cannot be multiplied", "size mismatch", "must match the size", "Dimension out of range", "D input", "(unbatched)",
@@ -203,18 +210,122 @@ def device_of(inputs: Any) -> torch.device:
 def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """Afterwards the model has the buffers, and the program the random state, that they had before.
 
-    A module in training mode updates its buffers (BatchNorm's running statistics) whenever it runs, and dropout draws
-    random numbers. Modes, gradients and hooks are never changed.
+    BatchNorm in training mode updates its running statistics whenever it runs, some models count their calls in a
+    buffer, and dropout draws random numbers. Modes, gradients and hooks are never changed.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    saved = [(m, name, b.clone()) for m in modules if m.training for name, b in m.named_buffers(recurse=False)]
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for module, name, buffer in saved:
-                    getattr(module, name).copy_(buffer)
+    modules = modules_of(model)
+    may_draw = any(module.training for module in modules)
+    with _buffers_kept(modules), _random_state_kept(device, may_draw):
+        yield
+
+
+def modules_of(model: Any) -> list[nn.Module]:
+    """All modules that a model is made of, also those behind a function: in its closure, its globals, its arguments.
+
+    Example:
+        >>> net = nn.Linear(2, 1)
+        >>> modules_of(lambda x: net(x)) == [net]
+        True
+    """
+    found: dict[int, nn.Module] = {}
+    _collect_modules(model, found, depth=5)
+    return list(found.values())
+
+
+def _collect_modules(thing: Any, found: dict[int, nn.Module], depth: int) -> None:
+    if isinstance(thing, nn.Module):
+        if id(thing) not in found:
+            found.update((id(module), module) for module in thing.modules())
+        return
+    if depth == 0 or isinstance(thing, (Tensor, str, bytes, type)):
+        return
+    for part in _behind(thing):
+        _collect_modules(part, found, depth - 1)
+
+
+def _behind(thing: Any) -> list[Any]:
+    """What a callable, or a container, holds that may be a module."""
+    if isinstance(thing, functools.partial):
+        return [thing.func, *thing.args, *thing.keywords.values()]
+    if inspect.ismethod(thing):
+        return [thing.__self__, thing.__func__]
+    if inspect.isfunction(thing):
+        cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != EMPTY_CELL]
+        named = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
+        return [*cells, *(part for part in named if isinstance(part, nn.Module) or inspect.isfunction(part))]
+    if isinstance(thing, (list, tuple)):
+        return list(thing[:1000])
+    if isinstance(thing, dict):
+        return list(thing.values())
+    return [] if isinstance(thing, types.ModuleType) else list(getattr(thing, "__dict__", {}).values())
+
+
+@contextmanager
+def _buffers_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
+    saved = [(m, name, buffer, buffer.clone()) for m in modules for name, buffer in m.named_buffers(recurse=False)]
+    try:
+        yield
+    finally:
+        with torch.inference_mode():  # writes to buffers of every kind, and records nothing
+            for module, name, buffer, copy in saved:
+                if getattr(module, name) is not buffer and not isinstance(module, torch.jit.ScriptModule):
+                    module._buffers[name] = buffer  # the model has put another tensor in its place
+                _put_back(buffer, copy)
+
+
+def _put_back(buffer: Tensor, copy: Tensor) -> None:
+    if buffer.shape != copy.shape or not torch.equal(buffer, copy):
+        buffer.resize_(copy.shape).copy_(copy)
+
+
+class _Watch(threading.local):
+    """For each thread: whether a model of its innermost guarded block was seen to draw random numbers."""
+
+    def __init__(self) -> None:
+        self.drew: list[bool] = []
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def _random_state_kept(device: torch.device, may_draw: bool) -> Iterator[None]:
+    """Put the global random state back if the model drew from it.
+
+    Another thread may draw from it at the same time, and would draw its numbers again if the state were put back
+    without need. So where there are other threads, the state is put back only for a model in training mode, or one
+    that was seen to draw (`seen_drawing`).
+    """
+    alone, on_gpu = is_alone(), device.type == "cuda"
+    state = torch.get_rng_state()
+    gpu_state = torch.cuda.get_rng_state(device) if on_gpu else None
+    _WATCH.drew.append(False)
+    try:
+        yield
+    finally:
+        drew = _WATCH.drew.pop()
+        if (alone and is_alone()) or may_draw or drew:
+            if not torch.equal(state, torch.get_rng_state()):
+                torch.set_rng_state(state)
+            if gpu_state is not None:
+                torch.cuda.set_rng_state(gpu_state, device)
+
+
+def _is_compiled(model: Any) -> bool:
+    """Whether the model's steps do not run one by one, so that nothing can look at each."""
+    return isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod")
+
+
+@contextmanager
+def seen_drawing(model: Any) -> Iterator[None]:
+    """Around a call of the model: notes for the guard whether it draws random numbers. Does nothing in a program of
+    one thread, which needs no note."""
+    if is_alone() or not _WATCH.drew or _is_compiled(model):
+        yield
+        return
+    with watched_draws() as watched:
+        yield
+    _WATCH.drew[-1] |= watched.drew
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.threads import in_this_thread
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
 from leastpath.report.tokens import colour, text_html
@@ -325,7 +326,7 @@ class _ReplacedTokens(nn.Module):
         def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
             return torch.where(free[..., None], self.probe(vectors), vectors)
 
-        with self.embedding.register_forward_hook(through):
+        with self.embedding.register_forward_hook(in_this_thread(through)):
             return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
 
 

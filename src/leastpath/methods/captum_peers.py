@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
+from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.bound import BoundScore
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, method_without_path
@@ -85,10 +86,11 @@ def deep_lift(problem: Problem) -> Explained:
             f"deep_lift rewrites the backward pass of modules, and the model is a plain {type(model).__name__}: "
             "pass an nn.Module, Score(module, …), or use another method"
         )
-    peer = captum.DeepLift(_ScalarModule(problem.bound))
+    hooked = problem.bound.on_private_copy()  # other threads may run the model while Captum's hooks are on it
+    peer = captum.DeepLift(_ScalarModule(hooked))
 
     def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
-        with _without_leftovers(model):
+        with ONE_AT_A_TIME, _without_leftovers(hooked.score.model):
             return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
     values = _in_chunks(problem, chunk, rows_each=2)
@@ -237,7 +239,7 @@ class _ScalarModule(nn.Module):
 
 
 @contextmanager
-def _without_leftovers(model: nn.Module) -> Iterator[None]:
+def _without_leftovers(model: Any) -> Iterator[None]:
     """DeepLift stores activations on the modules, and leaves those that no gradient came back through."""
     before = {module: set(vars(module)) for module in model.modules()}
     try:
@@ -252,15 +254,15 @@ def _without_leftovers(model: nn.Module) -> Iterator[None]:
 def seeded(seed: int) -> Iterator[None]:
     """Captum draws from the global generators of torch and NumPy: seeded inside, as they were outside.
 
-    Torch's is forked by the caller (`untouched`).
+    Torch's functions are given a generator of their own. NumPy's cannot be, so one thread at a time gets here.
     """
-    state = np.random.get_state()  # noqa: NPY002 - Captum's generator, not ours
-    try:
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
+    with ONE_AT_A_TIME, own_draws(seed):
+        state = np.random.get_state()  # noqa: NPY002 - Captum's generator, not ours
+        try:
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            yield
+        finally:
+            np.random.set_state(state)  # noqa: NPY002
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_features, check_integer
 from leastpath._support.files import write_atomically
 from leastpath._support.rows import per_row
+from leastpath._support.threads import own_draws
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
@@ -73,8 +74,7 @@ class Amortized:
         knots = result.path.resample(n_knots + 2).points.unflatten(0, (len(result.path), n_knots + 2)).float()
         start, end = knots[:, 0], knots[:, -1]
         deviation = knots[:, 1:-1] - _line(start, end, n_knots)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with own_draws(seed):
             predictor = PathPredictor(start.shape[1:], n_knots, width).to(start.device)
         predictor.scale.fill_(float(deviation.square().mean().sqrt().clamp_min(1e-12)))
         optimizer = torch.optim.Adam(predictor.parameters(), learning_rate)

@@ -11,6 +11,7 @@ from torch import Tensor
 from leastpath._support.checks import check_integer
 from leastpath._support.optional import optional
 from leastpath._support.rows import per_row
+from leastpath._support.threads import ONE_AT_A_TIME
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.metric import Metric
@@ -216,7 +217,8 @@ class _Guide:
     def fitted(self, n_iterations: int, start: Tensor, end: Tensor) -> Solution:
         """Iterate until every example has converged, the iterations are used up, or the user interrupts."""
         solver, task = self.task.solver, self.task
-        with self.pyro.get_param_store().scope():  # leaves the user's own parameters untouched
+        # Pyro keeps its parameters and handlers for the whole program: one thread at a time, and the user's stay.
+        with ONE_AT_A_TIME, self.pyro.get_param_store().scope():
             gamma = solver.lr_decay ** (1 / solver.n_iterations)
             optimiser = self.pyro.optim.ExponentialLR(
                 {"optimizer": torch.optim.Adam, "optim_args": {"lr": solver.lr}, "gamma": gamma}
