@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import seed_of
 from leastpath.baselines import Several
 from leastpath.bound import BoundScore
 from leastpath.guards import (
@@ -172,7 +172,7 @@ def attribute(
     geometry = replace(score, output=geometry) if isinstance(geometry, str) else geometry
     _check_parts(solver, metric, geometry, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
+    seed = seed_of(seed)
     if on_interrupt not in ("raise", "return"):
         raise ValueError(f"on_interrupt={on_interrupt!r} is unknown: use 'raise' or 'return'")
     metric = metric or Conformal()

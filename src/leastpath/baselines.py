@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import as_points, check_integer, check_tensor, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.guards import Inputs, device_of, flat_baseline, untouched, warn_of_training_mode
 from leastpath.run import Run
@@ -234,7 +234,7 @@ def _samples(inputs: Tensor, score: Score | None, *, points: Tensor | None = Non
     check_integer("n", n, 1, advice="the number of baselines of each example")
     if n > len(points):
         raise ValueError(f"n={n} samples of {len(points)} points: pass more points or a smaller n")
-    rows = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:n]
+    rows = torch.randperm(len(points), generator=torch.Generator("cpu").manual_seed(seed_of(seed)))[:n]
     drawn = points[rows.to(points.device)].to(inputs)  # the same for every example, as if it were alone
     return drawn.expand(len(inputs), *drawn.shape).clone()
 
@@ -323,6 +323,7 @@ def _checked_limits(inputs: Tensor, limits: Limits | None) -> Limits:
 
 
 def _checked_points(inputs: Tensor, points: Tensor) -> Tensor:
+    points = as_points("points", points)
     if points.shape[1:] != inputs.shape[1:] or not len(points):
         features = ", ".join(map(str, ("n", *inputs.shape[1:])))
         raise ValueError(f"points have shape {tuple(points.shape)}, expected ({features}), as the inputs have")

@@ -26,6 +26,7 @@ from leastpath.guards import (
     CheckedTarget,
     Inputs,
     advice_on,
+    as_the_user_runs_it,
     checked_inputs,
     fits_inputs,
     flat_baseline,
@@ -65,7 +66,7 @@ class ModelCalls:
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
-            with seen_drawing(self.model) if self._first_of_its_kind() else nullcontext():
+            with as_the_user_runs_it(), seen_drawing(self.model) if self._first_of_its_kind() else nullcontext():
                 return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
             advice = advice_on(self.model, self.inputs[0], error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 import threading
 import types
 import warnings
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import is_alone, watched_draws
 
@@ -36,10 +38,11 @@ def checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]
     if isinstance(given, list) and given and all(isinstance(part, Tensor) for part in given):
         raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
     parts = inputs if isinstance(inputs, tuple) else (inputs,)
+    if not parts:
+        raise ValueError("inputs is an empty tuple, expected a tensor, or a tuple with one tensor an input")
     for i, part in enumerate(parts):
         name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"
-        if not isinstance(part, Tensor):
-            raise ValueError(f"{name} is a {type(part).__name__}, expected a tensor: use torch.as_tensor({name})")
+        check_tensor(name, part)
         if part.ndim == 0 or len(part) == 0:
             raise ValueError(f"{name} has shape {tuple(part.shape)}, expected at least one example: (batch, *features)")
         if len(part) != len(parts[0]):
@@ -75,9 +78,11 @@ def checked_target(target: Target) -> CheckedTarget:
 def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
     """None, number, (1, …), (batch, …) or (batch, m, …) as one row a path: (batch · m, *features)."""
     n, features = len(inputs), inputs.shape[1:]
+    if isinstance(baseline, Tensor):
+        check_tensor("baselines", baseline)
     if not isinstance(baseline, Tensor) or baseline.ndim == 0:
         number = baseline.item() if isinstance(baseline, Tensor) else 0 if baseline is None else baseline
-        if not isinstance(number, (int, float)):
+        if not isinstance(number, numbers.Real):
             raise ValueError(
                 f"baselines must be None, a number or a tensor, got {type(number).__name__}: torch.as_tensor(baselines)"
             )
@@ -215,7 +220,7 @@ def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """
     modules = modules_of(model)
     may_draw = any(module.training for module in modules)
-    with _buffers_kept(modules), _random_state_kept(device, may_draw):
+    with _buffers_kept(modules), _random_state_kept(device, may_draw), _cpu_by_default():
         yield
 
 
@@ -279,10 +284,12 @@ def _put_back(buffer: Tensor, copy: Tensor) -> None:
 
 
 class _Watch(threading.local):
-    """For each thread: whether a model of its innermost guarded block was seen to draw random numbers."""
+    """For each thread: whether a model of each guarded block was seen to draw random numbers, and what
+    `torch.set_default_device` was told."""
 
     def __init__(self) -> None:
         self.drew: list[bool] = []
+        self.device: torch.device | None = None  # the user's default, where it is not the CPU
 
 
 _WATCH = _Watch()
@@ -309,6 +316,31 @@ def _random_state_kept(device: torch.device, may_draw: bool) -> Iterator[None]:
                 torch.set_rng_state(state)
             if gpu_state is not None:
                 torch.cuda.set_rng_state(gpu_state, device)
+
+
+@contextmanager
+def _cpu_by_default() -> Iterator[None]:
+    """New tensors are made on the CPU, where our own code expects them, whatever `torch.set_default_device` says."""
+    default = torch.get_default_device()
+    if default.type == "cpu":
+        yield
+        return
+    outer, _WATCH.device = _WATCH.device, default
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        _WATCH.device = outer
+
+
+@contextmanager
+def as_the_user_runs_it() -> Iterator[None]:
+    """Around a call of the model, which gets the default device that its user chose."""
+    if _WATCH.device is None:
+        yield
+        return
+    with _WATCH.device:
+        yield
 
 
 def _is_compiled(model: Any) -> bool:

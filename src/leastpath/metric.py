@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import as_points, check_settings_of
 from leastpath._support.rows import flat_rows, norms
 
 NEIGHBOR = 5  # the default bandwidth is the median distance of a point to its fifth neighbour
@@ -54,6 +55,7 @@ class _Damped:
     bounds_score: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not 0 <= self.damping < float("inf"):
             raise ValueError(f"damping={self.damping} must be a finite number ≥ 0: larger values straighten paths")
 
@@ -146,12 +148,8 @@ class DataDensity:
     bounds_score: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        shape = _shape(self.points)
-        if not shape or not shape[0]:
-            got = type(self.points).__name__ if shape is None else shape
-            raise ValueError(f"points: got {got}, expected a tensor (n ≥ 1, *features): DataDensity(train_inputs)")
-        if not torch.isfinite(self.points).all():
-            raise ValueError("points hold NaN or infinite values: drop these rows, e.g. points[points.isfinite()…]")
+        check_settings_of(self)
+        object.__setattr__(self, "points", as_points("points", self.points))
         width = _typical_distance(self.points) if self.bandwidth is None else self.bandwidth
         if not 0 < width < float("inf"):
             raise ValueError(f"bandwidth={width} must be a positive number: DataDensity(points, bandwidth=0.1)")
@@ -202,6 +200,7 @@ class Reconstruction:
     bounds_score: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not 0 < self.scale < float("inf"):
             raise ValueError(f"scale={self.scale} must be a positive number: the reconstruction error of typical data")
 
@@ -246,6 +245,7 @@ class Mixed:
         for name, part in (("model_metric", self.model_metric), ("data_metric", self.data_metric)):
             if isinstance(part, type) or not isinstance(part, Metric):
                 raise ValueError(f"{name}={part!r} is not a metric: Mixed(lp.Conformal(), lp.DataDensity(points))")
+        check_settings_of(self)
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
 

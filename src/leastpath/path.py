@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer, check_tensor, shown
 from leastpath._support.rows import norms, per_row
 
 
@@ -49,10 +50,12 @@ class Path:
     offsets: Tensor
 
     def __post_init__(self) -> None:
+        for name in ("points", "route", "offsets"):
+            check_tensor(name, getattr(self, name))
         if self.route.is_floating_point() or self.offsets.is_floating_point():
             raise ValueError("route and offsets are row numbers: pass integer tensors")
         ends = [0, len(self.route)]
-        if len(self.offsets) < 2 or self.offsets[[0, -1]].tolist() != ends or bool((self.offsets.diff() < 1).any()):
+        if self.offsets.ndim != 1 or self.route.ndim != 1 or len(self.offsets) < 2 or self.offsets[[0, -1]].tolist() != ends or bool((self.offsets.diff() < 1).any()):
             raise ValueError(
                 f"offsets must rise from 0 to len(route)={len(self.route)}, by at least one knot an example"
             )
@@ -65,6 +68,7 @@ class Path:
     @classmethod
     def polyline(cls, points: Tensor) -> Path:
         """From dense knots (batch, knots, *features)."""
+        check_tensor("points", points)
         if points.ndim < 2 or points.shape[1] < 2:
             raise ValueError(f"a polyline has shape (batch, knots ≥ 2, *features), got {tuple(points.shape)}")
         batch, knots = points.shape[:2]
@@ -74,6 +78,8 @@ class Path:
     @classmethod
     def straight(cls, start: Tensor, end: Tensor) -> Path:
         """The straight lines from start (batch, *features) to end (batch, *features)."""
+        check_tensor("start", start)
+        check_tensor("end", end)
         if start.shape != end.shape:
             raise ValueError(f"start {tuple(start.shape)} and end {tuple(end.shape)} differ in shape")
         return cls.polyline(torch.stack([start, end], dim=1))
@@ -148,22 +154,26 @@ class Path:
         return Segments(a[first], b[first], leg_example[first], leg_segment, leg_example, sign)
 
     def at(self, fractions: Tensor) -> Tensor:
-        """Points at fractions (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""
+        """Points at `fractions` (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""
+        fractions = torch.as_tensor(fractions)
+        if fractions.ndim != 1 or not bool(((fractions >= 0) & (fractions <= 1)).all()):
+            raise ValueError(
+                f"fractions={shown(fractions)} must be a row of numbers from 0 (the start) to 1 (the end): "
+                "path.at(torch.linspace(0, 1, 5))"
+            )
         fractions = fractions.to(torch.promote_types(self.points.dtype, torch.float32)).to(self.points.device)
         return torch.stack([_along(self[b], fractions) for b in range(len(self))])
 
     def resample(self, knots: int) -> Path:
         """Polylines with `knots` knots each, equally spaced by Euclidean length; the ends stay exactly."""
-        if knots < 2:
-            raise ValueError(f"knots={knots}: a polyline has at least its two ends")
+        check_integer("knots", knots, 2, advice="a polyline has at least its two ends")
         points = self.at(torch.linspace(0, 1, knots, dtype=torch.float64)).to(self.points.dtype)
         points[:, 0], points[:, -1] = self.start, self.end
         return Path.polyline(points)
 
     def subdivide(self, pieces: int) -> Path:
         """The same curves with every segment cut in `pieces` equal ones."""
-        if pieces < 1:
-            raise ValueError(f"pieces={pieces} must be at least 1")
+        check_integer("pieces", pieces, 1)
         lines = [_cut(self[b], pieces) for b in range(len(self))]
         counts = torch.tensor([0, *(len(line) for line in lines)])
         return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))

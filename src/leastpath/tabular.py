@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import seed_of
 from leastpath._support.optional import optional
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import UnfitInputs, parameter_of
@@ -210,7 +211,7 @@ def explain(
     score = Score(_Scored(model, space, device, dtype), batch_size=batch_size)
     classes = _classes(target, _answers(score, inputs, space.names))
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed_of(seed))
     start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
     solver, choice = _chosen(solver, space, points, n_neighbors, max_points, generator)
     result = attribute(

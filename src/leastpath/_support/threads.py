@@ -1,4 +1,4 @@
-"""What lets several threads explain at once: hooks of one thread, random numbers of one block, one lock for the rest."""
+"""Several threads explain at once: hooks of one thread, random numbers of one block, one lock for the rest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class own_draws(TorchFunctionMode):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._seed = seed
+        self._seed = seed % 2**63
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from leastpath._support.checks import seed_of
 from leastpath.attribution import Attribution
 from leastpath.score import Baselines, Inputs, Score
 
@@ -61,7 +62,7 @@ class Method:
         if not isinstance(score, Score):
             raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
         given = self.with_settings(**settings).defaults
-        return self.explain(score, inputs, baselines, seed=seed, progress=progress, **given)
+        return self.explain(score, inputs, baselines, seed=seed_of(seed), progress=progress, **given)
 
     def with_settings(self, **settings: Any) -> Method:
         """The same method with other defaults.

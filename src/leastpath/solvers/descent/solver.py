@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer
+from leastpath._support.checks import check_features, check_integer, check_settings_of, check_tensor
 from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.metric import Euclidean, Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.solution import Solution, Solved, joined_blocks
+from leastpath.solution import Solution, Solved, joined_blocks, paths_of
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
 from leastpath.solvers.descent.field import Field, PathSamples
@@ -86,13 +85,12 @@ class Descent:
     n_rounds: int = 16
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         enough = "pass a large number for no limit, as in Descent(max_gradients=10_000)"
         check_integer("max_gradients", self.max_gradients, 1, advice=enough)
         check_integer("resolution", self.resolution, 1, or_none=", or None for full resolution")
         check_integer("n_knots", self.n_knots, 2)
         check_integer("n_rounds", self.n_rounds, 1)
-        if self.hessian not in get_args(Hessian):
-            raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
 
     def warm(self, result: Solved, inputs: Tensor) -> WarmDescent:
         """A solver that starts each example from the path of the nearest input that is solved already.
@@ -101,10 +99,13 @@ class Descent:
             result: of an earlier `attribute` call, with one baseline an input.
             inputs: (n, *features) what it explained.
         """
-        if result.path is None or len(result.path) != len(inputs):
-            n = 0 if result.path is None else len(result.path)
-            raise ValueError(f"the result has {n} paths for {len(inputs)} inputs: pass the inputs that it explained")
-        return WarmDescent(self, inputs, result.path)
+        path = paths_of(result)
+        check_tensor("inputs", inputs)
+        if len(path) != len(inputs):
+            raise ValueError(
+                f"the result has {len(path)} paths for {len(inputs)} inputs: pass the inputs that it explained"
+            )
+        return WarmDescent(self, inputs, path)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
@@ -156,6 +157,9 @@ class WarmDescent:
     solver: Descent
     inputs: Tensor = field(repr=False)
     paths: Path = field(repr=False)
+
+    def __post_init__(self) -> None:
+        check_settings_of(self)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.bound import BoundScore
@@ -85,9 +85,8 @@ class Hamiltonian:
     n_paths: int = 4
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         check_energy_settings(self)
-        if self.kernel not in get_args(Kernel):
-            raise ValueError(f"kernel={self.kernel!r} is unknown: use one of {list(get_args(Kernel))}")
         for name, least in (("n_samples", 4), ("n_chains", 2), ("warmup", 0), ("max_tree_depth", 1)):
             check_integer(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.rows import per_row
 from leastpath._support.threads import ONE_AT_A_TIME
@@ -92,9 +92,10 @@ class Variational:
     n_samples: int = 4
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         check_energy_settings(self)
         check_integer("n_iterations", self.n_iterations, 1)
-        if self.lr <= 0 or self.tolerance < 0:
+        if not 0 < self.lr < float("inf") or not 0 <= self.tolerance < float("inf"):
             raise ValueError(f"lr={self.lr} must be positive, tolerance={self.tolerance} must not be negative")
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"lr_decay={self.lr_decay} must be in (0, 1]: 1 keeps the learning rate")

@@ -11,13 +11,12 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as File
-from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer
+from leastpath._support.checks import as_points, check_features, check_integer, check_settings_of
 from leastpath._support.files import write_atomically
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
@@ -86,20 +85,17 @@ class NeighborGraph:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if (self.points is None) == (self.generate is None):
             raise ValueError('give either points or generate: NeighborGraph(inputs), or NeighborGraph(generate="line")')
-        if self.generate is not None and self.generate not in get_args(Generate):
-            raise ValueError(f"generate={self.generate!r} is unknown: use one of {list(get_args(Generate))}")
-        if self.search not in get_args(neighbors.Method):
-            raise ValueError(f"search={self.search!r} is unknown: use one of {list(get_args(neighbors.Method))}")
         for name in ("n_neighbors", "n_points", "n_steps"):
             check_integer(name, getattr(self, name), 1)
-        if not self.spread > 0:
+        if not 0 < self.spread < float("inf"):
             raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
-        if self.steiner is not None and self.steiner <= 1:
+        if self.steiner is not None and not 1 < self.steiner < float("inf"):
             raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
         if self.points is not None:
-            _check_points(self.points)
+            object.__setattr__(self, "points", _checked_points(self.points))
         n = self.n_points if self.points is None else len(self.points)
         if self.n_neighbors >= n:
             given = f"n_neighbors={self.n_neighbors} for {n} points"
@@ -219,7 +215,8 @@ class EnhancedIG:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
-        NeighborGraph(self.points, self.n_neighbors, search=self.search)  # checks the arguments
+        checked = NeighborGraph(self.points, self.n_neighbors, search=self.search)
+        object.__setattr__(self, "points", checked.points)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example."""
@@ -404,21 +401,13 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
     return Note(Outcome.FELL_BACK, sentence)
 
 
-def _check_points(points: Tensor) -> None:
-    if not isinstance(points, Tensor):
-        raise ValueError(f"points is a {type(points).__name__}, expected a tensor: use torch.as_tensor(points)")
-    if points.ndim < 2 or not len(points):
+def _checked_points(points: Tensor) -> Tensor:
+    if isinstance(points, Tensor) and (points.ndim < 2 or not len(points)):
         raise ValueError(
             f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
             'NeighborGraph(train_inputs), or NeighborGraph(generate="adaptive")'
         )
-    finite = torch.isfinite(points).flatten(1).all(1)
-    if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise ValueError(
-            f"{int((~finite).sum())} of {len(points)} points hold NaN or infinite values (first: row {row}): drop them "
-            "with points[points.isfinite().flatten(1).all(1)]"
-        )
+    return as_points("points", points)
 
 
 def _matching(points: Tensor, like: Tensor) -> Tensor:
