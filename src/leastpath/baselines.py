@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath._support.checks import as_points, check_integer, check_tensor, seed_of
+from leastpath._support.checks import as_points, check_integer, check_setting, check_tensor, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.guards import Inputs, device_of, flat_baseline, untouched, warn_of_training_mode
 from leastpath.run import Run
@@ -72,11 +72,14 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
         >>> baseline("samples", torch.rand(2, 4), points=torch.rand(50, 4), n=3).shape
         torch.Size([2, 3, 4])
     """
-    if name not in BASELINES:
+    if not isinstance(name, str) or name not in BASELINES:
         raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}")
     kind = getattr(inputs, "dtype", type(inputs).__name__)
     if not getattr(kind, "is_floating_point", False):
         raise ValueError(f"inputs are {kind}, expected a floating-point tensor: make one baseline an input of a tuple")
+    check_tensor("inputs", inputs)
+    if not torch.isfinite(inputs).all():
+        raise ValueError("inputs hold NaN or infinite values: drop or repair these examples, inputs.nan_to_num()")
     if not len(inputs) or inputs.ndim < 2:
         raise ValueError(f"inputs have shape {tuple(inputs.shape)}, expected a batch, (batch, *features)")
     row = BASELINES[name]
@@ -258,7 +261,9 @@ def _max_entropy(
     """
     if score.layer is not None:
         raise ValueError("maximum entropy is searched among inputs: pass a Score without layer=")
-    for name, given in (("closeness", closeness), ("n_steps", n_steps), ("step_size", step_size)):
+    check_integer("n_steps", n_steps, 0)
+    for name, given in (("closeness", closeness), ("step_size", step_size)):
+        check_setting(name, given, float)
         if not 0 <= given < float("inf"):
             raise ValueError(f"{name}={given} must be a finite number ≥ 0")
     warn_of_training_mode(score.model)

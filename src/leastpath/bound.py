@@ -69,7 +69,7 @@ class ModelCalls:
             with as_the_user_runs_it(), seen_drawing(self.model) if self._first_of_its_kind() else nullcontext():
                 return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            advice = advice_on(self.model, self.inputs[0], error)
+            advice = advice_on(self.model, self.inputs[0], error, [arg for arg, _ in self._args])
             if advice is None:
                 raise
             raise advice from error

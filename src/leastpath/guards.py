@@ -139,22 +139,51 @@ class UnfitInputs(ValueError):
     """The model cannot read its inputs. Says what is probably wrong with them; the model's error is its cause."""
 
 
-def advice_on(model: Any, inputs: Tensor, error: Exception) -> UnfitInputs | None:
-    """What is probably wrong with the inputs, judged by the text of the model's error; None where it does not say."""
+def advice_on(model: Any, inputs: Tensor, error: Exception, extra: Sequence[Any] = ()) -> UnfitInputs | None:
+    """What is probably wrong with inputs and extra arguments, judged by the text of the model's error; None where it
+    does not say."""
     if is_out_of_memory(error):
         return None
-    words, parameter = str(error), parameter_of(model)
-    dtype = inputs.dtype if parameter is None else parameter.dtype
-    if inputs.is_floating_point() and dtype != inputs.dtype and any(part in words for part in TYPE_WORDS):
-        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})."
-        advice = f"the inputs are {inputs.dtype}, the model's parameters {dtype}: {remedy}"
-    elif any(part in words for part in SHAPE_WORDS):
+    words = str(error)
+    tensors = [arg for arg in extra if isinstance(arg, Tensor)]
+    advice = _advice_on_ids(model, inputs, words) or _advice_on_types(model, inputs, words, tensors)
+    if advice is None and "Inference tensors cannot be saved" in words:
+        advice = "the model's weights were made under torch.inference_mode(): build or load it outside of that block."
+    if advice is None and any(part in words for part in SHAPE_WORDS):
         shape = f"{tuple(inputs.shape)}, {len(inputs)} examples of shape {tuple(inputs.shape[1:])}"
+        also = f" with extra arguments of shape {', '.join(str(tuple(t.shape)) for t in tensors)}" if tensors else ""
         remedy = "expected (batch, *features) as in training. For a single example pass inputs.unsqueeze(0)."
-        advice = f"the model cannot read inputs of shape {shape}: {remedy}"
-    else:
+        advice = f"the model cannot read inputs of shape {shape}{also}: {remedy}"
+    return None if advice is None else UnfitInputs(f"{advice} The model's error: {words}")
+
+
+def _advice_on_ids(model: Any, inputs: Tensor, words: str) -> str | None:
+    """Where an embedding was given numbers that are no rows of it."""
+    if inputs.is_floating_point() and "'indices'" in words:
+        remedy = "pass integers, and explain the embedding: Score(model, target, layer=model.embedding)."
+        return f"the model looks up token ids, and the inputs are {inputs.dtype}: {remedy}"
+    rows = [module.num_embeddings for module in modules_of(model) if isinstance(module, nn.Embedding)]
+    if rows and not inputs.is_floating_point() and "index out of range" in words:
+        low, high = int(inputs.min()), int(inputs.max())
+        return (
+            f"the inputs hold ids from {low} to {high}, and an embedding of the model has {min(rows)} rows: expected "
+            f"ids from 0 to {min(rows) - 1}, from the tokenizer of this model."
+        )
+    return None
+
+
+def _advice_on_types(model: Any, inputs: Tensor, words: str, extra: Sequence[Tensor]) -> str | None:
+    if not inputs.is_floating_point() or not any(part in words for part in TYPE_WORDS):
         return None
-    return UnfitInputs(f"{advice} The model's error: {words}")
+    parameter = parameter_of(model)
+    dtype = inputs.dtype if parameter is None else parameter.dtype
+    if dtype != inputs.dtype:
+        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})."
+        return f"the inputs are {inputs.dtype}, the model's parameters {dtype}: {remedy}"
+    other = next((t.dtype for t in extra if t.is_floating_point() and t.dtype != dtype), None)
+    return (
+        None if other is None else f"an extra argument is {other}, the inputs are {dtype}: pass argument.to({dtype})."
+    )
 
 
 def parameter_of(model: Any) -> Tensor | None:

@@ -330,6 +330,27 @@ def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
+def speed_of(metric: Metric, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+    """The speed of a metric that may be a user's own: one number a row, none of them negative.
+
+    Example:
+        >>> speed_of(Euclidean(), torch.zeros(1, 2), torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
+        tensor([5.])
+    """
+    speed = metric.speed(point, gradient, step)
+    if _shape(speed) != (len(point),):
+        raise ValueError(
+            f"{type(metric).__name__}.speed returned {_shape(speed) or type(speed).__name__} for {len(point)} rows: "
+            f"expected ({len(point)},), one speed a row"
+        )
+    if len(speed) and float(speed.min()) < 0:
+        raise ValueError(
+            f"{type(metric).__name__}.speed returned {float(speed.min()):.3g}: a speed is a length divided by time and "
+            "cannot be negative. Return the square root of a sum of squares, or take .abs()"
+        )
+    return speed
+
+
 def length(speeds: Tensor, weights: Tensor) -> Tensor:
     """∫ speed dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,).
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from leastpath._support.checks import check_integer, check_tensor, shown
 from leastpath._support.rows import norms, per_row
 
+REPEATED = 1e-6  # of a path's length: knots that are closer are one
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -55,7 +57,13 @@ class Path:
         if self.route.is_floating_point() or self.offsets.is_floating_point():
             raise ValueError("route and offsets are row numbers: pass integer tensors")
         ends = [0, len(self.route)]
-        if self.offsets.ndim != 1 or self.route.ndim != 1 or len(self.offsets) < 2 or self.offsets[[0, -1]].tolist() != ends or bool((self.offsets.diff() < 1).any()):
+        if (
+            self.offsets.ndim != 1
+            or self.route.ndim != 1
+            or len(self.offsets) < 2
+            or self.offsets[[0, -1]].tolist() != ends
+            or bool((self.offsets.diff() < 1).any())
+        ):
             raise ValueError(
                 f"offsets must rise from 0 to len(route)={len(self.route)}, by at least one knot an example"
             )
@@ -190,6 +198,21 @@ def _along(knots: Tensor, fractions: Tensor) -> Tensor:
     i = (torch.searchsorted(travelled, where, right=True) - 1).clamp(0, len(sizes) - 1)
     t = ((where - travelled[i]) / sizes[i].clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(0, 1)
     return torch.lerp(work[i], work[i + 1], per_row(t, work))
+
+
+def without_repeats(knots: Tensor) -> Tensor:
+    """One polyline (knots, *features) without inner knots that lie on the one before: a copy.
+
+    Rounding decides whether two knots are equal or a hair apart, and what counts segments must not depend on it.
+
+    Example:
+        >>> without_repeats(torch.tensor([[0.0], [0.5], [0.5], [1.0]])).flatten()
+        tensor([0.0000, 0.5000, 1.0000])
+    """
+    sizes = norms(knots.diff(dim=0), 1)
+    keep = torch.ones(len(knots), dtype=torch.bool, device=knots.device)
+    keep[1:-1] = sizes[:-1] > REPEATED * sizes.sum()
+    return knots[keep]
 
 
 def _cut(knots: Tensor, pieces: int) -> Tensor:

@@ -76,6 +76,8 @@ def explanation(
     if data is not None and data.shape != table.shape:
         raise ValueError(f"inputs have shape {data.shape}, values {table.shape}: pass the inputs that were explained")
     if table.ndim == 4 and not channels_last:
+        # SHAP's image_plot wants names in a list, and there is one output.
+        output_names = [output_names] if isinstance(output_names, str) else output_names  # type: ignore[assignment]
         table = np.moveaxis(table, 1, -1)  # SHAP's images are (batch, height, width, channels)
         data = None if data is None else np.moveaxis(data, 1, -1)
     if names is not None and len(names) != table.shape[1]:

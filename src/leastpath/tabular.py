@@ -434,12 +434,19 @@ def _answers(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
 def _classes(target: Any, answers: Tensor) -> Tensor | None:
     """(rows,) class indices; None for a single output."""
     if answers.ndim == 1 or answers.shape[1] == 1:
+        if target is not None and not (np.asarray(target) == 0).all():
+            raise ValueError(f"target={target!r} of a model with a single output: pass target=None, or 0")
         return None
     if target is None:
         return answers.argmax(1)
     indices = torch.as_tensor(np.array(target), device=answers.device)  # a copy: pandas' own is read-only
     if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
         raise ValueError(f"target has dtype {indices.dtype}, expected a class index, or one a row")
+    if indices.ndim and len(indices) != len(answers):
+        raise ValueError(f"got {len(indices)} targets for {len(answers)} rows: pass one class index, or one a row")
+    if int(indices.min()) < 0 or int(indices.max()) >= answers.shape[1]:
+        most = answers.shape[1] - 1
+        raise ValueError(f"target={target!r} is out of range: the model returns {most + 1} classes, 0 to {most}")
     return indices.long().expand(len(answers)) if indices.ndim == 0 else indices.long()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
@@ -58,6 +58,7 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
     """
     peer = imported_captum("gradient_shap").GradientShap(problem.bound.differentiable)
     check_integer("gradient_shap: n_samples", n_samples, 1)
+    _check_not_negative("gradient_shap: noise", noise)
 
     def one(row: int) -> Tensor:
         drawn = []
@@ -109,6 +110,8 @@ def occlusion(
         stride: between windows, one number or one a dimension. None: half a window, rounded up.
     """
     peer, size = imported_captum("occlusion").Occlusion(problem.bound.differentiable), window_of(problem, window)
+    if not isinstance(stride, tuple):
+        check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
     sides = zip(size, problem.bound.shape, strict=True)
     step = stride if isinstance(stride, tuple) else tuple(w if w == n else (stride or -(-w // 2)) for w, n in sides)
 
@@ -150,6 +153,7 @@ def lime(
             attributions twice as large.
     """
     captum = imported_captum("lime")
+    _check_not_negative("lime: alpha", alpha)
     from captum._utils.models.linear_model import SkLearnLasso
 
     def peer_of(row: int) -> Any:
@@ -157,6 +161,12 @@ def lime(
         return captum.Lime(problem.bound.differentiable, SkLearnLasso(alpha=max(penalty, 1e-12)))
 
     return _surrogate(problem, peer_of, n_samples, segments, "lime")
+
+
+def _check_not_negative(name: str, given: float) -> None:
+    check_setting(name, given, float)
+    if not 0 <= given < float("inf"):
+        raise ValueError(f"{name}={given} must be a finite number of at least 0")
 
 
 def _surrogate(

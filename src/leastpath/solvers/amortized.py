@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, seed_of
-from leastpath._support.files import write_atomically
+from leastpath._support.files import readable, write_atomically
 from leastpath._support.rows import per_row
 from leastpath._support.threads import own_draws
 from leastpath.bound import BoundScore
@@ -111,10 +111,10 @@ class Amortized:
         """Read what `save` wrote."""
         from safetensors import safe_open
 
-        with safe_open(file, "pt") as stored:
+        with readable(file, "a path predictor", "Amortized.save"), safe_open(file, "pt") as stored:
             settings = stored.metadata() or {}
             if "n_knots" not in settings:
-                raise ValueError(f"{file} is not a saved path predictor: expected a file written by Amortized.save")
+                raise ValueError("it holds other weights")
             shape = torch.Size(json.loads(settings["shape"]))
             predictor = PathPredictor(shape, int(settings["n_knots"]), int(settings["width"]))
             predictor.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118

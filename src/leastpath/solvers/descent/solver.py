@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer, check_settings_of, check_tensor
+from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, check_tensor
 from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.metric import Euclidean, Metric
-from leastpath.path import Path
+from leastpath.path import Path, without_repeats
 from leastpath.run import Run
-from leastpath.solution import Solution, Solved, joined_blocks, paths_of
+from leastpath.solution import Solution, Solved, Solver, joined_blocks, paths_of
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
 from leastpath.solvers.descent.field import Field, PathSamples
@@ -85,10 +85,10 @@ class Descent:
     n_rounds: int = 16
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
         enough = "pass a large number for no limit, as in Descent(max_gradients=10_000)"
         check_integer("max_gradients", self.max_gradients, 1, advice=enough)
         check_integer("resolution", self.resolution, 1, or_none=", or None for full resolution")
+        check_settings_of(self)
         check_integer("n_knots", self.n_knots, 2)
         check_integer("n_rounds", self.n_rounds, 1)
 
@@ -159,7 +159,9 @@ class WarmDescent:
     paths: Path = field(repr=False)
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        check_setting("solver", self.solver, Solver)
+        check_tensor("inputs", self.inputs)
+        check_setting("paths", self.paths, Path)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
@@ -190,6 +192,7 @@ class _Solve:
             self.field.interrupted = True
         ratio = torch.where(self.straight > 0, self.length / self.straight, 1)
         self.field.show(ratio)
+        self.paths = [without_repeats(path) for path in self.paths]
         for b, path in enumerate(self.paths):
             path[0], path[-1] = self.field.start[b], self.field.end[b]
         counts = torch.tensor([0, *(len(path) for path in self.paths)])

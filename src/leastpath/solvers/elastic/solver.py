@@ -73,7 +73,7 @@ class ElasticBand:
 
     def __post_init__(self) -> None:
         check_settings_of(self)
-        if not 0 <= self.stiffness < float("inf"):
+        if self.stiffness < 0:
             raise ValueError(
                 f"stiffness={self.stiffness} must be at least 0: ElasticBand(stiffness=1.0) is a good start"
             )

@@ -7,7 +7,6 @@ join as leaves: routes run over the points, never over another input, so a batch
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as File
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import as_points, check_features, check_integer, check_settings_of
-from leastpath._support.files import write_atomically
+from leastpath._support.files import readable, write_atomically, zipped_arrays
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.guards import at_work
@@ -39,7 +38,6 @@ REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
 BLOCK_ELEMENTS = 2**27  # numbers held at once while routes are shortened
 HELD = 8 * (REFINED_KNOTS - 1) * REFINING.samples  # of the size of an input, by one example
-NO_GRAPH = "{file} is not a saved graph: expected a file written by Graph.save"
 INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measured: the straight line was used")
 
 
@@ -361,11 +359,7 @@ class Graph:
     @classmethod
     def load(cls, file: str | File) -> Graph:
         """Read what `save` wrote."""
-        if File(file).exists() and not zipfile.is_zipfile(file):
-            raise ValueError(NO_GRAPH.format(file=file))
-        with np.load(file, allow_pickle=False) as arrays:
-            if not {"edges", "targets", "settings"} <= set(arrays):
-                raise ValueError(NO_GRAPH.format(file=file))
+        with readable(file, "a graph", "Graph.save"), zipped_arrays(file) as arrays:
             k, n_steps, refine = arrays["settings"].tolist()
             search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
             points = torch.as_tensor(arrays["points"])
