@@ -43,7 +43,12 @@ from leastpath.tested import Tested, removed_together, tested
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
-EXAMPLES = {"solver": "StraightLine()", "metric": "Conformal()", "geometry": 'Score(model, target, "logit_margin")'}
+EXAMPLES = {
+    "solver": "StraightLine()",
+    "metric": "Conformal()",
+    "geometry": 'Score(model, target, "logit_margin")',
+    "weighting": "IDGI()",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,7 +175,7 @@ def attribute(
     """
     _check_score(score)
     geometry = replace(score, output=geometry) if isinstance(geometry, str) else geometry
-    _check_parts(solver, metric, geometry, baselines)
+    _check_parts(solver, metric, geometry, weighting, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     seed = seed_of(seed)
     if on_interrupt not in ("raise", "return"):
@@ -224,9 +229,10 @@ def default_solver(kind: Kind) -> Solver:
     return ElasticBand(groups="token" if kind == "tokens" else None)
 
 
-def _check_parts(solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
-    """Refuse what is not a solver, metric or score, and baselines for a solver that chooses its own start."""
-    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric), ("geometry", geometry, Score)):
+def _check_parts(solver: Any, metric: Any, geometry: Any, weighting: Any, baselines: Any) -> None:
+    """Refuse what is no solver, metric, score or weighting, and baselines for a solver that chooses its own start."""
+    parts = (solver, Solver), (metric, Metric), (geometry, Score), (weighting, Weighting)
+    for name, (given, kind) in zip(EXAMPLES, parts, strict=True):
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):

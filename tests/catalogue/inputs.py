@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from helpers import mlp
-from catalogue.table import Case, Refused, Right
 from torch import nn
 
 import leastpath as lp
+from catalogue.table import Case, Refused, Right
+from helpers import mlp
 from leastpath.methods import METHODS
 
 NET = mlp(features=2)
@@ -69,9 +69,8 @@ def cases() -> Iterator[Case]:
             continue
         call = partial(method, **NEEDED.get(name, {}))
         for what, (given, words) in BAD_INPUTS.items():
-            if name == "smooth_grad" and what in ("integers", "booleans", "a number", "no examples"):
-                words = "integers cannot be made noisy|expected at least one example"
-            yield Case(f"methods.METHODS[{name}]", f"inputs: {what}", partial(call, SCORE, given), Refused(words))
+            said = f"{words}|integers cannot be made noisy" if name == "smooth_grad" else words
+            yield Case(f"methods.METHODS[{name}]", f"inputs: {what}", partial(call, SCORE, given), Refused(said))
         for what, (given, words) in BAD_BASELINES.items():
             if name in CHEAP:
                 yield Case(
@@ -128,10 +127,13 @@ def seeds_and_defaults() -> Iterator[Case]:
     for solver in (lp.StraightLine(), lp.Descent(80), lp.ElasticBand(), lp.GuidedIG(n_steps=8)):
         call = partial(lp.attribute, SCORE, X, solver=solver)
         yield Case(
-            type(solver).__name__, "float64 by default, a float32 model",
-            partial(with_default, torch.set_default_dtype, torch.float64, torch.float32, lambda call=call: call().values),
+            type(solver).__name__,
+            "float64 by default, a float32 model",
+            partial(
+                with_default, torch.set_default_dtype, torch.float64, torch.float32, lambda call=call: call().values
+            ),
             Right(lambda call=call: call().values),
-        )  # fmt: skip
+        )
         yield Case(
             type(solver).__name__, "meta as the default device",
             partial(with_default, torch.set_default_device, "meta", None, lambda call=call: call().values),
@@ -167,12 +169,17 @@ def models() -> Iterator[Case]:
         Right(partial(straight, lambda x: (x * 2).prod(1))),
     )  # fmt: skip
     refused = {
-        "floats for token ids": (partial(straight, looked, target=0), "looks up token ids, and the inputs are torch.float32"),
+        "floats for token ids": (
+            partial(straight, looked, target=0),
+            "looks up token ids, and the inputs are torch.float32",
+        ),
         "ids beyond the vocabulary": (
-            partial(straight, looked, ids, target=0, layer=looked.embedding), "ids from 0 to 7, and .* has 5 rows"
+            partial(straight, looked, ids, target=0, layer=looked.embedding),
+            "ids from 0 to 7, and .* has 5 rows",
         ),
         "weights made in inference mode": (
-            partial(straight, made_in_inference_mode(), target=0), "weights were made under torch.inference_mode"
+            partial(straight, made_in_inference_mode(), target=0),
+            "weights were made under torch.inference_mode",
         ),
         "class weights of another type": (
             partial(straight, lambda x, w: x @ w.reshape(1, 3)[:, :2].T, additional_forward_args=weights[None]),
@@ -183,11 +190,12 @@ def models() -> Iterator[Case]:
         "a target out of range": (partial(straight, NET, target=9), "target 9 is out of range"),
         "a score that is NaN": (partial(straight, lambda x: x.sum(1) / 0 * 0), "NaN or infinite along its path"),
         "no gradient": (partial(straight, lambda x: x.detach().sum(1)), "no gradient flows"),
-        "a constant": (partial(straight, lambda x: torch.ones(len(x), requires_grad=True)), "does not depend on the inputs"),
-        "rows that see each other": (
-            partial(straight, lambda x: x.sum(1) * x.mean()), "rows are not independent"
+        "a constant": (
+            partial(straight, lambda x: torch.ones(len(x), requires_grad=True)),
+            "does not depend on the inputs",
         ),
-    }  # fmt: skip
+        "rows that see each other": (partial(straight, lambda x: x.sum(1) * x.mean()), "rows are not independent"),
+    }
     for name, (call, words) in refused.items():
         yield Case("Score", name, call, Refused(words))
     for name, arguments in {

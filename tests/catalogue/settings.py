@@ -10,9 +10,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
-from catalogue.table import Case, Refused
 
 import leastpath as lp
+from catalogue.table import Case, Refused
 from leastpath import evaluation
 
 POINTS = torch.linspace(-1, 1, 40).reshape(20, 2)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import as_points, check_features, check_integer, check_settings_of
+from leastpath._support.checks import as_points, check_features, check_integer, check_setting, check_settings_of
 from leastpath._support.files import readable, write_atomically, zipped_arrays
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
@@ -267,6 +267,9 @@ class Graph:
     tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 if the score has no index
     metric: str = ""
     trees: Mapping[tuple[int, bytes], Tree] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_setting("solver", self.solver, NeighborGraph)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example, over edges that are known already."""
