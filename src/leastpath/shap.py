@@ -76,10 +76,10 @@ def explanation(
     if data is not None and data.shape != table.shape:
         raise ValueError(f"inputs have shape {data.shape}, values {table.shape}: pass the inputs that were explained")
     if table.ndim == 4 and not channels_last:
-        # SHAP's image_plot wants names in a list, and there is one output.
-        output_names = [output_names] if isinstance(output_names, str) else output_names  # type: ignore[assignment]
         table = np.moveaxis(table, 1, -1)  # SHAP's images are (batch, height, width, channels)
         data = None if data is None else np.moveaxis(data, 1, -1)
+    if table.ndim == 4 and output_names is not None:  # image_plot reads names only along a dimension of outputs
+        return shap.Explanation(table[..., None], base[:, None], data, output_names=[output_names])
     if names is not None and len(names) != table.shape[1]:
         raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one a feature")
     return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)
