@@ -14,6 +14,7 @@ from leastpath._support.rows import norms, per_row
 By = Literal["segment", "length"]
 
 
+@runtime_checkable
 class Weighting(Protocol):
     """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`.
 
