@@ -85,7 +85,9 @@ def draw_moons(axes: Any) -> None:
     ):
         result = lp.attribute(score, shown, baseline, solver=solver, support=False)
         size = result.values.abs().sum(1).clamp_max(20)
-        dots = axis.scatter(*shown.T, c=size, s=5, cmap="viridis", vmin=0, vmax=float(score(shown).detach().abs().max()))
+        dots = axis.scatter(
+            *shown.T, c=size, s=5, cmap="viridis", vmin=0, vmax=float(score(shown).detach().abs().max())
+        )
         axis.plot(*baseline[0], "x", color="black")
         axis.set_title(f"{title}\nΣ|values| − |Δf|: mean {float(result.cancellation.mean()):.2f}", fontsize=10)
     axes[0].figure.colorbar(dots, ax=list(axes), label="Σ|values|", fraction=0.02, pad=0.01)

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from leastpath.report.canvas import DIVERGING, SEQUENTIAL, Values, array, drawing_on, limit, new_figure, without_ticks
+from leastpath.report.canvas import (
+    DIVERGING,
+    SEQUENTIAL,
+    Values,
+    array,
+    drawing_on,
+    limit,
+    new_figure,
+    plain,
+    without_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +64,7 @@ def heatmap(
     figure, axes = drawing_on(ax, PANEL * 1.5, PANEL * 1.3)
     end = limit(plane, percentile) if scale is None else _checked_scale(scale)
     drawn = _draw(axes, plane, None if image is None else _to_grey(_shown(image, plane.shape)[0]), end, signed)
-    axes.set_title(title, fontsize="medium")
+    axes.set_title(plain(title), fontsize="medium")
     if colorbar:
         _colorbar(figure, drawn, axes, plane, end, signed)
     return figure
@@ -117,9 +127,9 @@ def heatmaps(
             drawn = _draw(grid[b, first + j], stack[b, j], ground, end, signed)
         _colorbar(figure, drawn, [grid[b, first + j] for b, j in group], together, end, signed)
     for axes, label in zip(grid[:, 0], rows or (), strict=False):
-        axes.set_ylabel(label, fontsize="medium")
+        axes.set_ylabel(plain(label), fontsize="medium")
     for axes, name in zip(grid[0], [*(["image"] if first else []), *planes], strict=True):
-        axes.set_title(name, fontsize="medium")
+        axes.set_title(plain(name), fontsize="medium")
     return figure
 
 

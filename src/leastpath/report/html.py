@@ -90,7 +90,8 @@ class Report:
         rows = cells.to_html(border=0, index=named, justify="right", na_rep="–")
         rows = re.sub(r"<td>(?=[^<\d–−+-])", '<td class="words">', rows)
         if caption:
-            rows = re.sub(r"(<table[^>]*>)", rf"\1<caption>{_with_code(caption)}</caption>", rows, count=1)
+            above = f"<caption>{_with_code(caption)}</caption>"  # by a function: a backslash in it means itself
+            rows = re.sub(r"<table[^>]*>", lambda table: table[0] + above, rows, count=1)
         return self.raw(f'<div class="table">{rows}</div>')
 
     def figure(
