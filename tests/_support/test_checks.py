@@ -1,7 +1,6 @@
 """Settings that are no whole numbers get a sentence, wherever they are given."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
