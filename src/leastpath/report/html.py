@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from leastpath._support.files import write_atomically
+from leastpath._support.numbers import written
 from leastpath._support.optional import optional
 
 if TYPE_CHECKING:
@@ -160,5 +161,5 @@ def _cell(value: Any, digits: int) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):  # NumPy's float64 is one
-        return f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.{digits}g}"
+        return written(value, digits)
     return str(value)
