@@ -209,7 +209,8 @@ def test_a_model_that_refuses_removed_features_leaves_the_explanation(error):
 
 
 def test_an_interruption_leaves_the_explanation_and_is_not_kept_as_finished():
-    result = lp.attribute(failing(KeyboardInterrupt(), False), torch.ones(2, 4), solver=BENT)
+    score = failing(KeyboardInterrupt(), False)
+    result = lp.attribute(score, torch.ones(2, 4), solver=BENT, on_interrupt="return")
     assert result.values.isfinite().all() and result.support.isnan().all()
     assert all(Outcome.INTERRUPTED in status for status in result.status)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 
 class Outcome(enum.Enum):
@@ -95,8 +95,33 @@ class HasStatus(Protocol):
 Result = TypeVar("Result", bound=HasStatus)
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended the work early. A KeyboardInterrupt, so a loop around the call ends too.
+
+    Example:
+        >>> try:
+        ...     raise Interrupted("half of an Attribution")
+        ... except KeyboardInterrupt as stop:
+        ...     print(stop.result)
+        half of an Attribution
+    """
+
+    result: Any
+    """What was finished before: the `Attribution` that `on_interrupt="return"` returns."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(
+            "interrupted; the result so far is in the exception's .result, and attribute(…, on_interrupt='return') "
+            "returns it instead"
+        )
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Interrupted, (self.result,)
+
+
 def finished(result: Result) -> Result:
-    """The result, if no interruption cut it short; else KeyboardInterrupt.
+    """The result, if no interruption cut it short; else it raises `Interrupted` with the result so far.
 
     Solvers catch Ctrl-C and return what they have, which a person may look at. What is kept, averaged or measured must
     not take half a result for a finished one, so it asks here first.
@@ -107,7 +132,8 @@ def finished(result: Result) -> Result:
         >>> finished(result) is result
         True
     """
-    check_finished(outcome for status in result.status for outcome in status.outcomes)
+    if any(Outcome.INTERRUPTED in status for status in result.status):
+        raise Interrupted(result)
     return result
 
 

@@ -203,6 +203,8 @@ def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: 
                 f"labels of shape {(1, *shape)} or {(examples, *shape)}"
             )
         return wanted
+    if not (wanted is None or isinstance(wanted, bool)):
+        raise ValueError(f"support={wanted!r} must be True, False, None, or integer labels")
     kind = kind_of(bound)
     if kind == "tokens":
         return torch.arange(shape[0])[None, :, None].expand(1, *shape)

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import leastpath as lp
-
 from helpers import flat_points, mlp
 from leastpath.methods import METHODS, Method, Methods, UnknownMethod
 from leastpath.methods.method import settings_of

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.files import check_unpacked_size
 from leastpath._support.optional import imported
 
 FORMATS = (
@@ -47,6 +48,7 @@ def load_model(
     file = Path(file)
     if not file.is_file():
         raise ValueError(f"{file} is not a file: pass {FORMATS}")
+    check_unpacked_size(file)
     if model_class is not None:
         return _from_class(file, model_class, arguments)
     if file.suffix == ".safetensors":

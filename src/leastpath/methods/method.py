@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from leastpath._support.checks import seed_of
 from leastpath.attribution import Attribution
 from leastpath.baselines import Several
 from leastpath.score import Baselines, Inputs, Score
@@ -64,7 +65,7 @@ class Method:
         given = self.with_settings(**settings).defaults
         if isinstance(baselines, Several):
             baselines = baselines.of(inputs, score)
-        return self.explain(score, inputs, baselines, seed=seed, progress=progress, **given)
+        return self.explain(score, inputs, baselines, seed=seed_of(seed), progress=progress, **given)
 
     def with_settings(self, **settings: Any) -> Method:
         """The same method with other defaults.

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leastpath.report.canvas import SERIES, new_figure
+from leastpath.report.canvas import SERIES, new_figure, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ def comparison_figure(
     }
     for row, (measure, higher) in zip(axes, higher_is_better.items(), strict=False):
         _draw_intervals(row[0], table, measure, styles)
-        row[0].set_title(f"{measure} ({'higher' if higher else 'lower'} is better)", fontsize=10)
+        row[0].set_title(f"{plain(measure)} ({'higher' if higher else 'lower'} is better)", fontsize=10)
         if (curves["measure"] == measure).any():
             _draw_curves(row[1], curves, measure, styles)
         else:
@@ -86,8 +86,8 @@ def _draw_curves(ax: Axes, curves: pd.DataFrame, measure: str, styles: Mapping[s
     for method, group in curves[curves["measure"] == measure].groupby("method", sort=False):
         mean = group.groupby("x")["value"].mean()
         color, line = styles[str(method)]
-        ax.plot(mean.index, mean.to_numpy(), line, color=color, label=method, linewidth=1.4)
-    ax.set_title(f"{measure}: mean curve", fontsize=10)
+        ax.plot(mean.index, mean.to_numpy(), line, color=color, label=plain(method), linewidth=1.4)
+    ax.set_title(f"{plain(measure)}: mean curve", fontsize=10)
     ax.set_xlabel(AXES.get(measure, "place on the curve"), fontsize=8)
     ax.set_ylabel("mean over inputs", fontsize=8)
     ax.legend(fontsize=7, frameon=False, ncols=2)
@@ -113,6 +113,6 @@ def _draw_costs(left: Axes, right: Axes, table: pd.DataFrame, styles: Mapping[st
 
 
 def _name_rows(ax: Axes, names: list[str]) -> None:
-    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=8)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="x", alpha=0.3)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from leastpath._support.files import write_atomically
+from leastpath._support.numbers import written
 from leastpath._support.optional import optional
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class Report:
         rows = re.sub(r"<td>(?=[^<\d–−+-])", '<td class="words">', rows)
         rows = _with_bold_rows(rows, bold)
         if caption:
-            rows = re.sub(r"(<table[^>]*>)", rf"\1<caption>{_with_code(caption)}</caption>", rows, count=1)
+            above = f"<caption>{_with_code(caption)}</caption>"  # by a function: a backslash in it means itself
+            rows = re.sub(r"<table[^>]*>", lambda table: table[0] + above, rows, count=1)
         return self.raw(f'<div class="table">{rows}</div>')
 
     def figure(
@@ -185,5 +187,5 @@ def _cell(value: Any, digits: int) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):  # NumPy's float64 is one
-        return f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.{digits}g}"
+        return written(value, digits)
     return str(value)

@@ -38,10 +38,11 @@ const Charts = (() => {
   }
 
   /** Score or probability over the share that is removed, for every result: strongest first solid, weakest first dotted. */
-  function curves(host, results, fill, share, level) {
+  function curves(host, results, fill, share, level, here) {
     if (!window.Plotly) return;
     const traces = results.filter((result) => result.curves?.[fill]).flatMap((result) => {
-      const { shares, most, least } = result.curves[fill];
+      const all = here === undefined || here === null ? [] : [here]; // nothing removed
+      const [shares, most, least] = [[...all.map(() => 0), ...result.curves[fill].shares], [...all, ...result.curves[fill].most], [...all, ...result.curves[fill].least]];
       const one = { legendgroup: result.key, line: {} };
       return [line(escaped(result.name), shares, most, result.color, one), line("weakest first", shares, least, result.color, { ...one, showlegend: false, line: { dash: "dot", width: 1.5 }, hoverinfo: "skip", hovertemplate: null })];
     });

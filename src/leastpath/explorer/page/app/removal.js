@@ -113,7 +113,7 @@ const Removal = (() => {
     const results = Store.results.filter((result) => result.curves?.[fill()]);
     find("curves").hidden = !results.length;
     if (!results.length) return;
-    Charts.curves(find("curves-chart"), results, fill(), share(), level());
+    Charts.curves(find("curves-chart"), results, fill(), share(), level(), levelHere());
     const order = results.map((result) => ({ result, support: result.curves[fill()].support ?? 0 })).sort((a, b) => b.support - a.support);
     const top = Math.max(...order.map(({ support }) => Math.abs(support)), 1e-9);
     find("supports").replaceChildren(make("li", { class: "quiet" }, "Support: the area between the two curves of a method"), ...order.map(({ result, support }) => make("li", {},
