@@ -19,8 +19,8 @@ from torch import Tensor
 from leastpath._support.fingerprint import digest
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.commands.question import TABLES, Question, image_question, read_table, table_question
 from leastpath.commands.model_files import load_model, made_model
+from leastpath.commands.question import TABLES, Question, image_question, read_table, table_question
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation import axioms, masking, robustness
 from leastpath.evaluation.compare import compare

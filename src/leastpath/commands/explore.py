@@ -15,9 +15,9 @@ import torch
 from leastpath._support.optional import imported, optional
 from leastpath.attribution import load
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.commands.question import TABLES, read_labels
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.model_files import load_model
+from leastpath.commands.question import TABLES, read_labels
 from leastpath.explorer.opening import session_of
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.server import Explorer
