@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
-from leastpath._support.threads import in_this_thread
 from leastpath._support.files import write_atomically
+from leastpath._support.threads import in_this_thread
 from leastpath.arguments import per_example
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
