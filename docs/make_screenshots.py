@@ -24,7 +24,7 @@ import leastpath as lp
 from leastpath.commands.explore_samples import sample_source
 from leastpath.explorer.sources.texts import TextSource
 
-COLORS = 128  # of the picture's palette: a page needs few, and the file is a third of the size
+COLORS = 256  # of the picture's palette: a page needs few, and the file is a third of the size
 GOOD, BAD = ("wonderful", "fine", "moving"), ("predictable", "dull", "awful")
 PLAIN = ("the", "film", "story", "was", "and", "acting", "today", "really")
 
@@ -53,23 +53,22 @@ def text() -> Any:
         loss.backward()
         optimizer.step()
     print(f"loss of the last batch {float(loss.detach()):.3f}")
-    texts = ["the story was not predictable and the acting was really fine", "the film was dull today"]
+    texts = ["the story was not wonderful and the acting was really dull", "the film was not predictable today"]
     return TextSource(model.eval().requires_grad_(False), tokenizer, texts)
 
 
 def _sentence(generator: torch.Generator) -> tuple[str, int]:
-    """Two judgements at most, each of which "not" may turn round, and whether they are favourable together."""
+    """One or two judgements that agree, each perhaps by a word that "not" turns round, and whether they praise."""
 
     def draw(n: int) -> int:
         return int(torch.randint(n, (), generator=generator))
 
-    words, total = [], 0
+    words, praises = [], draw(2)
     for _ in range(1 + draw(2)):
-        favourable, negated = draw(2), draw(2)
+        negated = draw(2)
         words += [PLAIN[draw(len(PLAIN))] for _ in range(1 + draw(3))] + ["not"] * negated
-        words.append((GOOD if favourable else BAD)[draw(3)])
-        total += 1 if favourable != negated else -1
-    return " ".join(words), int(total > 0 or (total == 0 and bool(draw(2))))
+        words.append((GOOD if praises != negated else BAD)[draw(3)])
+    return " ".join(words), praises
 
 
 def _bert() -> tuple[nn.Module, Any]:

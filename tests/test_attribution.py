@@ -22,6 +22,7 @@ from helpers import (
     seeded,
     separable,
     separable_parts,
+    wave,
 )
 from leastpath import Outcome
 from leastpath.baselines import several
@@ -335,7 +336,7 @@ def test_status_of_several_baselines_shows_what_needs_a_look():
     score = lp.Score(lambda x: (x[:, 0] > 0.5).to(x) + x.sum(1))
     base = torch.tensor([[[0.9, 0.0], [0.0, 0.0], [0.8, 0.0]]])
     status = explain(score, torch.ones(1, 2), base).status[0]
-    assert status.outcomes == (Outcome.UNRESOLVED, Outcome.REACHED) and not status.ok
+    assert status.outcomes == (Outcome.UNRESOLVED, Outcome.REACHED, Outcome.NOT_TESTED) and not status.ok
     assert "for 1 of 3 baselines" in status.value.lower() and "for 2 of 3 baselines" in status.value.lower()
 
 
@@ -501,7 +502,7 @@ def test_interruption_in_the_integral_returns_a_result():
 
     for solver in (STRAIGHT, Polyline()):
         calls.clear()
-        result = explain(lp.Score(model), torch.ones(2, 2), solver=solver)
+        result = explain(lp.Score(model), torch.ones(2, 2), solver=solver, on_interrupt="return")
         assert all(Outcome.INTERRUPTED in s and not s.ok for s in result.status)
         assert result.values.isfinite().all() and result.length_ratio.isfinite().all()
 
@@ -522,11 +523,28 @@ def test_interruption_at_the_line_keeps_the_path_and_its_attributions(settings):
     lp.integrate(lp.Score(model), whole.path, **settings)
     at = len(calls) + 1  # the first look at the line
     calls.clear()
-    result = explain(lp.Score(model), torch.ones(2, 2), solver=Polyline(), **settings)
+    result = explain(lp.Score(model), torch.ones(2, 2), solver=Polyline(), on_interrupt="return", **settings)
     assert torch.equal(result.values, whole.values) and torch.equal(result.length, whole.length)
     assert result.length_ratio.isnan().all() and "Attribution(" in repr(result)
     for status in result.status:
         assert Outcome.INTERRUPTED in status and "longer than the straight line is not known" in status.value
+
+
+def test_an_interruption_ends_a_loop_and_carries_the_result():
+    """Against `on_interrupt="return"`."""
+
+    def result(**how):
+        return explain(lp.Score(Interrupting(wave, 3, only_gradients=True)), torch.ones(2, 2), solver=STRAIGHT, **how)
+
+    finished = 0
+    with pytest.raises(KeyboardInterrupt) as stop:
+        for _ in range(3):
+            result()
+            finished += 1
+    assert finished == 0 and isinstance(stop.value, lp.Interrupted)
+    assert torch.equal(stop.value.result.values, result(on_interrupt="return").values)
+    with pytest.raises(ValueError, match="on_interrupt='ask' is unknown: use 'raise' or 'return'"):
+        result(on_interrupt="ask")
 
 
 class Pondering:
@@ -540,7 +558,8 @@ class Pondering:
 @pytest.mark.parametrize("settings", [{}, {"tolerance": None, "n_steps": 8}], ids=["tolerance", "fixed steps"])
 def test_interruption_at_the_first_look_keeps_the_path_that_was_found(settings):
     model = Interrupting(torch.sin, 2, only_gradients=True)
-    result = explain(lp.Score(lambda x: model(x).prod(1)), torch.ones(2, 2), solver=Pondering(), **settings)
+    score = lp.Score(lambda x: model(x).prod(1))
+    result = explain(score, torch.ones(2, 2), solver=Pondering(), on_interrupt="return", **settings)
     assert torch.equal(result.path[0], explain(lp.Score(separable), torch.ones(2, 2), solver=Polyline()).path[0])
     for name in ("values", "length", "length_ratio", "certificate", "completeness_gap"):
         assert getattr(result, name).isnan().all()

@@ -244,7 +244,7 @@ def test_default_batch_size_is_that_of_the_larger_of_layer_and_input():
     images = torch.rand(1, 3, 300, 300)
     assert lp.Score(pooled, 0, layer=pooled[1]).bind(images).batch_size == lp.Score(pooled, 0).bind(images).batch_size
     widened = nn.Sequential(nn.Flatten(), nn.Linear(4, 3000), nn.Linear(3000, 2)).eval()
-    assert lp.Score(widened, 0, layer=widened[1]).bind(torch.rand(1, 4)).batch_size == 1_048_576 // 3000
+    assert lp.Score(widened, 0, layer=widened[1]).bind(torch.rand(1, 4)).batch_size == 524_288 // 3000
 
 
 class OutOfMemoryAbove:

@@ -1,6 +1,7 @@
 """Guards: what is refused, with the sentence that says why; the model is left as it was found."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -245,3 +246,67 @@ def test_inputs_that_require_grad_are_left_alone():
     x = X.clone().requires_grad_()
     result = explain(lp.Score(mlp(), 1), x)
     assert x.grad is None and not result.values.requires_grad
+
+
+class Counting(nn.Module):
+    """Changes its buffers in evaluation mode too: one in place, one by another tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x):
+        self.calls += 1
+        self.last = x[0].detach().clone()
+        return x.sum(1)
+
+
+def test_buffers_that_a_model_changes_in_evaluation_mode_are_put_back():
+    model = Counting().eval()
+    with left_untouched(model):
+        last = model.last
+        explain(lp.Score(model), X)
+    assert model.last is last
+
+
+NORM = nn.BatchNorm1d(4).train()
+
+
+def through_a_global(x):
+    return NORM(x).sum(1)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [lambda norm: lambda x: norm(x).sum(1), lambda norm: partial(call, norm), lambda norm: Held(norm).run],
+    ids=["closure", "partial", "method"],
+)
+def test_batch_norm_behind_a_function_keeps_its_statistics(behind):
+    norm = nn.BatchNorm1d(4).train()
+    with left_untouched(norm):
+        lp.Score(behind(norm))(X)
+    with left_untouched(NORM):
+        lp.Score(through_a_global)(X)
+
+
+def call(norm, x):
+    return norm(x).sum(1)
+
+
+class Held:
+    def __init__(self, norm) -> None:
+        self.parts = {"norm": [norm]}
+
+    def run(self, x):
+        return self.parts["norm"][0](x).sum(1)
+
+
+def test_a_model_may_write_on_what_it_is_given():
+    """Against the same model without in-place steps, for inputs and for a layer."""
+    plain, writing = mlp(activation=nn.ReLU), mlp(activation=partial(nn.ReLU, inplace=True))
+    for layers in ((None, None), (plain[2], writing[2])):
+        expected, given = (explain(lp.Score(m, 1, layer=at), X) for m, at in zip((plain, writing), layers, strict=True))
+        assert torch.equal(given.values, expected.values)
+    doubled = lambda x: x.mul_(2).prod(1)  # noqa: E731
+    assert torch.equal(explain(lp.Score(doubled), X).values, explain(lp.Score(lambda x: (x * 2).prod(1)), X).values)

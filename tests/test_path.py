@@ -154,7 +154,10 @@ ERRORS = {
     "empty example": (lambda: Path(torch.eye(2), torch.tensor([0, 1]), torch.tensor([0, 0, 2])), "at least one knot"),
     "no such point": (lambda: Path(torch.eye(2), torch.tensor([0, 2]), torch.tensor([0, 2])), "points has 2"),
     "negative point": (lambda: Path(torch.eye(2), torch.tensor([0, -1]), torch.tensor([0, 2])), "visits rows -1 to 0"),
-    "resample": (lambda: Path.straight(torch.zeros(1, 2), torch.ones(1, 2)).resample(1), "knots=1: .* its two ends"),
+    "resample": (
+        lambda: Path.straight(torch.zeros(1, 2), torch.ones(1, 2)).resample(1),
+        "knots=1 must be at least 2: .* its two ends",
+    ),
     "subdivide": (lambda: Path.straight(torch.zeros(1, 2), torch.ones(1, 2)).subdivide(0), "pieces=0 must be at least"),
 }
 

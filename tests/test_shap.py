@@ -77,6 +77,7 @@ def test_image_plot_draws_channels_last():
     np.testing.assert_array_equal(explained.values[1, 2, 3], result.values[1, :, 2, 3].numpy())
     grey = dataclasses.replace(result, values=result.values[:, :1])  # two channels are no picture
     shap.image_plot(explanation(grey, inputs=images[:, :1]), show=False)
+    shap.image_plot(explanation(grey, inputs=images[:, :1], output_names="cat"), show=False)
     assert sum(bool(axis.images) for axis in plt.gcf().axes) >= 4
 
 

@@ -199,7 +199,8 @@ def test_support_removes_whole_columns_and_comes_first():
     assert list(explained.support.index) == list(FRAME.index) and explained.support.name == "support"
     assert repr(explained).startswith("TableExplanation(median support ")
     untested = explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine(), support=False)
-    assert untested.support.isna().all() and "support not measured; status ok" in repr(untested)
+    assert untested.support.isna().all()
+    assert "explanation not tested (support=True tests it); integral ok" in repr(untested)
 
 
 def test_geometry_by_name():
@@ -299,3 +300,17 @@ def test_without_pandas_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"leastpath\[tabular\]"):
         explain(additive, FRAME, background=BACKGROUND)
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "sentence"),
+    [
+        (additive, 5, "target=5 of a model with a single output: pass target=None, or 0"),
+        (classifier, 9, "target=9 is out of range: the model returns 3 classes, 0 to 2"),
+        (classifier, [0, 1], "got 2 targets for 5 rows"),
+    ],
+)
+def test_targets_that_do_not_exist_are_refused(model, target, sentence):
+    made = model() if model is classifier else model
+    with pytest.raises(ValueError, match=sentence):
+        explain(made, FRAME, background=BACKGROUND, target=target)

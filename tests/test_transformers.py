@@ -424,3 +424,18 @@ def test_minilm_finds_the_words_that_matter(sentiment):
     best = [explained.words[b][int(explained.word_values[b].argmax())] for b in range(2)]
     assert best[0] in ("wonderful", "moving", "utterly") and best[1] in ("terrible", "boring", "mess")
     assert explained.result.completeness_gap.abs().max() <= 0.01 * explained.result.score_change.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "sentence"),
+    [
+        ([""], {}, "text 0, '', has no token to explain: it is empty"),
+        (["good", "  "], {}, "text 1, '  ', has no token to explain"),
+        (["good"], {"max_length": 0}, "max_length=0 must be at least 1, or None"),
+        (["good"], {"max_length": 2}, "max_length leaves only special tokens"),
+        (["good"], {"baseline": 999}, "ids from 999 to 999, and an embedding of the model has 16 rows"),
+    ],
+)
+def test_texts_without_a_token_to_explain_are_refused(texts, settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        explain(classifier(), tokenizer(), texts, **STRAIGHT, **settings)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Variational,
         WarmDescent,
     )
-    from leastpath.status import Note, Outcome, Status
+    from leastpath.status import Interrupted, Note, Outcome, Status
 
 __all__ = [
     "Amortized",
@@ -77,6 +77,7 @@ __all__ = [
     "IDG",
     "IDGI",
     "Integral",
+    "Interrupted",
     "Manifold",
     "Metric",
     "Mixed",
@@ -127,12 +128,12 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
                 "Conformal",
                 "DataDensity",
                 "Euclidean",
-                "FeatureMetric",
                 "Metric",
                 "Mixed",
                 "NoCancellation",
                 "RankOne",
                 "Reconstruction",
+                "FeatureMetric",
             ],
             "leastpath.path": ["Path"],
             "leastpath.preparation": ["Preparation", "Prepared", "prepared"],
@@ -159,6 +160,6 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
                 "Variational",
                 "WarmDescent",
             ],
-            "leastpath.status": ["Note", "Outcome", "Status"],
+            "leastpath.status": ["Note", "Outcome", "Status", "Interrupted"],
         },
     )

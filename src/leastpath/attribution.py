@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path as File
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import seed_of
 from leastpath.baselines import Several
 from leastpath.bound import BoundScore
 from leastpath.budget import Clock, OutOfTime
@@ -43,13 +43,18 @@ from leastpath.score import Score
 from leastpath.solution import Solution, Solver, chooses_start, straight_with_note
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.straight import StraightLine
-from leastpath.status import Note, Outcome, Status
+from leastpath.status import Interrupted, Note, Outcome, Status, finished
 from leastpath.tested import Tested, removed_together, tested
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
 LENGTH_MARGIN = 0.01
-EXAMPLES = {"solver": "StraightLine()", "metric": "Conformal()", "geometry": 'Score(model, target, "logit_margin")'}
+EXAMPLES = {
+    "solver": "StraightLine()",
+    "metric": "Conformal()",
+    "geometry": 'Score(model, target, "logit_margin")',
+    "weighting": "IDGI()",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,11 +121,12 @@ class Attribution:
     `line_support`: the support of the straight line's explanation, NaN where it was not measured."""
 
     def __repr__(self) -> str:
-        ok = sum(s.ok for s in self.status)
+        ok, known = sum(s.ok for s in self.status), not bool(self.support.isnan().all())
         shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
         return (
             f"Attribution(values={', '.join(map(str, shapes))}, solver={self.solver}, metric={self.metric}, "
-            f"ok={ok}/{len(self.status)}, median support={float(self.support.nanmedian()):.2g}, "
+            f"ok={ok}/{len(self.status)}, "
+            f"{f'median support={float(self.support.nanmedian()):.2g}' if known else 'support not measured'}, "
             f"median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
             f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
         )
@@ -185,6 +191,7 @@ def attribute(
     measure: Measure = "all",
     progress: bool = False,
     seed: int = 0,
+    on_interrupt: Literal["raise", "return"] = "raise",
 ) -> Attribution:
     """Explain a score: how much each input feature moved it on the way from the baseline.
 
@@ -215,6 +222,8 @@ def attribute(
             NaN, and a path is not compared with the straight line. "all" measures everything.
         progress: show progress bars, and after the first gradients about how long it will take.
         seed: of everything random in the solver.
+        on_interrupt: what Ctrl-C does. "raise": `Interrupted`, a KeyboardInterrupt whose `result` holds what is
+            finished, so that a loop around this call ends too. "return": that result; its status says what is missing.
 
     Example:
         >>> import leastpath as lp
@@ -226,9 +235,11 @@ def attribute(
     """
     _check_score(score)
     geometry = replace(score, output=geometry) if isinstance(geometry, str) else geometry
-    _check_parts(solver, metric, geometry, baselines)
+    _check_parts(solver, metric, geometry, weighting, baselines)
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
+    seed = seed_of(seed)
+    if on_interrupt not in ("raise", "return"):
+        raise ValueError(f"on_interrupt={on_interrupt!r} is unknown: use 'raise' or 'return'")
     check_seconds(max_seconds)
     if measure not in get_args(Measure):
         raise ValueError(f"measure={measure!r} is unknown: use one of {list(get_args(Measure))}")
@@ -254,7 +265,12 @@ def attribute(
             bound, inputs, solution.path, integral.values, line, m, support, max_gradients, in_time=clock.left() > 0
         )
         found = _Found(solver, geometry, solution, integral, line, solving, sampled, test)
-        return _assembled(work, m, found)
+        result = _assembled(work, m, found)
+    if on_interrupt == "raise":
+        if work.interrupted:
+            raise Interrupted(result)
+        finished(result)
+    return result
 
 
 def _check_score(score: Any) -> None:
@@ -279,9 +295,10 @@ def default_solver(kind: Kind) -> Solver:
     return ElasticBand(groups="token" if kind == "tokens" else None)
 
 
-def _check_parts(solver: Any, metric: Any, geometry: Any, baselines: Any) -> None:
-    """Refuse what is not a solver, metric or score, and baselines for a solver that chooses its own start."""
-    for name, given, kind in (("solver", solver, Solver), ("metric", metric, Metric), ("geometry", geometry, Score)):
+def _check_parts(solver: Any, metric: Any, geometry: Any, weighting: Any, baselines: Any) -> None:
+    """Refuse what is no solver, metric, score or weighting, and baselines for a solver that chooses its own start."""
+    parts = (solver, Solver), (metric, Metric), (geometry, Score), (weighting, Weighting)
+    for name, (given, kind) in zip(EXAMPLES, parts, strict=True):
         if isinstance(given, type):
             raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
         if given is not None and not isinstance(given, kind):
@@ -391,9 +408,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         length_ratio=mean(ratio),
         certificate=_finite_mean(_certificate(work, solution.path, integral), m),
         path=solution.path,
-        status=tuple(
-            Status((*found.test.note(b), *_merged(status[b * m : (b + 1) * m]).notes)) for b in range(len(status) // m)
-        ),
+        status=tuple(found.test.told(b, _merged(status[b * m : (b + 1) * m])) for b in range(len(status) // m)),
         support=found.test.support.to(change.device, change.dtype),
         n_gradients=total(work.budget.spent()),
         score_change=mean(change),

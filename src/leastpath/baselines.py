@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import as_points, check_integer, check_setting, check_tensor, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.guards import Inputs, device_of, flat_baseline, untouched, warn_of_training_mode
 from leastpath.run import Run
@@ -72,11 +72,14 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
         >>> baseline("samples", torch.rand(2, 4), points=torch.rand(50, 4), n=3).shape
         torch.Size([2, 3, 4])
     """
-    if name not in BASELINES:
+    if not isinstance(name, str) or name not in BASELINES:
         raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}")
     kind = getattr(inputs, "dtype", type(inputs).__name__)
     if not getattr(kind, "is_floating_point", False):
         raise ValueError(f"inputs are {kind}, expected a floating-point tensor: make one baseline an input of a tuple")
+    check_tensor("inputs", inputs)
+    if not torch.isfinite(inputs).all():
+        raise ValueError("inputs hold NaN or infinite values: drop or repair these examples, inputs.nan_to_num()")
     if not len(inputs) or inputs.ndim < 2:
         raise ValueError(f"inputs have shape {tuple(inputs.shape)}, expected a batch, (batch, *features)")
     row = BASELINES[name]
@@ -234,7 +237,7 @@ def _samples(inputs: Tensor, score: Score | None, *, points: Tensor | None = Non
     check_integer("n", n, 1, advice="the number of baselines of each example")
     if n > len(points):
         raise ValueError(f"n={n} samples of {len(points)} points: pass more points or a smaller n")
-    rows = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:n]
+    rows = torch.randperm(len(points), generator=torch.Generator("cpu").manual_seed(seed_of(seed)))[:n]
     drawn = points[rows.to(points.device)].to(inputs)  # the same for every example, as if it were alone
     return drawn.expand(len(inputs), *drawn.shape).clone()
 
@@ -258,7 +261,9 @@ def _max_entropy(
     """
     if score.layer is not None:
         raise ValueError("maximum entropy is searched among inputs: pass a Score without layer=")
-    for name, given in (("closeness", closeness), ("n_steps", n_steps), ("step_size", step_size)):
+    check_integer("n_steps", n_steps, 0)
+    for name, given in (("closeness", closeness), ("step_size", step_size)):
+        check_setting(name, given, float)
         if not 0 <= given < float("inf"):
             raise ValueError(f"{name}={given} must be a finite number ≥ 0")
     warn_of_training_mode(score.model)
@@ -323,6 +328,7 @@ def _checked_limits(inputs: Tensor, limits: Limits | None) -> Limits:
 
 
 def _checked_points(inputs: Tensor, points: Tensor) -> Tensor:
+    points = as_points("points", points)
     if points.shape[1:] != inputs.shape[1:] or not len(points):
         features = ", ".join(map(str, ("n", *inputs.shape[1:])))
         raise ValueError(f"points have shape {tuple(points.shape)}, expected ({features}), as the inputs have")

@@ -7,9 +7,11 @@ for a convergence delta, inside the same guard.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -21,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
+from leastpath._support.threads import in_this_thread
 from leastpath.arguments import Answers, Marked, per_example, readings_of, settled, shared
 from leastpath.guards import (
     Baselines,
@@ -28,12 +31,14 @@ from leastpath.guards import (
     Inputs,
     UnfitInputs,
     advice_on,
+    as_the_user_runs_it,
     at_work,
     checked_inputs,
     fits_inputs,
     flat_baseline,
     is_out_of_memory,
     ordinary,
+    seen_drawing,
     untouched,
 )
 from leastpath.metric import FeatureMetric
@@ -45,9 +50,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
-# On a CPU: 6 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
+# On a CPU: 3 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
 # than a larger batch saves.
-CPU_BATCH_ELEMENTS = 1_048_576
+CPU_BATCH_ELEMENTS = 524_288
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
 # What trials have found, by model: Score(…, batch_size="auto"). Only speed depends on it.
 _FASTEST: MutableMapping[Any, dict[Any, int]] = WeakKeyDictionary()
@@ -68,18 +73,29 @@ class ModelCalls:
         chosen = score.batch_size
         self.batch_size = by_size if chosen is None or chosen == "auto" else chosen
         self._warned_of_memory = False
+        self._seen: set[bool] = set()  # kinds of calls that were watched for random numbers
         self._args = self._bound_args(score)
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
-            return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
+            with as_the_user_runs_it(), seen_drawing(self.model) if self._first_of_its_kind() else nullcontext():
+                return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            advice = self._advice_on_args(error) or advice_on(self.model, self.inputs[0], error)
+            told = advice_on(self.model, self.inputs[0], error, [arg for arg, _ in self._args])
+            advice = self._advice_on_args(error) or told
             if advice is None:
                 raise
             raise advice from error
+
+    def _first_of_its_kind(self) -> bool:
+        """Whether this is the first call with, or the first without gradient."""
+        kind = torch.is_grad_enabled()
+        if kind in self._seen:
+            return False
+        self._seen.add(kind)
+        return True
 
     def outputs(self) -> Tensor:
         """The model's output for every row of the inputs: (rows, …)."""
@@ -102,7 +118,7 @@ class ModelCalls:
             given = [part[rows] for part in parts]
             with torch.no_grad(), recorded(layer) as seen:
                 self(given, source[rows])
-            return the_only(seen, len(given[0])).detach().clone()
+            return the_only(seen, len(given[0])).detach()
 
         return torch.cat(self.in_batches(chunk, n))
 
@@ -251,6 +267,18 @@ class BoundScore:
         if self._trial_is_due:
             self._calls.batch_size = self._fastest_batch()
         return self._calls.batch_size
+
+    def on_private_copy(self) -> BoundScore:
+        """The same score over a copy of the model, for hooks that nobody else may meet. Weights are shared.
+
+        A model that cannot be copied is used itself. What is spent is counted here.
+        """
+        model, layer = _private_copy(self.score.model, self.score.layer)
+        twin = copy.copy(self)
+        twin.score = replace(self.score, model=model, layer=layer)
+        twin._calls = copy.copy(self._calls)
+        twin._calls.model = model
+        return twin
 
     # ---- the explained space -------------------------------------------------------------------------------------
 
@@ -555,15 +583,15 @@ class BoundScore:
     def _output(self, points: Tensor, examples: Tensor) -> Any:
         """What the model returns with `points` in the place of the examples' inputs, or of its layer's output."""
         rows = self._rows(examples)
-        points = points if points.dtype == self.dtype else points.to(self.dtype)
+        given = points.to(self.dtype, copy=True)  # the model may write on it
         if self.score.layer is None:
-            parts = self.split(points)
+            parts = self.split(given)
             return self._calls(parts if isinstance(parts, tuple) else (parts,), rows)
 
         def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-            return (points, *output[1:]) if isinstance(output, tuple) else points
+            return (given, *output[1:]) if isinstance(output, tuple) else given
 
-        with self.score.layer.register_forward_hook(replaced):
+        with self.score.layer.register_forward_hook(in_this_thread(replaced)):
             return self._calls([part[rows] for part in self._raw], rows)
 
     def _read(self, points: Tensor, examples: Tensor, metric: FeatureMetric) -> Tensor:
@@ -610,9 +638,9 @@ def recorded(layer: nn.Module) -> Iterator[list[Tensor]]:
             raise ValueError(
                 f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
             )
-        seen.append(first)
+        seen.append(first.clone())  # what follows may write on the layer's own output
 
-    with layer.register_forward_hook(record):
+    with layer.register_forward_hook(in_this_thread(record)):
         yield seen
 
 
@@ -625,6 +653,15 @@ def the_only(seen: Sequence[Tensor], rows: int) -> Tensor:
     if seen[0].ndim == 0 or len(seen[0]) != rows:
         raise ValueError(f"layer returns {tuple(seen[0].shape)} for {rows} inputs: expected (batch, …)")
     return seen[0]
+
+
+def _private_copy(model: Any, layer: nn.Module | None) -> tuple[Any, nn.Module | None]:
+    """A model and one of its layers with the same weights but modules of their own; as they are, if that fails."""
+    kept = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+    try:
+        return copy.deepcopy((model, layer), {id(tensor): tensor for tensor in kept})
+    except Exception:  # a model may hold anything, such as an open file, and say so in any way
+        return model, layer
 
 
 def default_batch_size(elements: int, device: torch.device) -> int:

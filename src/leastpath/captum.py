@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.threads import in_this_thread
 from leastpath.arguments import by_length
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import Baselines, Inputs, Target, device_of, untouched
@@ -281,5 +282,5 @@ def _input_of(layer: nn.Module | None) -> Iterator[nn.Module]:
             raise ValueError("the layer is called with keyword arguments only: explain the layer before it instead")
         return probe(args[0]), *args[1:]
 
-    with layer.register_forward_pre_hook(reroute):
+    with layer.register_forward_pre_hook(in_this_thread(reroute)):
         yield probe

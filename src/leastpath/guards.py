@@ -5,6 +5,11 @@ Every check raises a ValueError that says what was got, what was expected, and t
 
 from __future__ import annotations
 
+import functools
+import inspect
+import numbers
+import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
+from leastpath._support.threads import is_alone, watched_draws
 
 if TYPE_CHECKING:
     from leastpath.bound import BoundScore
@@ -31,10 +38,11 @@ def checked_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]
     if isinstance(given, list) and given and all(isinstance(part, Tensor) for part in given):
         raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
     parts = inputs if isinstance(inputs, tuple) else (inputs,)
+    if not parts:
+        raise ValueError("inputs is an empty tuple, expected a tensor, or a tuple with one tensor an input")
     for i, part in enumerate(parts):
         name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"
-        if not isinstance(part, Tensor):
-            raise ValueError(f"{name} is a {type(part).__name__}, expected a tensor: use torch.as_tensor({name})")
+        check_tensor(name, part)
         if part.ndim == 0 or len(part) == 0:
             raise ValueError(f"{name} has shape {tuple(part.shape)}, expected at least one example: (batch, *features)")
         if len(part) != len(parts[0]):
@@ -70,9 +78,11 @@ def checked_target(target: Target) -> CheckedTarget:
 def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
     """None, number, (1, …), (batch, …) or (batch, m, …) as one row a path: (batch · m, *features)."""
     n, features = len(inputs), inputs.shape[1:]
+    if isinstance(baseline, Tensor):
+        check_tensor("baselines", baseline)
     if not isinstance(baseline, Tensor) or baseline.ndim == 0:
         number = baseline.item() if isinstance(baseline, Tensor) else 0 if baseline is None else baseline
-        if not isinstance(number, (int, float)):
+        if not isinstance(number, numbers.Real):
             raise ValueError(
                 f"baselines must be None, a number or a tensor, got {type(number).__name__}: torch.as_tensor(baselines)"
             )
@@ -116,6 +126,8 @@ def fits_inputs(baseline: Tensor, inputs: Tensor) -> bool:
     return baseline.ndim >= inputs.ndim and shape == inputs.shape[1:] and same_kind
 
 
+EMPTY_CELL = types.CellType()  # of a function that is not yet defined to its end
+
 TYPE_WORDS = ("same dtype", "type (", "scalar type", "should be the same")
 SHAPE_WORDS = (
     "cannot be multiplied", "size mismatch", "must match the size", "Dimension out of range", "D input", "(unbatched)",
@@ -127,22 +139,51 @@ class UnfitInputs(ValueError):
     """The model cannot read its inputs. Says what is probably wrong with them; the model's error is its cause."""
 
 
-def advice_on(model: Any, inputs: Tensor, error: Exception) -> UnfitInputs | None:
-    """What is probably wrong with the inputs, judged by the text of the model's error; None where it does not say."""
+def advice_on(model: Any, inputs: Tensor, error: Exception, extra: Sequence[Any] = ()) -> UnfitInputs | None:
+    """What is probably wrong with inputs and extra arguments, judged by the text of the model's error; None where it
+    does not say."""
     if is_out_of_memory(error):
         return None
-    words, parameter = str(error), parameter_of(model)
-    dtype = inputs.dtype if parameter is None else parameter.dtype
-    if inputs.is_floating_point() and dtype != inputs.dtype and any(part in words for part in TYPE_WORDS):
-        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})."
-        advice = f"the inputs are {inputs.dtype}, the model's parameters {dtype}: {remedy}"
-    elif any(part in words for part in SHAPE_WORDS):
+    words = str(error)
+    tensors = [arg for arg in extra if isinstance(arg, Tensor)]
+    advice = _advice_on_ids(model, inputs, words) or _advice_on_types(model, inputs, words, tensors)
+    if advice is None and "Inference tensors cannot be saved" in words:
+        advice = "the model's weights were made under torch.inference_mode(): build or load it outside of that block."
+    if advice is None and any(part in words for part in SHAPE_WORDS):
         shape = f"{tuple(inputs.shape)}, {len(inputs)} examples of shape {tuple(inputs.shape[1:])}"
+        also = f" with extra arguments of shape {', '.join(str(tuple(t.shape)) for t in tensors)}" if tensors else ""
         remedy = "expected (batch, *features) as in training. For a single example pass inputs.unsqueeze(0)."
-        advice = f"the model cannot read inputs of shape {shape}: {remedy}"
-    else:
+        advice = f"the model cannot read inputs of shape {shape}{also}: {remedy}"
+    return None if advice is None else UnfitInputs(f"{advice} The model's error: {words}")
+
+
+def _advice_on_ids(model: Any, inputs: Tensor, words: str) -> str | None:
+    """Where an embedding was given numbers that are no rows of it."""
+    if inputs.is_floating_point() and "'indices'" in words:
+        remedy = "pass integers, and explain the embedding: Score(model, target, layer=model.embedding)."
+        return f"the model looks up token ids, and the inputs are {inputs.dtype}: {remedy}"
+    rows = [module.num_embeddings for module in modules_of(model) if isinstance(module, nn.Embedding)]
+    if rows and not inputs.is_floating_point() and "index out of range" in words:
+        low, high = int(inputs.min()), int(inputs.max())
+        return (
+            f"the inputs hold ids from {low} to {high}, and an embedding of the model has {min(rows)} rows: expected "
+            f"ids from 0 to {min(rows) - 1}, from the tokenizer of this model."
+        )
+    return None
+
+
+def _advice_on_types(model: Any, inputs: Tensor, words: str, extra: Sequence[Tensor]) -> str | None:
+    if not inputs.is_floating_point() or not any(part in words for part in TYPE_WORDS):
         return None
-    return UnfitInputs(f"{advice} The model's error: {words}")
+    parameter = parameter_of(model)
+    dtype = inputs.dtype if parameter is None else parameter.dtype
+    if dtype != inputs.dtype:
+        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})."
+        return f"the inputs are {inputs.dtype}, the model's parameters {dtype}: {remedy}"
+    other = next((t.dtype for t in extra if t.is_floating_point() and t.dtype != dtype), None)
+    return (
+        None if other is None else f"an extra argument is {other}, the inputs are {dtype}: pass argument.to({dtype})."
+    )
 
 
 def parameter_of(model: Any) -> Tensor | None:
@@ -203,18 +244,149 @@ def device_of(inputs: Any) -> torch.device:
 def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """Afterwards the model has the buffers, and the program the random state, that they had before.
 
-    A module in training mode updates its buffers (BatchNorm's running statistics) whenever it runs, and dropout draws
-    random numbers. Modes, gradients and hooks are never changed.
+    BatchNorm in training mode updates its running statistics whenever it runs, some models count their calls in a
+    buffer, and dropout draws random numbers. Modes, gradients and hooks are never changed.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    saved = [(m, name, b.clone()) for m in modules if m.training for name, b in m.named_buffers(recurse=False)]
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        try:
+    modules = modules_of(model)
+    may_draw = any(module.training for module in modules)
+    with _buffers_kept(modules), _random_state_kept(device, may_draw), _cpu_by_default():
+        yield
+
+
+def modules_of(model: Any) -> list[nn.Module]:
+    """All modules that a model is made of, also those behind a function: in its closure, its globals, its arguments.
+
+    Example:
+        >>> net = nn.Linear(2, 1)
+        >>> modules_of(lambda x: net(x)) == [net]
+        True
+    """
+    found: dict[int, nn.Module] = {}
+    _collect_modules(model, found, depth=5)
+    return list(found.values())
+
+
+def _collect_modules(thing: Any, found: dict[int, nn.Module], depth: int) -> None:
+    if isinstance(thing, nn.Module):
+        if id(thing) not in found:
+            found.update((id(module), module) for module in thing.modules())
+        return
+    if depth == 0 or isinstance(thing, (Tensor, str, bytes, type)):
+        return
+    for part in _behind(thing):
+        _collect_modules(part, found, depth - 1)
+
+
+def _behind(thing: Any) -> list[Any]:
+    """What a callable, or a container, holds that may be a module."""
+    if isinstance(thing, functools.partial):
+        return [thing.func, *thing.args, *thing.keywords.values()]
+    if inspect.ismethod(thing):
+        return [thing.__self__, thing.__func__]
+    if inspect.isfunction(thing):
+        cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != EMPTY_CELL]
+        named = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
+        return [*cells, *(part for part in named if isinstance(part, nn.Module) or inspect.isfunction(part))]
+    if isinstance(thing, (list, tuple)):
+        return list(thing[:1000])
+    if isinstance(thing, dict):
+        return list(thing.values())
+    return [] if isinstance(thing, types.ModuleType) else list(getattr(thing, "__dict__", {}).values())
+
+
+@contextmanager
+def _buffers_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
+    saved = [(m, name, buffer, buffer.clone()) for m in modules for name, buffer in m.named_buffers(recurse=False)]
+    try:
+        yield
+    finally:
+        with torch.inference_mode():  # writes to buffers of every kind, and records nothing
+            for module, name, buffer, copy in saved:
+                if getattr(module, name) is not buffer and not isinstance(module, torch.jit.ScriptModule):
+                    module._buffers[name] = buffer  # the model has put another tensor in its place
+                _put_back(buffer, copy)
+
+
+def _put_back(buffer: Tensor, copy: Tensor) -> None:
+    if buffer.shape != copy.shape or not torch.equal(buffer, copy):
+        buffer.resize_(copy.shape).copy_(copy)
+
+
+class _Watch(threading.local):
+    """For each thread: whether a model of each guarded block was seen to draw random numbers, and what
+    `torch.set_default_device` was told."""
+
+    def __init__(self) -> None:
+        self.drew: list[bool] = []
+        self.device: torch.device | None = None  # the user's default, where it is not the CPU
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def _random_state_kept(device: torch.device, may_draw: bool) -> Iterator[None]:
+    """Put the global random state back if the model drew from it.
+
+    Another thread may draw from it at the same time, and would draw its numbers again if the state were put back
+    without need. So where there are other threads, the state is put back only for a model in training mode, or one
+    that was seen to draw (`seen_drawing`).
+    """
+    alone, on_gpu = is_alone(), device.type == "cuda"
+    state = torch.get_rng_state()
+    gpu_state = torch.cuda.get_rng_state(device) if on_gpu else None
+    _WATCH.drew.append(False)
+    try:
+        yield
+    finally:
+        drew = _WATCH.drew.pop()
+        if (alone and is_alone()) or may_draw or drew:
+            if not torch.equal(state, torch.get_rng_state()):
+                torch.set_rng_state(state)
+            if gpu_state is not None:
+                torch.cuda.set_rng_state(gpu_state, device)
+
+
+@contextmanager
+def _cpu_by_default() -> Iterator[None]:
+    """New tensors are made on the CPU, where our own code expects them, whatever `torch.set_default_device` says."""
+    default = torch.get_default_device()
+    if default.type == "cpu":
+        yield
+        return
+    outer, _WATCH.device = _WATCH.device, default
+    try:
+        with torch.device("cpu"):
             yield
-        finally:
-            with torch.no_grad():
-                for module, name, buffer in saved:
-                    getattr(module, name).copy_(buffer)
+    finally:
+        _WATCH.device = outer
+
+
+@contextmanager
+def as_the_user_runs_it() -> Iterator[None]:
+    """Around a call of the model, which gets the default device that its user chose."""
+    if _WATCH.device is None:
+        yield
+        return
+    with _WATCH.device:
+        yield
+
+
+def _is_compiled(model: Any) -> bool:
+    """Whether the model's steps do not run one by one, so that nothing can look at each."""
+    return isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod")
+
+
+@contextmanager
+def seen_drawing(model: Any) -> Iterator[None]:
+    """Around a call of the model: notes for the guard whether it draws random numbers. Does nothing in a program of
+    one thread, which needs no note."""
+    if is_alone() or not _WATCH.drew or _is_compiled(model):
+        yield
+        return
+    with watched_draws() as watched:
+        yield
+    _WATCH.drew[-1] |= watched.drew
 
 
 @contextmanager

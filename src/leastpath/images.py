@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,27 +11,75 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
+
 if TYPE_CHECKING:
     from PIL import Image
 
 CROP = 0.875  # side of the centre crop / short side of the picture, as usual for ImageNet
+WHITE_OF_16_BITS = 65535
+PICTURES_IN_ONE = {"MPO"}  # a photograph with a preview or a second view: the first is the photograph
 
 
 def read_image(file: str | Path, size: int) -> Tensor:
-    """Short side to size / 0.875, centre crop: (1, 3, size, size) in [0, 1].
+    """Short side to size / 0.875, centre crop: (1, 3, size, size) in [0, 1]. Colours as `read_picture` gives them.
 
     Example:
         >>> read_image("cat.jpg", 128).shape  # doctest: +SKIP
         torch.Size([1, 3, 128, 128])
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
-    try:
-        image = Image.open(file).convert("RGB")
-    except (UnidentifiedImageError, OSError) as error:
-        raise ValueError(f"{file} cannot be read as a picture: {error}") from error
+    check_integer("size", size, 1, advice="the side of the square in pixels")
+    image = read_picture(file)
     pixels = np.asarray(square_crop(image, size, Image.Resampling.BICUBIC), np.float32) / 255
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
+
+
+def read_picture(file: str | Path) -> Image.Image:
+    """A file as a person sees it, in RGB.
+
+    A photograph is turned as its camera says (EXIF). Grey of 16 bits is scaled to 8. What is transparent shows white.
+    Of an animation the first picture is taken, with a warning. Everything else that cannot be read is a ValueError, and
+    so is a picture of so many pixels that it looks like an attack on the memory.
+
+    Example:
+        >>> read_picture("cat.jpg").mode  # doctest: +SKIP
+        'RGB'
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as opened:
+            if getattr(opened, "n_frames", 1) > 1 and opened.format not in PICTURES_IN_ONE:
+                warnings.warn(f"{file} is an animation: its first picture is used", UserWarning, stacklevel=3)
+            opened.load()
+            return _in_colour(ImageOps.exif_transpose(opened))
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{file} claims to have too many pixels to be a picture: {error}. Make it smaller") from error
+    except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:  # what PIL raises for broken files
+        raise ValueError(f"{file} cannot be read as a picture: {error}") from error
+
+
+def _in_colour(image: Image.Image) -> Image.Image:
+    """Any kind of pixels as RGB."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16 bits, or 32 that hold 16
+        grey = np.asarray(image, np.float64)
+        if grey.min() < 0 or grey.max() > WHITE_OF_16_BITS:
+            raise ValueError(f"its grey goes from {grey.min():.0f} to {grey.max():.0f}, expected 0 to 65535")
+        image = Image.fromarray(np.rint(grey / WHITE_OF_16_BITS * 255).astype(np.uint8))
+    elif image.mode == "F":
+        grey = np.asarray(image, np.float64)
+        if not (grey.min() >= 0 and grey.max() <= 1):
+            raise ValueError(f"its grey goes from {grey.min():.3g} to {grey.max():.3g}, expected 0 to 1")
+        image = Image.fromarray(np.rint(grey * 255).astype(np.uint8))
+    if image.has_transparency_data:
+        shown = image.convert("RGBA")
+        white = Image.new("RGBA", shown.size, "white")
+        return Image.alpha_composite(white, shown).convert("RGB")
+    return image.convert("RGB")
 
 
 def square_crop(image: Image.Image, size: int, resample: Image.Resampling) -> Image.Image:

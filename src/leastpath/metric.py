@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import as_points, check_settings_of
 from leastpath._support.rows import flat_rows, norms
 
 NEIGHBOR = 5  # the default bandwidth is the median distance of a point to its fifth neighbour
@@ -85,6 +86,7 @@ class Damped:
     bounds_score: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not 0 <= self.damping < float("inf"):
             raise ValueError(f"damping={self.damping} must be a finite number ≥ 0: larger values straighten paths")
 
@@ -177,12 +179,8 @@ class DataDensity:
     bounds_score: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        shape = _shape(self.points)
-        if not shape or not shape[0]:
-            got = type(self.points).__name__ if shape is None else shape
-            raise ValueError(f"points: got {got}, expected a tensor (n ≥ 1, *features): DataDensity(train_inputs)")
-        if not torch.isfinite(self.points).all():
-            raise ValueError("points hold NaN or infinite values: drop these rows, e.g. points[points.isfinite()…]")
+        check_settings_of(self)
+        object.__setattr__(self, "points", as_points("points", self.points))
         width = _typical_distance(self.points) if self.bandwidth is None else self.bandwidth
         if not 0 < width < float("inf"):
             raise ValueError(f"bandwidth={width} must be a positive number: DataDensity(points, bandwidth=0.1)")
@@ -233,6 +231,7 @@ class Reconstruction:
     bounds_score: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not 0 < self.scale < float("inf"):
             raise ValueError(f"scale={self.scale} must be a positive number: the reconstruction error of typical data")
 
@@ -282,6 +281,7 @@ class Mixed:
                     f"{name}={part!r} has no speed at a point, which Mixed needs: use it alone, with damping=… to "
                     "draw paths towards straight lines"
                 )
+        check_settings_of(self)
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
 
@@ -364,6 +364,27 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
 
 def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
+
+
+def speed_of(metric: Metric, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+    """The speed of a metric that may be a user's own: one number a row, none of them negative.
+
+    Example:
+        >>> speed_of(Euclidean(), torch.zeros(1, 2), torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
+        tensor([5.])
+    """
+    speed = metric.speed(point, gradient, step)
+    if _shape(speed) != (len(point),):
+        raise ValueError(
+            f"{type(metric).__name__}.speed returned {_shape(speed) or type(speed).__name__} for {len(point)} rows: "
+            f"expected ({len(point)},), one speed a row"
+        )
+    if len(speed) and float(speed.min()) < 0:
+        raise ValueError(
+            f"{type(metric).__name__}.speed returned {float(speed.min()):.3g}: a speed is a length divided by time and "
+            "cannot be negative. Return the square root of a sum of squares, or take .abs()"
+        )
+    return speed
 
 
 def length(speeds: Tensor, weights: Tensor) -> Tensor:

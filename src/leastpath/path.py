@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer, check_tensor, shown
 from leastpath._support.rows import norms, per_row
+
+REPEATED = 1e-6  # of a path's length: knots that are closer are one
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,18 @@ class Path:
     offsets: Tensor
 
     def __post_init__(self) -> None:
+        for name in ("points", "route", "offsets"):
+            check_tensor(name, getattr(self, name))
         if self.route.is_floating_point() or self.offsets.is_floating_point():
             raise ValueError("route and offsets are row numbers: pass integer tensors")
         ends = [0, len(self.route)]
-        if len(self.offsets) < 2 or self.offsets[[0, -1]].tolist() != ends or bool((self.offsets.diff() < 1).any()):
+        if (
+            self.offsets.ndim != 1
+            or self.route.ndim != 1
+            or len(self.offsets) < 2
+            or self.offsets[[0, -1]].tolist() != ends
+            or bool((self.offsets.diff() < 1).any())
+        ):
             raise ValueError(
                 f"offsets must rise from 0 to len(route)={len(self.route)}, by at least one knot an example"
             )
@@ -66,6 +77,7 @@ class Path:
     @classmethod
     def polyline(cls, points: Tensor) -> Path:
         """From dense knots (batch, knots, *features)."""
+        check_tensor("points", points)
         if points.ndim < 2 or points.shape[1] < 2:
             raise ValueError(f"a polyline has shape (batch, knots ≥ 2, *features), got {tuple(points.shape)}")
         batch, knots = points.shape[:2]
@@ -86,6 +98,8 @@ class Path:
     @classmethod
     def straight(cls, start: Tensor, end: Tensor) -> Path:
         """The straight lines from start (batch, *features) to end (batch, *features)."""
+        check_tensor("start", start)
+        check_tensor("end", end)
         if start.shape != end.shape:
             raise ValueError(f"start {tuple(start.shape)} and end {tuple(end.shape)} differ in shape")
         return cls.polyline(torch.stack([start, end], dim=1))
@@ -160,22 +174,26 @@ class Path:
         return Segments(a[first], b[first], leg_example[first], leg_segment, leg_example, sign)
 
     def at(self, fractions: Tensor) -> Tensor:
-        """Points at fractions (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""
+        """Points at `fractions` (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""
+        fractions = torch.as_tensor(fractions)
+        if fractions.ndim != 1 or not bool(((fractions >= 0) & (fractions <= 1)).all()):
+            raise ValueError(
+                f"fractions={shown(fractions)} must be a row of numbers from 0 (the start) to 1 (the end): "
+                "path.at(torch.linspace(0, 1, 5))"
+            )
         fractions = fractions.to(torch.promote_types(self.points.dtype, torch.float32)).to(self.points.device)
         return torch.stack([_along(self[b], fractions) for b in range(len(self))])
 
     def resample(self, knots: int) -> Path:
         """Polylines with `knots` knots each, equally spaced by Euclidean length; the ends stay exactly."""
-        if knots < 2:
-            raise ValueError(f"knots={knots}: a polyline has at least its two ends")
+        check_integer("knots", knots, 2, advice="a polyline has at least its two ends")
         points = self.at(torch.linspace(0, 1, knots, dtype=torch.float64)).to(self.points.dtype)
         points[:, 0], points[:, -1] = self.start, self.end
         return Path.polyline(points)
 
     def subdivide(self, pieces: int) -> Path:
         """The same curves with every segment cut in `pieces` equal ones."""
-        if pieces < 1:
-            raise ValueError(f"pieces={pieces} must be at least 1")
+        check_integer("pieces", pieces, 1)
         lines = [_cut(self[b], pieces) for b in range(len(self))]
         counts = torch.tensor([0, *(len(line) for line in lines)])
         return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))
@@ -192,6 +210,21 @@ def _along(knots: Tensor, fractions: Tensor) -> Tensor:
     i = (torch.searchsorted(travelled, where, right=True) - 1).clamp(0, len(sizes) - 1)
     t = ((where - travelled[i]) / sizes[i].clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(0, 1)
     return torch.lerp(work[i], work[i + 1], per_row(t, work))
+
+
+def without_repeats(knots: Tensor) -> Tensor:
+    """One polyline (knots, *features) without inner knots that lie on the one before: a copy.
+
+    Rounding decides whether two knots are equal or a hair apart, and what counts segments must not depend on it.
+
+    Example:
+        >>> without_repeats(torch.tensor([[0.0], [0.5], [0.5], [1.0]])).flatten()
+        tensor([0.0000, 0.5000, 1.0000])
+    """
+    sizes = norms(knots.diff(dim=0), 1)
+    keep = torch.ones(len(knots), dtype=torch.bool, device=knots.device)
+    keep[1:-1] = sizes[:-1] > REPEATED * sizes.sum()
+    return knots[keep]
 
 
 def _cut(knots: Tensor, pieces: int) -> Tensor:

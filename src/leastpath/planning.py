@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import torch
-
 from leastpath.bound import BoundScore
 from leastpath.budget import OutOfTime
 from leastpath.run import Run
@@ -121,5 +119,7 @@ def told_of_time(solution: Solution, run: Run) -> Solution:
 
 def check_seconds(max_seconds: float | None) -> None:
     """Raise on a time that is no time."""
-    if max_seconds is not None and not (isinstance(max_seconds, int | float | torch.Tensor) and max_seconds > 0):
-        raise ValueError(f"max_seconds={max_seconds!r} must be a positive number of seconds, or None for no limit")
+    asked: object = max_seconds
+    if asked is None or (isinstance(asked, int | float) and asked > 0):
+        return
+    raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")

@@ -78,6 +78,8 @@ def explanation(
     if table.ndim == 4 and not channels_last:
         table = np.moveaxis(table, 1, -1)  # SHAP's images are (batch, height, width, channels)
         data = None if data is None else np.moveaxis(data, 1, -1)
+    if table.ndim == 4 and output_names is not None:  # image_plot reads names only along a dimension of outputs
+        return shap.Explanation(table[..., None], base[:, None], data, output_names=[output_names])
     if names is not None and len(names) != table.shape[1]:
         raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one a feature")
     return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)

@@ -96,6 +96,24 @@ class PlansGradients(Protocol):
         """An example, about."""
 
 
+def paths_of(result: Any) -> Path:
+    """The paths of a result, for a solver that learns from them.
+
+    Example:
+        >>> import leastpath as lp
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), solver=lp.StraightLine())
+        >>> len(paths_of(result))
+        2
+    """
+    if not hasattr(result, "path"):
+        raise ValueError(
+            f"result is a {type(result).__name__}, expected what attribute returns: attribute(…, solver=Descent())"
+        )
+    if not isinstance(result.path, Path):
+        raise ValueError("the result has no paths to learn from: pass the result of attribute(…, solver=Descent())")
+    return result.path
+
+
 def chooses_start(solver: object) -> bool:
     """Whether a solver, or a class of solvers, begins its paths where it likes. One that does not say so does not."""
     return isinstance(solver, ChoosesStart) and solver.chooses_start

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import seed_of
 from leastpath._support.optional import optional
 from leastpath.attribution import Attribution, attribute
 from leastpath.guards import UnfitInputs, parameter_of
@@ -210,7 +211,7 @@ def explain(
     score = Score(Scored(model, space, device, dtype), batch_size=batch_size)
     classes = _classes(target, _answers(score, inputs, space.names))
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed_of(seed))
     start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
     solver, choice = _chosen(solver, space, points, n_neighbors, max_points, generator)
     result = attribute(
@@ -433,12 +434,19 @@ def _answers(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
 def _classes(target: Any, answers: Tensor) -> Tensor | None:
     """(rows,) class indices; None for a single output."""
     if answers.ndim == 1 or answers.shape[1] == 1:
+        if target is not None and not (np.asarray(target) == 0).all():
+            raise ValueError(f"target={target!r} of a model with a single output: pass target=None, or 0")
         return None
     if target is None:
         return answers.argmax(1)
     indices = torch.as_tensor(np.array(target), device=answers.device)  # a copy: pandas' own is read-only
     if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
         raise ValueError(f"target has dtype {indices.dtype}, expected a class index, or one a row")
+    if indices.ndim and len(indices) != len(answers):
+        raise ValueError(f"got {len(indices)} targets for {len(answers)} rows: pass one class index, or one a row")
+    if int(indices.min()) < 0 or int(indices.max()) >= answers.shape[1]:
+        most = answers.shape[1] - 1
+        raise ValueError(f"target={target!r} is out of range: the model returns {most + 1} classes, 0 to {most}")
     return indices.long().expand(len(answers)) if indices.ndim == 0 else indices.long()
 
 

@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_integer
+from leastpath._support.threads import in_this_thread
 from leastpath.arguments import per_example
 from leastpath.attribution import Attribution, attribute
 from leastpath.outputs import Output
@@ -215,6 +217,7 @@ def explain(
     there = encoded["attention_mask"].to(device).bool()
     special = encoded["special_tokens_mask"].to(device).bool()
     free = there & ~special if keep_special else there
+    _check_free(batch, free)
     others = [encoded[name].to(device) for name in names]
     wrapped = ReplacedTokens(model, embedding, names)
     rows = tuple(map(per_example, (free, *others)))
@@ -327,12 +330,13 @@ class ReplacedTokens(nn.Module):
         def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
             return torch.where(free[..., None], self.probe(vectors), vectors)
 
-        with self.embedding.register_forward_hook(through):
+        with self.embedding.register_forward_hook(in_this_thread(through)):
             return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
 
 
 def tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
     """The tokenizer's answer, and which parts of it, besides the ids, the model takes."""
+    check_integer("max_length", max_length, 1, or_none=", or None for what the tokenizer allows")
     if not texts or not all(_is_text(text) for text in texts):
         raise ValueError(
             "texts must be a string, a pair of strings, or a list of these: explain(model, tokenizer, […])"
@@ -359,6 +363,17 @@ def tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: i
     anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
     known = [name for name in ("attention_mask", "token_type_ids") if name in encoded]
     return encoded, [name for name in known if name in accepted or (anything and name == "attention_mask")]
+
+
+def _check_free(texts: list[Text], free: Tensor) -> None:
+    """Refuse texts without a token to explain: free is (batch, length)."""
+    bare = (~free.bool()).all(1).nonzero()[:, 0].tolist() if free.numel() else list(range(len(texts)))
+    if bare:
+        which = f"text {bare[0]}, {texts[bare[0]]!r},"
+        raise ValueError(
+            f"{which} has no token to explain: it is empty, or max_length leaves only special tokens. Drop it, raise "
+            "max_length, or explain special tokens too with keep_special=False"
+        )
 
 
 def _positions(model: nn.Module) -> float:

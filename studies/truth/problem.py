@@ -33,7 +33,8 @@ class Problem:
         fills: by name, what stands in for removed features.
         labels: integers (1 or n, *features), what is removed together; None: single values.
         groups: by name, what a band moves together; None stands for single features.
-        rank: how explanations are ordered.
+        rank: how explanations are ordered for removal.
+        size: how the size of what a feature gets is counted.
         shares: of features that are removed.
         objects: (n, 1, height, width) bool, where the object is; rows without one are all False.
         marks: (n, 1, height, width) bool, where a planted mark is.
@@ -51,6 +52,7 @@ class Problem:
     labels: Tensor | None
     groups: Mapping[str, Any] = field(default_factory=dict)
     rank: Rank = "signed"
+    size: Rank = "magnitude"
     shares: tuple[float, ...] = tuple(k / 10 for k in range(1, 10))
     objects: Tensor | None = None
     marks: Tensor | None = None

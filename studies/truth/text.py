@@ -54,6 +54,7 @@ def open_sentences(setting: Setting, data: Path | None) -> Opened:
             {"mask": mask, "padding": padding},
             labels.expand(own.shape),
             {"group": "token"},
+            size="net",
         )
 
     return Opened(len(texts), problem, {"accuracy": quality})

@@ -24,7 +24,7 @@ from studies.findings.study import Record
 from studies.truth.candidates import Candidate, explained
 from studies.truth.problem import HALVES, Half, Net, Opened, Problem
 
-MEASURES = 2
+MEASURES = 3
 """Raised when what is measured changes: explanations are kept, and are measured anew."""
 
 
@@ -207,9 +207,14 @@ def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
         record["objects"] = listed(on_object(values, problem.objects))
     if problem.marks is not None and problem.unmarked is not None:
         record |= _on_mark(problem, values, problem.marks, problem.unmarked)
-    strengths = grouped(values, problem.labels, problem.rank)[0]
-    strengths = torch.where(strengths > -torch.inf, strengths, torch.nan)
+    strengths = strengths_of(problem, values)
     return record | {"total": listed(strengths.nansum(1))}, strengths
+
+
+def strengths_of(problem: Problem, values: Tensor) -> Tensor:
+    """How much each feature gets, whatever its sign: (n, features), NaN for features that an example lacks."""
+    strengths = grouped(values, problem.labels, problem.size)[0]
+    return torch.where(strengths > -torch.inf, strengths, torch.nan)
 
 
 def on_object(values: Tensor, objects: Tensor) -> Tensor:

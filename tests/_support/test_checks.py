@@ -1,11 +1,23 @@
 """Settings that are no whole numbers get a sentence, wherever they are given."""
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
 
 import leastpath as lp
-from leastpath._support.checks import check_features, check_integer
+from leastpath._support.checks import (
+    as_points,
+    check_features,
+    check_integer,
+    check_settings_of,
+    check_tensor,
+    seed_of,
+)
 
 SCORE, X = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
 POINTS = torch.rand(9, 2)
@@ -57,3 +69,74 @@ def test_other_features_are_refused_with_both_shapes():
     check_features("start_from", (2, 3), torch.zeros(5, 2, 3).shape[1:])
     with pytest.raises(ValueError, match=r"start_from has features \(2,\), the inputs \(3,\): expected the same"):
         check_features("start_from", (2,), (3,))
+
+
+# ---- settings by their types --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Settings:
+    count: int = 1
+    share: float = 0.5
+    name: Literal["a", "b"] = "a"
+    maybe: int | None = None
+    points: torch.Tensor | None = None
+    flag: bool = False
+    call: Callable[[], int] | None = None
+    path: lp.Path | None = None
+
+    def __post_init__(self) -> None:
+        check_settings_of(self)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"count": 2.5}, "count=2.5 must be a whole number"),
+        ({"count": True}, "count=True must be a whole number"),
+        ({"share": math.nan}, "share=nan must be a number, and NaN is none"),
+        ({"share": torch.tensor([1.0])}, r"share=a tensor of shape \(1,\) must be a number"),
+        ({"share": None}, "share=None must be a number"),
+        ({"name": "c"}, r"name='c' is unknown: use one of \['a', 'b'\]"),
+        ({"maybe": "1"}, "maybe='1' must be a whole number, or None"),
+        ({"points": np.ones(3)}, "points is a ndarray, expected a tensor: use torch.as_tensor"),
+        ({"points": 3}, "points=3 must be a tensor, or None"),
+        ({"flag": 1}, "flag=1 must be True or False"),
+        ({"call": "f"}, "call='f' must be a function, or None"),
+        ({"path": torch.ones(2)}, r"path=a tensor of shape \(2,\) must be a Path, or None"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_refused(setting, words):
+    with pytest.raises(ValueError, match=words):
+        Settings(**setting)
+
+
+def test_numbers_of_numpy_become_pythons():
+    given = Settings(count=np.int64(3), share=np.float32(0.5), maybe=np.int8(1))
+    assert repr(given).startswith("Settings(count=3, share=0.5, name='a', maybe=1,")
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), 1_794_847_230_344_186_696, -5, 2**80])
+def test_seeds_of_every_size(seed):
+    twice = [lp.attribute(SCORE, X, solver=lp.Descent(60), seed=seed).values for _ in range(2)]
+    assert torch.equal(*twice) and 0 <= seed_of(seed) < 2**63
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([1.0], "x is a list, expected a tensor"),
+        (torch.ones(2, 2).to_sparse(), "x is a sparse tensor"),
+        (torch.ones(2, dtype=torch.complex64), r"x has dtype torch.complex64, expected real numbers"),
+        (torch.ones(2, device="meta"), "x lies on the device meta"),
+    ],
+)
+def test_tensors_that_are_no_ordinary_ones_are_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        check_tensor("x", given)
+
+
+def test_points_become_floating_and_must_be_finite():
+    assert as_points("p", torch.tensor([[1, 2]])).dtype == torch.float32
+    with pytest.raises(ValueError, match=r"1 of 2 p hold NaN or infinite values \(first: row 1\)"):
+        as_points("p", torch.tensor([[1.0], [math.inf]]))

@@ -1,10 +1,11 @@
 """Files are whole or not there."""
 
 import os
+import zipfile
 
 import pytest
 
-from leastpath._support.files import write_atomically
+from leastpath._support.files import check_unpacked_size, readable, write_atomically
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path):
@@ -24,3 +25,23 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         write_atomically(file, b"two")
     assert file.read_bytes() == b"one" and os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_what_a_reader_raises_becomes_one_sentence(tmp_path):
+    file = write_atomically(tmp_path / "a.npz", b"?")
+    with (
+        pytest.raises(ValueError, match=r"a\.npz is not a saved graph: expected a file written by Graph\.save \(odd\)"),
+        readable(file, "a graph", "Graph.save"),
+    ):
+        raise OSError("odd")
+    with pytest.raises(FileNotFoundError), readable(tmp_path / "none", "a graph", "Graph.save"):
+        (tmp_path / "none").read_bytes()
+
+
+def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(2**20))
+    check_unpacked_size(tmp_path / "a.zip")
+    monkeypatch.setattr("leastpath._support.files.ALWAYS_ALLOWED", 2**10)
+    with pytest.raises(ValueError, match="would unpack to 1,048,576"):
+        check_unpacked_size(tmp_path / "a.zip")

@@ -49,7 +49,8 @@ class Case:
 
 
 def setting(expected, **settings):
-    name = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+    # A function's repr has an address, and names of cases must not differ between processes.
+    name = ", ".join(f"{key}={getattr(value, '__name__', None) or repr(value)}" for key, value in settings.items())
     return Case("settings", name, lambda folder: explain(list(X), out=folder, **settings), expected)
 
 

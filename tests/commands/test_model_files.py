@@ -3,6 +3,7 @@
 import pickle
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,21 @@ def test_broken_files_are_refused(tmp_path, program):
     (tmp_path / "cut.pt2").write_bytes(program.read_bytes()[:500])
     with pytest.raises(ValueError, match="cannot be read as an exported program"):
         load_model(tmp_path / "cut.pt2", trust=True)
+
+
+@pytest.mark.parametrize("name", ["model.pt2", "model.pt", "weights.pth"])
+def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path, name, monkeypatch):
+    monkeypatch.setattr("leastpath._support.files.ALWAYS_ALLOWED", 2**16)
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/constants.pkl", bytes(2**22))
+    for more in ({"trust": True}, {"model_class": "torch.nn:Identity"}):
+        with pytest.raises(ValueError, match="would unpack to 4,194,304, which looks like an attack"):
+            load_model(tmp_path / name, **more)
+
+
+def test_a_pickle_is_refused_even_where_its_source_is_trusted(tmp_path):
+    torch.save(Evil(), tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="is a pickle"):
+        load_model(tmp_path / "model.pt", trust=True)
+    with pytest.raises(ValueError, match="holds more than tensors"):
+        load_model(tmp_path / "model.pt", "torch.nn:Identity")

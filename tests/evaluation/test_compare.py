@@ -16,6 +16,7 @@ import torch
 import leastpath as lp
 from helpers import TextNet, flat_points, mlp, seeded
 from leastpath._support.store import StoreMismatch
+from leastpath.budget import Clock
 from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.measure import Measured
@@ -340,3 +341,19 @@ def test_an_impossible_level_is_refused_before_the_work(level):
     with pytest.raises(ValueError, match=f"level={level} must lie between 0 and 1"):
         compare({"mine": lambda *of: asked.append(of)}, lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), level=level)
     assert not asked
+
+
+def test_time_ends_the_comparison_and_says_so(monkeypatch):
+    """Every explanation takes a second on a fake clock: three of six fit in three seconds."""
+    import sys
+
+    now = [0.0]
+    monkeypatch.setattr(sys.modules[compare.__module__], "Clock", lambda most: Clock(most, lambda: now[0]))
+
+    def slow(score, inputs, baselines, seed):
+        now[0] += 1
+        return lp.attribute(score, inputs, baselines, solver=lp.StraightLine())
+
+    with pytest.warns(UserWarning, match=r"stopped after 3 seconds \(max_seconds=3\) with 3 of \d+ .* pairs finished"):
+        found = compare({"slow": slow}, SCORE, INPUTS, max_seconds=3)
+    assert not found.finished and len(found.per_example) == 3

@@ -1,7 +1,9 @@
 """A method, and the table that methods stand in."""
 
 import pytest
+import torch
 
+import leastpath as lp
 from helpers import flat_points, mlp
 from leastpath.methods import METHODS, Method, Methods, UnknownMethod
 from leastpath.methods.method import settings_of
@@ -38,3 +40,12 @@ def test_a_table_keeps_its_order_and_what_it_was_made_with():
     with pytest.raises(ValueError, match="'first' is a method of leastpath itself"):
         table.add(first.with_settings(width=4))
     assert table["first"].defaults["width"] == 3
+
+
+@pytest.mark.parametrize("name", ["integrated_gradients", "staircase", "input_x_gradient"])
+def test_several_baselines_may_be_named(name):
+    """As tensors they mean the same."""
+    score, x = lp.Score(lambda x: (x.flatten(1) ** 3).sum(1)), torch.rand(2, 3, 8, 8)
+    named = lp.baselines.several("black", "mean")
+    given, told = (METHODS[name](score, x, baselines) for baselines in (named.of(x), named))
+    torch.testing.assert_close(told.values, given.values)

@@ -48,5 +48,5 @@ def test_a_solver_that_is_not_a_dataclass_has_the_settings_of_the_integral():
         def solve(self, score, metric, start, end, run):
             return lp.Solution(lp.Path.straight(start, end))
 
-    own = {"metric", "geometry", "support", "tolerance", "n_steps", "rule", "max_gradients"}
+    own = {"metric", "geometry", "support", "tolerance", "n_steps", "rule", "max_gradients", "max_seconds", "measure"}
     assert set(SolverExplainer(Line()).defaults) == own

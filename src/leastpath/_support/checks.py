@@ -1,9 +1,18 @@
-"""Checks of settings that many callers share."""
+"""Checks of settings and tensors that many callers share: one boundary for each kind of thing."""
 
 from __future__ import annotations
 
+import collections.abc
+import math
 import numbers
+import types
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
 
 
 def check_integer(name: str, given: object, least: int | None = None, *, or_none: str = "", advice: str = "") -> None:
@@ -24,7 +33,7 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
         return
     remedy = or_none + (f": {advice}" if advice else "")
     if isinstance(given, bool) or not isinstance(given, numbers.Integral):
-        raise ValueError(f"{name}={given!r} must be a whole number{remedy}")
+        raise ValueError(f"{name}={shown(given)} must be a whole number{remedy}")
     if least is not None and given < least:
         raise ValueError(f"{name}={given} must be at least {least}{remedy}")
 
@@ -48,3 +57,162 @@ def check_features(what: str, given: Sequence[int], inputs: Sequence[int]) -> No
     """
     if tuple(given) != tuple(inputs):
         raise ValueError(f"{what} has features {tuple(given)}, the inputs {tuple(inputs)}: expected the same features")
+
+
+def seed_of(seed: object) -> int:
+    """A seed that every generator takes, from any whole number: NumPy's, negative ones, `time.time_ns()`.
+
+    Example:
+        >>> seed_of(np.int64(7)), seed_of(-1) == 2**63 - 1
+        (7, True)
+    """
+    check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
+    return int(seed) % 2**63  # type: ignore[call-overload]
+
+
+def shown(given: object) -> str:
+    """A value in an error sentence: what was written, or for numbers by the dozen, what they are.
+
+    Example:
+        >>> shown(0.5), shown(torch.zeros(2, 3))
+        ('0.5', 'a tensor of shape (2, 3)')
+    """
+    if isinstance(given, Tensor):
+        return f"a tensor of shape {tuple(given.shape)}"
+    if isinstance(given, np.ndarray):
+        return f"an array of shape {given.shape}"
+    words = repr(given)
+    return words if len(words) <= 80 else f"a {type(given).__name__}"
+
+
+# ---- settings ----------------------------------------------------------------------------------------------------
+
+
+def check_settings_of(settings: Any) -> None:
+    """Raise ValueError unless each field of a dataclass holds what its type says. Its `__post_init__` calls this first.
+
+    Numbers of NumPy become Python's. NaN is no number. What a type does not say (a range) is checked by the caller, and
+    types of other kinds than numbers, words, tensors, functions and classes are not checked here.
+
+    Example:
+        >>> import leastpath as lp
+        >>> lp.GuidedIG(n_steps=2.5)
+        Traceback (most recent call last):
+        ...
+        ValueError: n_steps=2.5 must be a whole number
+    """
+    kinds = get_type_hints(type(settings))
+    for field in fields(settings):
+        if field.init:
+            given = getattr(settings, field.name)
+            check_setting(field.name, given, kinds[field.name])
+            if isinstance(given, np.generic):
+                object.__setattr__(settings, field.name, given.item())
+
+
+def check_setting(name: str, given: object, kind: Any) -> None:
+    """Raise ValueError unless one setting holds what its type says.
+
+    Example:
+        >>> check_setting("spread", 0.5, float | None)
+        >>> check_setting("rule", "simpson", Literal["midpoint", "trapezoid"])
+        Traceback (most recent call last):
+        ...
+        ValueError: rule='simpson' is unknown: use one of ['midpoint', 'trapezoid']
+    """
+    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    fits = [_fits(given, option) for option in options]
+    if any(fits) or None in fits:
+        return
+    words = [option for option in options if get_origin(option) is Literal]
+    or_none = ", or None" if type(None) in options else ""
+    if words and not any(option in (int, float, Tensor) for option in options):
+        known = [choice for option in words for choice in get_args(option)]
+        raise ValueError(f"{name}={shown(given)} is unknown: use one of {known}{or_none}")
+    if isinstance(given, float) and math.isnan(given):
+        raise ValueError(f"{name}=nan must be a number, and NaN is none{or_none}")
+    if Tensor in options and not isinstance(given, (str, bool, numbers.Number)):
+        check_tensor(name, given)
+    expected = " or ".join(_words(option) for option in options if option is not type(None))
+    raise ValueError(f"{name}={shown(given)} must be {expected}{or_none}")
+
+
+def _fits(given: object, kind: Any) -> bool | None:
+    """Whether a value is of a kind; None where this cannot be told."""
+    if kind is bool:
+        return isinstance(given, (bool, np.bool_))
+    if kind is int:
+        return isinstance(given, numbers.Integral) and not isinstance(given, bool)
+    if kind is float:
+        number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+        return number and not math.isnan(given)  # type: ignore[arg-type]
+    if get_origin(kind) is Literal:
+        return isinstance(given, str) and given in get_args(kind)
+    if get_origin(kind) is collections.abc.Callable:
+        return callable(given) and not isinstance(given, type)
+    if isinstance(kind, type) and get_origin(kind) is None:
+        try:
+            return isinstance(given, kind)
+        except TypeError:  # a protocol that cannot be checked while the program runs
+            return None
+    return None
+
+
+def _words(kind: Any) -> str:
+    known = {bool: "True or False", int: "a whole number", float: "a number", Tensor: "a tensor", str: "a word"}
+    if kind in known:
+        return known[kind]
+    if get_origin(kind) is Literal:
+        return f"one of {list(get_args(kind))}"
+    return "a function" if get_origin(kind) is collections.abc.Callable else f"a {getattr(kind, '__name__', kind)}"
+
+
+# ---- tensors -----------------------------------------------------------------------------------------------------
+
+
+def check_tensor(name: str, given: object) -> None:
+    """Raise ValueError unless `given` is an ordinary tensor of real numbers that are there.
+
+    Example:
+        >>> check_tensor("points", torch.ones(2))
+        >>> check_tensor("points", torch.ones(2).to_sparse())
+        Traceback (most recent call last):
+        ...
+        ValueError: points is a sparse tensor, expected a dense one: pass points.to_dense()
+    """
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{name} is a {type(given).__name__}, expected a tensor: use torch.as_tensor({name})")
+    if given.is_nested:
+        remedy = f"torch.nested.to_padded_tensor({name}, 0.0)"
+        raise ValueError(f"{name} is a nested tensor, whose rows differ in length: pad it, {remedy}")
+    if given.layout is not torch.strided:
+        raise ValueError(f"{name} is a sparse tensor, expected a dense one: pass {name}.to_dense()")
+    if given.is_meta:
+        raise ValueError(f"{name} lies on the device meta, so it holds no numbers: make it on the CPU or a GPU")
+    if given.is_complex():
+        remedy = f"torch.view_as_real({name})"
+        raise ValueError(f"{name} has dtype {given.dtype}, expected real numbers: pass both parts, {remedy}")
+    if given.is_quantized:
+        raise ValueError(f"{name} is quantised, expected floating-point numbers: pass {name}.dequantize()")
+
+
+def as_points(name: str, given: object) -> Tensor:
+    """Points of data (n ≥ 1, *features) as floating-point numbers, all of them finite.
+
+    Example:
+        >>> as_points("points", torch.tensor([[1, 2]])).dtype
+        torch.float32
+    """
+    check_tensor(name, given)
+    assert isinstance(given, Tensor)
+    if given.ndim < 1 or not len(given):
+        raise ValueError(f"{name} have shape {tuple(given.shape)}, expected at least one point, (n, *features)")
+    points = given if given.is_floating_point() else given.to(torch.get_default_dtype())
+    finite = torch.isfinite(points).reshape(len(points), -1).all(1)
+    if not finite.all():
+        bad, row = int((~finite).sum()), int((~finite).nonzero()[0])
+        raise ValueError(
+            f"{bad} of {len(points)} {name} hold NaN or infinite values (first: row {row}): drop them with "
+            f"{name}[{name}.isfinite().flatten(1).all(1)]"
+        )
+    return points

@@ -1,11 +1,19 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and read with one sentence where they cannot be."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import uuid
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LARGEST_GROWTH = 200  # times its own size that an archive may unpack to
+ALWAYS_ALLOWED = 2**28  # bytes that every archive may unpack to
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -64,3 +72,70 @@ def flush_to_disk(path: Path, content: bytes) -> None:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def readable(file: str | os.PathLike[str], what: str, writer: str) -> Iterator[None]:
+    """Around reading a file of ours: a foreign, truncated or huge one raises a ValueError that says what was expected.
+
+    Args:
+        file: its path; one that does not exist is a FileNotFoundError, as usual.
+        what: that should be in it, as in "a graph".
+        writer: the function that writes such files.
+
+    Example:
+        >>> import tempfile
+        >>> with readable(write_atomically(Path(tempfile.mkdtemp()) / "old.npz", b"?"), "a graph", "Graph.save"):
+        ...     raise KeyError("edges")
+        Traceback (most recent call last):
+        ...
+        ValueError: .../old.npz is not a saved graph: expected a file written by Graph.save ('edges')
+    """
+    try:
+        check_unpacked_size(file)
+        yield
+    except (FileNotFoundError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:  # readers of foreign formats raise errors of every kind
+        kind = what.removeprefix("a ").removeprefix("an ")
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{file} is not a saved {kind}: expected a file written by {writer} ({reason})") from error
+
+
+def check_unpacked_size(file: str | os.PathLike[str]) -> None:
+    """Raise ValueError for an archive that would fill the memory: it claims to unpack to far more than its own size.
+
+    Example:
+        >>> import tempfile
+        >>> check_unpacked_size(write_atomically(Path(tempfile.mkdtemp()) / "note.txt", b"no archive"))
+    """
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    packed = os.path.getsize(file)
+    if unpacked > max(ALWAYS_ALLOWED, LARGEST_GROWTH * packed):
+        raise ValueError(
+            f"{file} has {packed:,} bytes and would unpack to {unpacked:,}, which looks like an attack on your memory: "
+            "get it again from a source that you trust"
+        )
+
+
+@contextlib.contextmanager
+def zipped_arrays(file: str | os.PathLike[str]) -> Iterator[Any]:
+    """The arrays of an .npz file by name. Nothing in it is ever run, and a broken file is closed again.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "some.npz"
+        >>> np.savez(file, a=np.arange(3))
+        >>> with zipped_arrays(file) as arrays:
+        ...     print(arrays["a"])
+        [0 1 2]
+    """
+    with Path(file).open("rb") as opened:
+        if not zipfile.is_zipfile(opened):
+            raise ValueError("not an archive of arrays")
+        opened.seek(0)
+        with np.load(opened, allow_pickle=False) as arrays:
+            yield arrays

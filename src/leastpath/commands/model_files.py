@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.files import check_unpacked_size
 from leastpath._support.optional import imported
 
 FORMATS = (
@@ -47,6 +48,7 @@ def load_model(
     file = Path(file)
     if not file.is_file():
         raise ValueError(f"{file} is not a file: pass {FORMATS}")
+    check_unpacked_size(file)
     if model_class is not None:
         return _from_class(file, model_class, arguments)
     if file.suffix == ".safetensors":
@@ -98,10 +100,20 @@ def made_model(factory: str, arguments: str | None = None) -> Callable[[Tensor],
         >>> made_model("torch.nn:Flatten", '{"start_dim": 1}')
         Flatten(start_dim=1, end_dim=-1)
     """
-    model: Callable[[Tensor], Any] = _imported("--factory", factory)(**_keywords(arguments))
+    model: Callable[[Tensor], Any] = made_by(factory, arguments)
     if not callable(model):
         raise ValueError(f"--factory {factory!r} makes a {type(model).__name__}, expected a model")
     return model.eval() if isinstance(model, nn.Module) else model
+
+
+def made_by(factory: str, arguments: str | None = None) -> Any:
+    """Whatever a function "package.module:function" makes from keyword arguments in JSON.
+
+    Example:
+        >>> made_by("builtins:dict", '{"width": 8}')
+        {'width': 8}
+    """
+    return _imported("--factory", factory)(**_keywords(arguments))
 
 
 def _imported(option: str, name: str) -> Any:

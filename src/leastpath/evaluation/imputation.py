@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import as_points, check_settings_of
 from leastpath._support.rows import flat_rows
 from leastpath.baselines import blurred
 
@@ -98,6 +99,11 @@ class Blur:
 
     sigma: float | None = None
 
+    def __post_init__(self) -> None:
+        check_settings_of(self)
+        if self.sigma is not None and not 0 <= self.sigma < float("inf"):
+            raise ValueError(f"sigma={self.sigma} must be a finite number of at least 0, in pixels, or None")
+
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
         _check_image(points, "blur")
@@ -116,6 +122,9 @@ class Samples:
     """
 
     pool: Tensor
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pool", as_points("pool", self.pool))
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
@@ -149,6 +158,11 @@ class NoisyLinear:
     """
 
     noise: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_settings_of(self)
+        if not 0 <= self.noise < float("inf"):
+            raise ValueError(f"noise={self.noise} must be a finite number of at least 0, in the units of the input")
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""

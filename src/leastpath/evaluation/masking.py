@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from leastpath._support.checks import check_settings_of
 from leastpath._support.fingerprint import described
 from leastpath._support.maps import maps_over
 from leastpath._support.rows import flat_rows, per_row
@@ -87,9 +88,7 @@ normalize=False, pool=None)
         if not areas or any(not 0 <= k <= 1 for k in areas) or any(a >= b for a, b in pairwise(areas)):
             raise ValueError(f"areas={areas} must increase within [0, 1], as in areas=(0.01, 0.1, 0.5)")
         object.__setattr__(self, "areas", areas)
-        for name, known in (("rank", ("magnitude", "signed")), ("probability", get_args(Probability))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {list(known)}")
+        check_settings_of(self)
         if isinstance(self.features, str) and self.features not in ("values", "pixels", "tokens"):
             allowed = '"values", "pixels", "tokens" or integer segments'
             raise ValueError(f"features={self.features!r} is unknown: use {allowed}")
@@ -334,6 +333,29 @@ class Comprehensiveness(MaskingMeasure):
     def _curves(self, found: MaskedScores) -> Tensor:
         clean, masked = found.probability()
         return clean - masked
+
+
+@dataclass(frozen=True)
+class AbsoluteChange(MaskingMeasure):
+    """|f(x) − f(x without its top features)|: higher is better. The value is the area under the curve.
+
+    For regressions: what matters there may move the score up or down, and a fall alone would count half of it. It is in
+    units of the score; of a class score, in probability.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([-3.0, 1.0])), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> AbsoluteChange(Masking(areas=(0.5,)))(score, inputs, None, result).values  # without the first feature
+        tensor([3.], dtype=torch.float64)
+    """
+
+    name: str = "absolute_change"
+    higher_is_better: bool = True
+
+    def _curves(self, found: MaskedScores) -> Tensor:
+        clean, masked = found.probability()
+        return (clean - masked).abs()
 
 
 @dataclass(frozen=True)

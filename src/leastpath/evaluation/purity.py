@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import checked_attributions, one_start
@@ -35,7 +36,12 @@ def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> f
         >>> purity(torch.tensor([[3.0, -1.0], [0.1, 0.0], [2.0, 0.0], [0.0, 0.2]]), torch.tensor([1, 0, 1, 0]), 0)
         1.0
     """
+    check_tensor("values", values)
+    check_tensor("predicted", predicted)
     n, baseline = len(values), torch.as_tensor(baseline_class).cpu()
+    for name, classes in (("predicted", predicted), ("baseline_class", baseline)):
+        if classes.is_floating_point():
+            raise ValueError(f"{name} has dtype {classes.dtype}, expected classes as integers: logits.argmax(1)")
     if predicted.shape != (n,) or baseline.shape not in ((), (n,)):
         raise ValueError(
             f"got attributions of {n} inputs, classes {tuple(predicted.shape)} and a baseline class of shape "

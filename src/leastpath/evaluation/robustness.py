@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.attribution import Attribution
@@ -29,6 +30,7 @@ class _Positive:
     """A measure whose numbers must all be positive."""
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         for name, value in vars(self).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool) and not value > 0:
                 raise ValueError(f"{name}={value} must be positive")

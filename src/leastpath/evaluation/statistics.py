@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import DegenerateDataWarning, bootstrap, permutation_test
 from torch import Tensor
 
+from leastpath._support.checks import seed_of
+
 EXACT = 13  # examples up to which all 2ⁿ sign flips are tried
 CHUNK = 1_000_000  # resampled numbers held at once
 
@@ -161,7 +163,7 @@ def _bootstrap_ends(x: np.ndarray, level: float, resamples: int, method: str, se
         warnings.simplefilter("ignore", DegenerateDataWarning)
         found = bootstrap(
             (x,), np.mean, n_resamples=resamples, batch=max(1, CHUNK // len(x)), vectorized=True,
-            confidence_level=level, method=method, rng=np.random.default_rng(seed),
+            confidence_level=level, method=method, rng=np.random.default_rng(seed_of(seed)),
         ).confidence_interval  # fmt: skip
     if method == "bca" and np.isnan(found.low):  # values that differ by rounding only have no bias and no skewness
         return _bootstrap_ends(x, level, resamples, "percentile", seed)
@@ -181,7 +183,7 @@ def _sign_flip_p(d: np.ndarray, resamples: int, seed: int) -> float:
     # permutation_type="samples" flips the signs of a single sample.
     found = permutation_test(
         (d,), size, permutation_type="samples", n_resamples=np.inf if len(d) <= EXACT else resamples,
-        batch=max(1, CHUNK // len(d)), vectorized=True, alternative="greater", rng=np.random.default_rng(seed),
+        batch=max(1, CHUNK // len(d)), vectorized=True, alternative="greater", rng=np.random.default_rng(seed_of(seed)),
     )  # fmt: skip
     return float(found.pvalue)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_settings_of
 from leastpath._support.maps import maps_over
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
@@ -101,12 +101,11 @@ class SymmetricRelevanceGain:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not self.shares or any(not 0 < share <= 1 for share in self.shares):
             raise ValueError(f"shares={self.shares} must lie above 0 and be at most 1, as in shares=(0.1, 0.5, 0.9)")
         if isinstance(self.features, str) and self.features not in NAMES:
             raise ValueError(f"features={self.features!r} is unknown: use one of {list(NAMES)} or integer labels")
-        if self.rank not in (None, *get_args(Rank)):
-            raise ValueError(f"rank={self.rank!r} is unknown: use one of {list(get_args(Rank))}, or None")
         if not isinstance(self.fill, Tensor):
             filler(self.fill)
 

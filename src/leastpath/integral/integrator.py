@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_setting, shown
 from leastpath.bound import BoundScore
 from leastpath.guards import at_work
 from leastpath.integral.block import Block, Plan
@@ -83,6 +83,13 @@ def integrate(
         >>> integrate(score, path).values
         tensor([[1., 1.]])
     """
+    check_setting("path", path, Path)
+    if not isinstance(score, (Score, BoundScore)):
+        raise ValueError(
+            f"score is a {type(score).__name__}, expected a Score: integrate(lp.Score(model, target), path)"
+        )
+    if isinstance(metric, type) or not (metric is None or isinstance(metric, Metric)):
+        raise ValueError(f"metric={metric!r} is not a metric: pass an instance, as in metric=lp.Conformal()")
     weighting, run = weighting or PathIntegral(), run or Run()
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
     with at_work(score.model if isinstance(score, Score) else score.score.model, path.points.device):
@@ -150,8 +157,8 @@ def check_settings(
         if n_steps is not None and most is not None and n_steps > most:
             raise ValueError(f"n_steps={n_steps} do not fit in max_gradients={most}: lower the one or raise the other")
         return
-    if not isinstance(asked, numbers.Real | Tensor):
-        raise ValueError(f"tolerance={asked!r} must be a number between 0 and 1, or None for exactly n_steps")
+    if not isinstance(asked, numbers.Real) and not (isinstance(asked, Tensor) and asked.ndim == 0):
+        raise ValueError(f"tolerance={shown(asked)} must be a number between 0 and 1, or None for exactly n_steps")
     if not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")
     if weighting is not None and not weighting.complete:

@@ -13,7 +13,7 @@ from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
-from leastpath.metric import FeatureMetric, Metric, length
+from leastpath.metric import FeatureMetric, Metric, length, speed_of
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def quadrature(
         values[:, some] = value.view(m, k)
         if not by_chords:
             steps = step.unsqueeze(1).expand_as(points).flatten(0, 1)
-            speeds[:, some] = metric.speed(flat, gradient, steps).view(m, k)
+            speeds[:, some] = speed_of(metric, flat, gradient, steps).view(m, k)
         weighed = weighting.weigh(gradient.view_as(points), step.unsqueeze(1))
         if k == 1:  # the common case for large inputs, in one pass over memory
             total.add_(weighed[:, 0], alpha=float(w))

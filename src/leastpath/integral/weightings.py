@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_settings_of
 from leastpath._support.rows import norms, per_row
 
 By = Literal["segment", "length"]
 
 
+@runtime_checkable
 class Weighting(Protocol):
     """What each gradient adds to the attribution: `finish(Σ weight · weigh(gradient, step), step)`.
 
@@ -158,8 +160,7 @@ class AsPrinted:
     follows_score: bool = False
 
     def __post_init__(self) -> None:
-        if self.by not in get_args(By):
-            raise ValueError(f"by={self.by!r} is unknown: use one of {list(get_args(By))}")
+        check_settings_of(self)
 
     def weigh(self, gradient: Tensor, step: Tensor) -> Tensor:
         return gradient

@@ -20,7 +20,7 @@ def clipped(points: Tensor, limits: Limits) -> Tensor:
 
 def check_limits(limits: Limits) -> None:
     """Raise unless limits are None or a lower and an upper end."""
-    if limits is not None and not (len(limits) == 2 and limits[0] < limits[1]):
+    if limits is not None and not limits[0] < limits[1]:
         raise ValueError(f"limits={limits} must be the lower and the upper end of the values, as in (0, 1), or None")
 
 

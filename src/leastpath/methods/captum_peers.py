@@ -6,6 +6,7 @@ row, counts what is run, and joins tuples into one space. So every method explai
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
+from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.bound import BoundScore
 from leastpath.methods.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, method_without_path
@@ -64,6 +66,7 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
     """
     peer = imported_captum("gradient_shap").GradientShap(problem.bound.differentiable)
     check_integer("gradient_shap: n_samples", n_samples, 1)
+    _check_not_negative("gradient_shap: noise", noise)
 
     def one(row: int) -> Tensor:
         drawn = []
@@ -92,10 +95,11 @@ def deep_lift(problem: Problem) -> Explained:
             f"deep_lift rewrites the backward pass of modules, and the model is a plain {type(model).__name__}: "
             "pass an nn.Module, Score(module, …), or use another method"
         )
-    peer = captum.DeepLift(_ScalarModule(problem.bound))
+    hooked = problem.bound.on_private_copy()  # other threads may run the model while Captum's hooks are on it
+    peer = captum.DeepLift(_ScalarModule(hooked))
 
     def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
-        with _without_leftovers(model):
+        with ONE_AT_A_TIME, _without_leftovers(hooked.score.model):
             return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
     values = in_chunks(problem, chunk, rows_each=2)
@@ -108,12 +112,17 @@ def occlusion(
 ) -> Explained:
     """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
 
+    The fall is shared evenly by the window's features, so that the values of a token add up to what hiding it costs. A
+    feature of several windows has the mean of its shares. Captum gives every feature of a window the whole fall.
+
     Args:
         window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
             all channels, a token of a layer's (tokens, width), otherwise single features.
         stride: between windows, one number or one a dimension. None: half a window, rounded up.
     """
     peer, size = imported_captum("occlusion").Occlusion(problem.bound.differentiable), window_of(problem, window)
+    if not isinstance(stride, tuple):
+        check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
     sides = zip(size, problem.bound.shape, strict=True)
     step = stride if isinstance(stride, tuple) else tuple(w if w == n else (stride or -(-w // 2)) for w, n in sides)
 
@@ -123,7 +132,8 @@ def occlusion(
             perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
         )  # fmt: skip
 
-    return Explained(in_chunks(problem, chunk), {"window": size, "stride": step})
+    values = in_chunks(problem, chunk) / math.prod(size)
+    return Explained(values, {"window": size, "stride": step})
 
 
 @method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions(n_samples, segments)})")
@@ -155,6 +165,7 @@ def lime(
             attributions twice as large.
     """
     captum = imported_captum("lime")
+    _check_not_negative("lime: alpha", alpha)
     from captum._utils.models.linear_model import SkLearnLasso
 
     def peer_of(row: int) -> Any:
@@ -162,6 +173,12 @@ def lime(
         return captum.Lime(problem.bound.differentiable, SkLearnLasso(alpha=max(penalty, 1e-12)))
 
     return _surrogate(problem, peer_of, n_samples, segments, "lime")
+
+
+def _check_not_negative(name: str, given: float) -> None:
+    check_setting(name, given, float)
+    if not 0 <= given < float("inf"):
+        raise ValueError(f"{name}={given} must be a finite number of at least 0")
 
 
 def _surrogate(
@@ -244,7 +261,7 @@ class _ScalarModule(nn.Module):
 
 
 @contextmanager
-def _without_leftovers(model: nn.Module) -> Iterator[None]:
+def _without_leftovers(model: Any) -> Iterator[None]:
     """DeepLift stores activations on the modules, and leaves those that no gradient came back through."""
     before = {module: set(vars(module)) for module in model.modules()}
     try:
@@ -259,15 +276,15 @@ def _without_leftovers(model: nn.Module) -> Iterator[None]:
 def seeded(seed: int) -> Iterator[None]:
     """Captum draws from the global generators of torch and NumPy: seeded inside, as they were outside.
 
-    Torch's is forked by the caller (`untouched`).
+    Torch's functions are given a generator of their own. NumPy's cannot be, so one thread at a time gets here.
     """
-    state = np.random.get_state()  # noqa: NPY002 - Captum's generator, not ours
-    try:
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
+    with ONE_AT_A_TIME, own_draws(seed):
+        state = np.random.get_state()  # noqa: NPY002 - Captum's generator, not ours
+        try:
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            yield
+        finally:
+            np.random.set_state(state)  # noqa: NPY002
 
 
 @contextmanager

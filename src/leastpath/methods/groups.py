@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath._support.maps import maps_over
 from leastpath.methods.pathless import Problem
 
@@ -29,8 +30,7 @@ def feature_groups(problem: Problem, segments: int | Tensor | None) -> Tensor:
     bound, shape, rows = problem.bound, problem.bound.shape, len(problem)
     if isinstance(segments, Tensor):
         return numbered_groups(segments, rows // problem.m, shape).repeat_interleave(problem.m, 0)
-    if segments is not None and segments < 1:
-        raise ValueError(f"segments={segments} must be at least 1, a tensor of groups, or None for single features")
+    check_integer("segments", segments, 1, or_none=", a tensor of groups, or None for single features")
     if bound.score.layer is not None and len(shape) == 2:  # (tokens, width): a token is what can be absent
         return torch.arange(shape[0])[:, None].expand(rows, *shape)
     if segments is None or not is_image(shape):
@@ -99,7 +99,11 @@ def window_of(problem: Problem, window: Any) -> tuple[int, ...]:
     if not shape:
         raise ValueError("a window needs a dimension to lie in, and the inputs have none: pass inputs[:, None]")
     if isinstance(window, tuple):
+        for side in window:
+            check_integer("window", side, 1)
         chosen = window
+    elif window is not None and (isinstance(window, bool) or not isinstance(window, int)):
+        raise ValueError(f"window={window!r} must be a whole number, a tuple with one a dimension, or None")
     elif len(shape) == 3:
         sides = (window,) * 2 if window is not None else tuple(math.ceil(side / 8) for side in shape[1:])
         chosen = (shape[0], *sides)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from leastpath._support.checks import seed_of
 from leastpath.attribution import Attribution
+from leastpath.baselines import Several
 from leastpath.score import Baselines, Inputs, Score
 
 Kind = Literal["path", "weighting", "peer", "floor"]
@@ -51,7 +53,7 @@ class Method:
         self,
         score: Score,
         inputs: Inputs,
-        baselines: Baselines = None,
+        baselines: Baselines | Several = None,
         *,
         seed: int = 0,
         progress: bool = False,
@@ -61,7 +63,9 @@ class Method:
         if not isinstance(score, Score):
             raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
         given = self.with_settings(**settings).defaults
-        return self.explain(score, inputs, baselines, seed=seed, progress=progress, **given)
+        if isinstance(baselines, Several):
+            baselines = baselines.of(inputs, score)
+        return self.explain(score, inputs, baselines, seed=seed_of(seed), progress=progress, **given)
 
     def with_settings(self, **settings: Any) -> Method:
         """The same method with other defaults.

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer, check_setting, check_tensor
 from leastpath.attribution import Attribution
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
@@ -59,8 +60,12 @@ class SmoothExplainer:
     ) -> Attribution:
         captum = imported_captum("smooth")
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
-        if n_samples < 1 or noise < 0:
-            raise ValueError(f"n_samples={n_samples} must be at least 1 and noise={noise} not negative")
+        check_integer("n_samples", n_samples, 1)
+        check_setting("noise", noise, float)
+        if not 0 <= noise < float("inf"):
+            raise ValueError(f"noise={noise} must be a finite number of at least 0: a share of the input's range")
+        for part in parts:
+            check_tensor("inputs", part)
         if not all(part.is_floating_point() for part in parts):
             raise ValueError("integers cannot be made noisy: smooth needs floating-point inputs")
 

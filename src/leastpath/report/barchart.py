@@ -9,7 +9,7 @@ import numpy as np
 
 from leastpath._support.checks import check_integer
 from leastpath._support.numbers import written
-from leastpath.report.canvas import BLUE, VERMILION, Values, array, drawing_on
+from leastpath.report.canvas import BLUE, VERMILION, Values, array, drawing_on, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def bars(
         raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one a feature")
     order = np.argsort(-np.abs(numbers), kind="stable")
     shown, rest = order[:top], order[top:]
-    ticks = [labels[i] for i in shown]
+    ticks = [plain(labels[i]) for i in shown]
     figure, axes = drawing_on(ax, 6.4, 0.9 + 0.32 * (len(shown) + bool(len(rest))))
     _draw(axes, np.arange(len(shown)), numbers[shown], None if around is None else around[shown])
     if len(rest):
@@ -61,7 +61,7 @@ def bars(
     axes.axvline(0, color="k", lw=0.8)
     axes.set_xlabel("attribution: right raises the score, left lowers it", fontsize="small")
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_title(title, fontsize="medium")
+    axes.set_title(plain(title), fontsize="medium")
     return figure
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from leastpath._support.numbers import written
 from leastpath.attribution import attribute
 from leastpath.baselines import BASELINES, baseline
-from leastpath.report.canvas import array, new_figure, signed_row, without_ticks
+from leastpath.report.canvas import array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import PANEL, displayed, limits_of
 from leastpath.score import Score
 from leastpath.solution import Solver
@@ -68,7 +68,7 @@ def baselines_figure(
     grid = figure.subplots(2, len(pictures))
     for axes, name, picture, label in zip(grid[0], ["image", *chosen], pictures, labels, strict=True):
         axes.imshow(displayed(picture, limits), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(name, fontsize="medium")
+        axes.set_title(plain(name), fontsize="medium")
         axes.set_xlabel(label, fontsize="small")
     grid[1, 0].set_axis_off()
     signed_row(figure, grid[1], np.stack(planes), percentile)

@@ -51,6 +51,16 @@ def drawing_on(ax: Axes | None, width: float, height: float) -> tuple[Figure, Ax
     return found, ax
 
 
+def plain(words: object) -> str:
+    """A user's words for a picture: matplotlib reads dollars as mathematics unless they are escaped.
+
+    Example:
+        >>> plain("price in $")
+        'price in \\\\$'
+    """
+    return str(words).replace("$", r"\$")
+
+
 def without_ticks(axes: Iterable[Axes]) -> None:
     """Remove the ticks, which pictures do not need."""
     for ax in axes:

@@ -46,6 +46,11 @@ def plot_graph(
         >>> graph = lp.NeighborGraph(points, n_neighbors=6).build(score, lp.Conformal())
         >>> figure = plot_graph(graph, lp.attribute(score, torch.ones(1, 2), solver=graph), score=score)
     """
+    if not hasattr(graph, "topology") or not hasattr(result, "path"):
+        what = f"a {type(graph).__name__} and a {type(result).__name__}"
+        raise ValueError(
+            f"got {what}, expected a built graph and a result: plot_graph(graph, attribute(…, solver=graph))"
+        )
     points = graph.topology.points.detach().cpu().double().numpy()
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"the graph has points of shape {points.shape}, expected two features: (n, 2)")

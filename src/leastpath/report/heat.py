@@ -16,6 +16,7 @@ from leastpath.report.canvas import (
     drawing_on,
     limit,
     new_figure,
+    plain,
     tick,
     titled,
     without_ticks,
@@ -75,7 +76,7 @@ def heatmap(
     figure, axes = drawing_on(ax, PANEL * 1.5, PANEL * 1.3)
     end = limit(plane, percentile) if scale is None else _checked_scale(scale)
     drawn = _draw(axes, plane, None if image is None else _to_grey(_shown(image, plane.shape)[0]), end, signed)
-    titled(axes, title)
+    titled(axes, plain(title))
     if colorbar:
         _colorbar(figure, drawn, axes, plane, end, signed)
     return figure
@@ -141,9 +142,9 @@ def heatmaps(
             drawn = _draw(grid[b, first + j], stack[b, j], ground, end, signed)
         _colorbar(figure, drawn, [grid[b, first + j] for b, j in group], together, end, signed)
     for axes, label in zip(grid[:, 0], rows or (), strict=False):
-        axes.set_ylabel(label, fontsize="medium")
+        axes.set_ylabel(plain(label), fontsize="medium")
     for axes, name in zip(grid[0], [*(["image"] if first else []), *planes], strict=True):
-        titled(axes, name)
+        titled(axes, plain(name))
     return figure
 
 

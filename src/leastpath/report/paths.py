@@ -14,7 +14,7 @@ from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.guards import untouched
 from leastpath.path import Path
-from leastpath.report.canvas import SERIES, array, new_figure, signed_row, without_ticks
+from leastpath.report.canvas import SERIES, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import displayed, limits_of
 from leastpath.score import Inputs, Score
 
@@ -139,7 +139,7 @@ def path_profile(
         with untouched(score.model, path.points.device):
             position, values, norms = _sampled(_bound(score, path, inputs), path, row, samples, axis)
         label = f"{name}: length {written(float(lengths[name]), 4)}" if name in lengths else name
-        upper.plot(position, values, color=colour, lw=1.8, label=label)
+        upper.plot(position, values, color=colour, lw=1.8, label=plain(label))
         lower.plot(position, norms, color=colour, lw=1.8)
     _dressed(upper, lower, axis)
     return figure

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from leastpath._support.numbers import written
-from leastpath.report.canvas import Values, array, limit, new_figure
+from leastpath.report.canvas import Values, array, limit, new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,15 +60,14 @@ def text(
     for written, x, row in placed:
         written.set_position((x / width, 1 - (top + (row + 0.5) * pitch) / height))
     if title:
-        figure.text(MARGIN / width, 1 - 0.18 / height, title, va="center", fontsize="medium")
+        figure.text(MARGIN / width, 1 - 0.18 / height, plain(title), va="center", fontsize="medium")
     _legend(figure, end, width, height)
     return figure
 
 
 def _written(figure: Figure, token: str, number: float, end: float, fontsize: float) -> Text:
     ground = {"facecolor": colour(number, end), "edgecolor": "none", "boxstyle": "round,pad=0.15"}
-    shown = token.replace("$", r"\$")  # matplotlib reads dollars as mathematics
-    return figure.text(0, 0, shown, va="center", ha="left", fontsize=fontsize, bbox=ground)
+    return figure.text(0, 0, plain(token), va="center", ha="left", fontsize=fontsize, bbox=ground)
 
 
 def _legend(figure: Figure, end: float, width: float, height: float) -> None:

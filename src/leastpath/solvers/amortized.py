@@ -9,14 +9,15 @@ from pathlib import Path as File
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_features, check_integer
-from leastpath._support.files import write_atomically
+from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, seed_of
+from leastpath._support.files import readable, write_atomically
 from leastpath._support.rows import per_row
+from leastpath._support.threads import own_draws
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
 from leastpath.run import Run
-from leastpath.solution import Solution, Solved
+from leastpath.solution import Solution, Solved, paths_of
 from leastpath.solvers.descent.solver import Descent
 
 
@@ -40,6 +41,9 @@ class Amortized:
 
     predictor: PathPredictor = field(repr=False)
     solver: Descent = field(default_factory=Descent)
+
+    def __post_init__(self) -> None:
+        check_settings_of(self)
 
     @classmethod
     def fit(
@@ -66,15 +70,14 @@ class Amortized:
             seed: of the network's first weights; the global random state is not changed.
             progress: show a progress bar.
         """
-        if result.path is None:
-            raise ValueError("the result has no paths to learn from: pass the result of attribute(…, solver=Descent())")
-        check_integer("n_knots", n_knots, 1)
-        check_integer("epochs", epochs, 1)
-        knots = result.path.resample(n_knots + 2).points.unflatten(0, (len(result.path), n_knots + 2)).float()
+        path = paths_of(result)
+        for name, number in (("n_knots", n_knots), ("width", width), ("epochs", epochs)):
+            check_integer(name, number, 1)
+        check_setting("learning_rate", learning_rate, float)
+        knots = path.resample(n_knots + 2).points.unflatten(0, (len(path), n_knots + 2)).float()
         start, end = knots[:, 0], knots[:, -1]
         deviation = knots[:, 1:-1] - _line(start, end, n_knots)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with own_draws(seed_of(seed)):
             predictor = PathPredictor(start.shape[1:], n_knots, width).to(start.device)
         predictor.scale.fill_(float(deviation.square().mean().sqrt().clamp_min(1e-12)))
         optimizer = torch.optim.Adam(predictor.parameters(), learning_rate)
@@ -108,10 +111,10 @@ class Amortized:
         """Read what `save` wrote."""
         from safetensors import safe_open
 
-        with safe_open(file, "pt") as stored:
+        with readable(file, "a path predictor", "Amortized.save"), safe_open(file, "pt") as stored:
             settings = stored.metadata() or {}
             if "n_knots" not in settings:
-                raise ValueError(f"{file} is not a saved path predictor: expected a file written by Amortized.save")
+                raise ValueError("it holds other weights")
             shape = torch.Size(json.loads(settings["shape"]))
             predictor = PathPredictor(shape, int(settings["n_knots"]), int(settings["width"]))
             predictor.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
@@ -45,7 +45,8 @@ class BlurIG:
     chooses_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.max_sigma is not None and not self.max_sigma > 0:
+        check_settings_of(self)
+        if self.max_sigma is not None and not 0 < self.max_sigma < float("inf"):
             raise ValueError(f"max_sigma={self.max_sigma} must be positive: pixels, or None")
         check_integer("n_knots", self.n_knots, 2, advice="both ends")
 

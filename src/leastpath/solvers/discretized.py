@@ -56,7 +56,8 @@ class DiscretizedIG:
         check_integer("n_words", self.n_words, 1)
         if self.strategy not in get_args(Strategy):
             raise ValueError(f"strategy={self.strategy!r} is unknown: use one of {list(get_args(Strategy))}")
-        if not isinstance(self.points, Tensor) or self.points.ndim < 2:
+        given: object = self.points
+        if not isinstance(given, Tensor) or given.ndim < 2:
             raise ValueError("points must be a tensor (words, width): pass points=model.embedding.weight")
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:

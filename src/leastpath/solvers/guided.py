@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
@@ -54,6 +54,7 @@ class GuidedIG:
     n_steps: int = 200
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not 0 <= self.fraction <= 1 or not 0 <= self.max_distance <= 1:
             raise ValueError(f"fraction={self.fraction} and max_distance={self.max_distance} must lie between 0 and 1")
         check_integer("n_steps", self.n_steps, 1)

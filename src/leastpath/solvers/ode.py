@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.metric import Conformal, Metric, RankOne
@@ -81,12 +81,14 @@ class GeodesicODE:
     max_features: int = 20
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         check_integer("n_knots", self.n_knots, 3)
         check_integer("n_starts", self.n_starts, 1)
         if not 0 < self.floor < 1:
             raise ValueError(f"floor={self.floor} must be between 0 and 1: a share of the mean squared gradient")
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance={self.tolerance} must be between 0 and 1: a relative residual")
+        check_integer("max_features", self.max_features, 1)
         if self.max_nodes <= FIRST_NODES:
             raise ValueError(f"max_nodes={self.max_nodes} must be above {FIRST_NODES}, where the mesh starts")
 

@@ -110,7 +110,7 @@ class _Shortener:
             better = length < now[todo]
             self.knots[rows[todo[better]]] = trial[better]
             # On a plateau every step is "better": none may be longer than the way itself.
-            longer = self.step[rows[todo]] * torch.where(better, 1.5, 0.25)
+            longer = self.step[rows[todo]] * torch.where(better, 1.5, 0.25).to(self.step)
             self.step[rows[todo]] = torch.minimum(longer, self.distance[rows[todo]])
             todo = todo[~better]
             if not len(todo):

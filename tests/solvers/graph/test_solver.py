@@ -290,7 +290,9 @@ def test_interruption_gives_the_marked_straight_line():
                 raise KeyboardInterrupt
         return moons_net()(x)
 
-    result = explain(lp.NeighborGraph(POINTS, 8), lp.Score(interrupted, 1))
+    with pytest.raises(lp.Interrupted) as stop:
+        explain(lp.NeighborGraph(POINTS, 8), lp.Score(interrupted, 1))
+    result = stop.value.result
     assert all(Outcome.INTERRUPTED in s for s in result.status) and result.path.is_straight.all()
 
 

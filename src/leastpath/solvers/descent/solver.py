@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer
+from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, check_tensor
 from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.metric import Euclidean, Metric
-from leastpath.path import Path
+from leastpath.path import Path, without_repeats
 from leastpath.run import Run
-from leastpath.solution import Solution, Solved, joined_blocks
+from leastpath.solution import Solution, Solved, Solver, joined_blocks, paths_of
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
 from leastpath.solvers.descent.field import Field, PathSamples, segment_estimates
@@ -90,10 +89,9 @@ class Descent:
         enough = "pass a large number for no limit, as in Descent(max_gradients=10_000)"
         check_integer("max_gradients", self.max_gradients, 1, advice=enough)
         check_integer("resolution", self.resolution, 1, or_none=", or None for full resolution")
+        check_settings_of(self)
         check_integer("n_knots", self.n_knots, 2)
         check_integer("n_rounds", self.n_rounds, 1)
-        if self.hessian not in get_args(Hessian):
-            raise ValueError(f"hessian={self.hessian!r} is unknown: use one of {list(get_args(Hessian))}")
 
     @property
     def planned_gradients(self) -> int:
@@ -107,10 +105,13 @@ class Descent:
             result: of an earlier `attribute` call, with one baseline an input.
             inputs: (n, *features) what it explained.
         """
-        if result.path is None or len(result.path) != len(inputs):
-            n = 0 if result.path is None else len(result.path)
-            raise ValueError(f"the result has {n} paths for {len(inputs)} inputs: pass the inputs that it explained")
-        return WarmDescent(self, inputs, result.path)
+        path = paths_of(result)
+        check_tensor("inputs", inputs)
+        if len(path) != len(inputs):
+            raise ValueError(
+                f"the result has {len(path)} paths for {len(inputs)} inputs: pass the inputs that it explained"
+            )
+        return WarmDescent(self, inputs, path)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
@@ -163,6 +164,11 @@ class WarmDescent:
     inputs: Tensor = field(repr=False)
     paths: Path = field(repr=False)
 
+    def __post_init__(self) -> None:
+        check_setting("solver", self.solver, Solver)
+        check_tensor("inputs", self.inputs)
+        check_setting("paths", self.paths, Path)
+
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
         check_features("what is solved already", self.inputs.shape[1:], end.shape[1:])
@@ -193,6 +199,7 @@ class _Solve:
             self.field.interrupted = True
         ratio = torch.where(self.straight > 0, self.length / self.straight, 1)
         self.field.show(ratio)
+        self.paths = [without_repeats(path) for path in self.paths]
         for b, path in enumerate(self.paths):
             path[0], path[-1] = self.field.start[b], self.field.end[b]
         counts = torch.tensor([0, *(len(path) for path in self.paths)])

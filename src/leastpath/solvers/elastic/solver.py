@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
@@ -72,7 +72,8 @@ class ElasticBand:
     n_samples: int = 2
 
     def __post_init__(self) -> None:
-        if not self.stiffness >= 0:
+        check_settings_of(self)
+        if self.stiffness < 0:
             raise ValueError(
                 f"stiffness={self.stiffness} must be at least 0: ElasticBand(stiffness=1.0) is a good start"
             )

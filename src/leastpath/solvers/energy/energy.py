@@ -9,7 +9,7 @@ knot, so the energy is not the length of the path: the integrator measures lengt
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,8 +33,6 @@ def check_energy_settings(settings: Variational | Hamiltonian) -> None:
     """Raise on hyper-parameters that do not define an energy."""
     if settings.n_points < 1:
         raise ValueError(f"n_points={settings.n_points}: a path needs at least one knot between its ends")
-    if settings.sign not in get_args(Sign):
-        raise ValueError(f"sign={settings.sign!r} is unknown: use one of {list(get_args(Sign))}")
     for name in ("beta_scale", "beta", "endpoint_weight"):
         value = getattr(settings, name) or 0.0
         if not 0 <= value < float("inf"):

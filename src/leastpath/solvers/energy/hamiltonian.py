@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.optional import optional
+from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.metric import Metric
@@ -86,9 +85,8 @@ class Hamiltonian:
     n_paths: int = 4
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         check_energy_settings(self)
-        if self.kernel not in get_args(Kernel):
-            raise ValueError(f"kernel={self.kernel!r} is unknown: use one of {list(get_args(Kernel))}")
         for name, least in (("n_samples", 4), ("n_chains", 2), ("warmup", 0), ("max_tree_depth", 1)):
             check_integer(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
@@ -179,7 +177,8 @@ class _Draws:
             examples = torch.tensor([self.example])
             self.energy = PathEnergy.of(self.score, examples, self.start, self.end, solver)
             for chain, budget in enumerate(budgets):
-                with _seeded(self.run.seed * 1_000_003 + chain, self.start.device), pyro.validation_enabled(False):
+                # Pyro keeps state for the whole program, and draws from the global generator.
+                with ONE_AT_A_TIME, own_draws(self.run.seed * 1_000_003 + chain), pyro.validation_enabled(False):
                     self._chain(pyro, chain, budget, bar)
         except KeyboardInterrupt:
             self.ended = "interrupted"
@@ -277,11 +276,3 @@ class _Draws:
             return Note(Outcome.SOLVER_NOTE, f"the chains agree: {told}, acceptance {rate:.0%}")
         remedy = f"the chains have not converged ({R_HAT_LIMIT} and 0 are expected); raise warmup and n_samples"
         return Note(Outcome.NOT_CONVERGED, f"{told}: {remedy}")
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Pyro draws from the global generator: seed it, and restore the user's state afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.rows import per_row
+from leastpath._support.threads import ONE_AT_A_TIME
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.metric import Metric
@@ -91,9 +92,10 @@ class Variational:
     n_samples: int = 4
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         check_energy_settings(self)
         check_integer("n_iterations", self.n_iterations, 1)
-        if self.lr <= 0 or self.tolerance < 0:
+        if not 0 < self.lr < float("inf") or not 0 <= self.tolerance < float("inf"):
             raise ValueError(f"lr={self.lr} must be positive, tolerance={self.tolerance} must not be negative")
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"lr_decay={self.lr_decay} must be in (0, 1]: 1 keeps the learning rate")
@@ -216,7 +218,8 @@ class _Guide:
     def fitted(self, n_iterations: int, start: Tensor, end: Tensor) -> Solution:
         """Iterate until every example has converged, the iterations are used up, or the user interrupts."""
         solver, task = self.task.solver, self.task
-        with self.pyro.get_param_store().scope():  # leaves the user's own parameters untouched
+        # Pyro keeps its parameters and handlers for the whole program: one thread at a time, and the user's stay.
+        with ONE_AT_A_TIME, self.pyro.get_param_store().scope():
             gamma = solver.lr_decay ** (1 / solver.n_iterations)
             optimiser = self.pyro.optim.ExponentialLR(
                 {"optimizer": torch.optim.Adam, "optim_args": {"lr": solver.lr}, "gamma": gamma}

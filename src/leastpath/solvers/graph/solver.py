@@ -7,18 +7,16 @@ join as leaves: routes run over the points, never over another input, so a batch
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as File
-from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer
-from leastpath._support.files import write_atomically
+from leastpath._support.checks import as_points, check_features, check_integer, check_setting, check_settings_of
+from leastpath._support.files import readable, write_atomically, zipped_arrays
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.guards import at_work
@@ -40,7 +38,6 @@ REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
 BLOCK_ELEMENTS = 2**27  # numbers held at once while routes are shortened
 HELD = 8 * (REFINED_KNOTS - 1) * REFINING.samples  # of the size of an input, by one example
-NO_GRAPH = "{file} is not a saved graph: expected a file written by Graph.save"
 INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measured: the straight line was used")
 
 
@@ -86,20 +83,17 @@ class NeighborGraph:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if (self.points is None) == (self.generate is None):
             raise ValueError('give either points or generate: NeighborGraph(inputs), or NeighborGraph(generate="line")')
-        if self.generate is not None and self.generate not in get_args(Generate):
-            raise ValueError(f"generate={self.generate!r} is unknown: use one of {list(get_args(Generate))}")
-        if self.search not in get_args(neighbors.Method):
-            raise ValueError(f"search={self.search!r} is unknown: use one of {list(get_args(neighbors.Method))}")
         for name in ("n_neighbors", "n_points", "n_steps"):
             check_integer(name, getattr(self, name), 1)
-        if not self.spread > 0:
+        if not 0 < self.spread < float("inf"):
             raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
-        if self.steiner is not None and self.steiner <= 1:
+        if self.steiner is not None and not 1 < self.steiner < float("inf"):
             raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
         if self.points is not None:
-            _check_points(self.points)
+            object.__setattr__(self, "points", _checked_points(self.points))
         n = self.n_points if self.points is None else len(self.points)
         if self.n_neighbors >= n:
             given = f"n_neighbors={self.n_neighbors} for {n} points"
@@ -213,7 +207,8 @@ class EnhancedIG:
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
-        NeighborGraph(self.points, self.n_neighbors, search=self.search)  # checks the arguments
+        checked = NeighborGraph(self.points, self.n_neighbors, search=self.search)
+        object.__setattr__(self, "points", checked.points)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example."""
@@ -266,6 +261,9 @@ class Graph:
     tables: Mapping[int, EdgeTable] = field(repr=False)  # by target; -1 if the score has no index
     metric: str = ""
     trees: Mapping[tuple[int, bytes], Tree] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_setting("solver", self.solver, NeighborGraph)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example, over edges that are known already."""
@@ -381,11 +379,7 @@ class Graph:
     @classmethod
     def load(cls, file: str | File) -> Graph:
         """Read what `save` wrote."""
-        if File(file).exists() and not zipfile.is_zipfile(file):
-            raise ValueError(NO_GRAPH.format(file=file))
-        with np.load(file, allow_pickle=False) as arrays:
-            if not {"edges", "targets", "settings"} <= set(arrays):
-                raise ValueError(NO_GRAPH.format(file=file))
+        with readable(file, "a graph", "Graph.save"), zipped_arrays(file) as arrays:
             k, n_steps, refine = arrays["settings"].tolist()
             search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
             points = torch.as_tensor(arrays["points"])
@@ -421,21 +415,13 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
     return Note(Outcome.FELL_BACK, sentence)
 
 
-def _check_points(points: Tensor) -> None:
-    if not isinstance(points, Tensor):
-        raise ValueError(f"points is a {type(points).__name__}, expected a tensor: use torch.as_tensor(points)")
-    if points.ndim < 2 or not len(points):
+def _checked_points(points: Tensor) -> Tensor:
+    if isinstance(points, Tensor) and (points.ndim < 2 or not len(points)):
         raise ValueError(
             f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
             'NeighborGraph(train_inputs), or NeighborGraph(generate="adaptive")'
         )
-    finite = torch.isfinite(points).flatten(1).all(1)
-    if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise ValueError(
-            f"{int((~finite).sum())} of {len(points)} points hold NaN or infinite values (first: row {row}): drop them "
-            "with points[points.isfinite().flatten(1).all(1)]"
-        )
+    return as_points("points", points)
 
 
 def _matching_graph(topology: Topology, like: Tensor) -> Topology:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.guards import untouched
@@ -70,9 +70,10 @@ class Manifold:
         for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(part, type) or not callable(part):
                 raise ValueError(f"{name}={part!r} is not a function: Manifold(vae.encoder, vae.decoder)")
+        check_settings_of(self)
         check_integer("n_knots", self.n_knots, FEWEST_KNOTS)
         check_integer("n_iterations", self.n_iterations, 0)
-        if not self.tolerance > 0:
+        if not 0 < self.tolerance < float("inf"):
             raise ValueError(f"tolerance={self.tolerance} must be positive: a share of the energy, as 1e-4")
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:

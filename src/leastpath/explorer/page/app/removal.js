@@ -18,6 +18,9 @@ const Removal = (() => {
     find("top-value").textContent = "0 %";
     fillSelect(find("fill"), Store.state.fills.map(({ name, label }) => [name, label || name]), Store.state.fills[0]?.name);
     find("removal-hint").textContent = kind.hint;
+    const [first, last] = Store.state.rank === "signed" ? ["what speaks for it", "what speaks against it"] : ["the strongest", "the weakest"];
+    find("curves-first").textContent = first;
+    find("curves-last").textContent = last;
   }
 
   function load() {
@@ -113,7 +116,7 @@ const Removal = (() => {
     const results = Store.results.filter((result) => result.curves?.[fill()]);
     find("curves").hidden = !results.length;
     if (!results.length) return;
-    Charts.curves(find("curves-chart"), results, fill(), share(), level());
+    Charts.curves(find("curves-chart"), results, fill(), share(), level(), levelHere());
     const order = results.map((result) => ({ result, support: result.curves[fill()].support ?? 0 })).sort((a, b) => b.support - a.support);
     const top = Math.max(...order.map(({ support }) => Math.abs(support)), 1e-9);
     find("supports").replaceChildren(make("li", { class: "quiet" }, "Support: the area between the two curves of a method"), ...order.map(({ result, support }) => make("li", {},

@@ -1,0 +1,65 @@
+"""Every case of the catalogue has its expected outcome, and every public name has a case."""
+
+import warnings
+from collections import Counter
+
+import pytest
+
+import leastpath as lp
+from catalogue import calls, inputs, settings
+from leastpath import evaluation, methods, report
+
+CASES = [*settings.cases(), *inputs.cases(), *calls.cases()]
+NUMPY = dict(settings.numpy_numbers())
+
+# Names that carry something else, and are covered where that is.
+WITHOUT_CASES = {
+    "evaluation.Comparison": "what compare returns",
+    "evaluation.Measure": "a protocol without checks",
+    "evaluation.Measured": "what measures return",
+    "evaluation.MaskedScores": "what Masking returns",
+    "evaluation.PAPER_AREAS": "numbers",
+    "evaluation.FULL_AREAS": "numbers",
+    "evaluation.Localization": "tests/evaluation/test_ground_truth.py",
+    "evaluation.RankCorrelation": "tests/evaluation/test_ground_truth.py",
+    "evaluation.KnownAnswers": "tests/evaluation/test_ground_truth.py",
+    "evaluation.Planted": "what planted_patch returns",
+    "evaluation.Symmetry": "tests/evaluation/test_axioms.py",
+    "evaluation.roar": "tests/evaluation/test_retraining.py",
+    "evaluation.Retrained": "what roar returns",
+    "evaluation.Interval": "what bootstrap_interval returns",
+    "evaluation.PairedTest": "what paired_test returns",
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_case(case):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the libraries say about sparse, nested and quantised tensors
+        case.expects.holds_for(case.call)
+
+
+@pytest.mark.parametrize("make", NUMPY.values(), ids=NUMPY)
+def test_numbers_of_numpy_are_numbers(make):
+    make()
+
+
+def test_every_public_name_has_a_case():
+    public = [
+        *lp.__all__,
+        *(
+            f"{module.__name__.removeprefix('leastpath.')}.{name}"
+            for module in (evaluation, methods, report)
+            for name in module.__all__
+        ),
+    ]
+    groups = {case.group for case in CASES} | {"methods.METHODS"}
+    assert [name for name in public if name not in groups and name not in WITHOUT_CASES] == []
+    assert [
+        name for name in WITHOUT_CASES if name not in public or name in groups
+    ] == []  # no exemption outlives its need
+
+
+def test_no_case_is_written_twice_and_there_are_enough():
+    assert [name for name, times in Counter(case.id for case in CASES).items() if times > 1] == []
+    assert len(CASES) >= 500
