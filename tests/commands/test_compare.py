@@ -16,8 +16,8 @@ from helpers import Interrupting
 from leastpath import cli
 from leastpath.commands import compare as command
 from leastpath.commands.compare import MEASURES, Kind, chosen_measures, complete_rows, picture_files, run_compare
-from leastpath.commands.explain import image_question
 from leastpath.commands.model_files import load_model
+from leastpath.commands.question import image_question
 from leastpath.evaluation import compare
 from leastpath.evaluation.measure import Measure
 from leastpath.methods import METHODS

@@ -19,8 +19,8 @@ from torch import Tensor
 from leastpath._support.fingerprint import digest
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.commands.explain import TABLES, Question, image_question, read_table, table_question
 from leastpath.commands.model_files import load_model, made_model
+from leastpath.commands.question import TABLES, Question, image_question, read_table, table_question
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation import axioms, masking, robustness
 from leastpath.evaluation.compare import compare
@@ -79,6 +79,10 @@ MEASURES: Mapping[str, Choice] = {
     "log_odds": Choice(lambda kind: masking.LogOdds(kind.paper), "Log-odds without the top features, negated."),
     "log_prob_ratio": Choice(
         lambda kind: masking.LogProbRatio(kind.paper), "Log-probability that is lost without the top features."
+    ),
+    "absolute_change": Choice(
+        lambda kind: masking.AbsoluteChange(kind.paper),
+        "How far the score moves without the top features, for regressions.",
     ),
     "deletion": Choice(lambda kind: masking.Deletion(kind.full), "Area under the deletion curve."),
     "insertion": Choice(lambda kind: masking.Insertion(kind.full), "Area under the insertion curve."),

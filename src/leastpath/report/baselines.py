@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from leastpath._support.numbers import written
 from leastpath.attribution import attribute
 from leastpath.baselines import BASELINES, baseline
 from leastpath.report.canvas import array, new_figure, plain, signed_row, without_ticks
@@ -53,7 +54,7 @@ def baselines_figure(
     if not chosen:
         raise ValueError("there is nothing to draw: name at least one baseline, as in {'black': {}}")
     value = float(score(images)[0])
-    pictures, planes, labels = [array(images[0], "image")], [], [f"f = {value:.3g}"]
+    pictures, planes, labels = [array(images[0], "image")], [], [f"f = {written(value)}"]
     for name, given in chosen.items():
         start = baseline(name, images, score, **given)
         result = attribute(score, images, start, solver=solver or StraightLine(), **arguments)
@@ -61,7 +62,7 @@ def baselines_figure(
         pictures.append(array(start[0, 0] if several else start[0], "baselines"))
         planes.append(array(result)[0].sum(0))
         prefix = f"first of {start.shape[1]}, mean " if several else ""
-        labels.append(f"{prefix}f = {value - float(result.score_change[0]):.3g}")
+        labels.append(f"{prefix}f = {written(value - float(result.score_change[0]))}")
     panel, limits = PANEL * 0.75, limits_of(*pictures)
     figure = new_figure(panel * len(pictures) + 0.9, 2 * panel * images.shape[2] / images.shape[3] + 0.8)
     grid = figure.subplots(2, len(pictures))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
+from leastpath._support.numbers import written
 from leastpath._support.optional import optional
 from leastpath.attribution import Attribution
 
@@ -22,6 +24,10 @@ BLACK, GREY, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (
 SERIES = (BLACK, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY)  # the first is for the straight line
 DIVERGING = "RdBu_r"  # red raises the score, blue lowers it, white does neither
 SEQUENTIAL = "magma"
+
+PERCENTILES = (99.5, 99.0, 98.0, 96.0, 93.0, 90.0, 85.0, 80.0)
+INK = 0.1  # of the full colour, that what is drawn has on average
+POINTS, LETTER = 72.0, 0.56  # in an inch; the width of a letter over the size of the font, on average
 
 Values = Attribution | Tensor | np.ndarray | Any  # the last: lists, pandas objects and all that numpy can read
 
@@ -62,12 +68,29 @@ def without_ticks(axes: Iterable[Axes]) -> None:
         ax.set_yticks([])
 
 
-def signed_row(figure: Figure, row: np.ndarray, planes: np.ndarray, percentile: float) -> None:
+def titled(ax: Axes, title: str, *, size: float = 10.0) -> None:
+    """Write a title in as many lines as its axes are wide: it never runs into that of a neighbour.
+
+    Example:
+        >>> from leastpath.report.canvas import new_figure, titled
+        >>> axes = new_figure(4, 2).subplots(1, 2)
+        >>> titled(axes[0], "Integrated Decision Gradients"); print(axes[0].get_title())
+        Integrated Decision
+        Gradients
+    """
+    width = ax.get_window_extent().width / ax.figure.dpi * POINTS
+    letters = max(8, int(width / (LETTER * size)))
+    lines = [line for part in title.split("\n") for line in (textwrap.wrap(part, letters) or [""])]
+    ax.set_title("\n".join(lines), fontsize=size)
+
+
+def signed_row(figure: Figure, row: np.ndarray, planes: np.ndarray, percentile: float | None) -> None:
     """Signed pictures (n, height, width) on the last n axes of a row, with one scale and one colour bar."""
     end = limit(planes, percentile)
     for ax, plane in zip(row[-len(planes) :], planes, strict=True):
         drawn = ax.imshow(plane, cmap=DIVERGING, vmin=-end, vmax=end, interpolation="nearest")
-    figure.colorbar(drawn, ax=list(row), pad=0.01, shrink=0.9).ax.tick_params(labelsize="small")
+    bar = figure.colorbar(drawn, ax=list(row), pad=0.01, shrink=0.9, format=tick)
+    bar.ax.tick_params(labelsize="small")
 
 
 def array(values: Values, name: str = "values") -> np.ndarray:
@@ -89,11 +112,20 @@ def array(values: Values, name: str = "values") -> np.ndarray:
     return numbers
 
 
-def limit(values: np.ndarray, percentile: float) -> float:
+def limit(values: np.ndarray, percentile: float | None = None) -> float:
     """The magnitude at which colours end: a percentile of |values|, so that a few extremes do not make the rest pale.
 
-    Where this percentile is zero, it is taken among the values that are not zero.
+    Where this percentile is zero, it is taken among the values that are not zero. None takes the highest percentile
+    at which a picture of the values is not blank: on average, what is not zero has a tenth of the full colour.
+
+    Example:
+        >>> spikes = np.where(np.arange(1000) % 30, 0.01, 1.0)  # a few large values
+        >>> limit(spikes, 99), limit(spikes)
+        (1.0, 0.01)
     """
+    if percentile is None:
+        ends = [limit(values, each) for each in PERCENTILES]
+        return next((end for end in ends if _ink(values, end) >= INK), ends[-1])
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile} must be above 0 and at most 100; 100 clips nothing")
     magnitude = np.abs(values).ravel()
@@ -101,3 +133,19 @@ def limit(values: np.ndarray, percentile: float) -> float:
     if found == 0 and magnitude.any():
         found = float(np.percentile(magnitude[magnitude > 0], percentile))
     return found or 1.0
+
+
+def _ink(values: np.ndarray, end: float) -> float:
+    """The mean share of the full colour that values other than zero get, on a scale that ends at `end`."""
+    magnitude = np.abs(values[values != 0])
+    return float(np.minimum(magnitude / end, 1).mean()) if magnitude.size else 1.0
+
+
+def tick(value: float, _place: int | None = None) -> str:
+    """A number beside a scale, as matplotlib asks for it.
+
+    Example:
+        >>> tick(0.00004), tick(18000.0)
+        ('4 × 10⁻⁵', '18,000')
+    """
+    return written(float(value))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.ndimage import gaussian_filter
 
 from leastpath.report.canvas import (
     DIVERGING,
@@ -16,17 +17,24 @@ from leastpath.report.canvas import (
     limit,
     new_figure,
     plain,
+    tick,
+    titled,
     without_ticks,
 )
+from leastpath.support import patches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-Sharing = Literal["shared", "row", "each"]
+Sharing = Literal["auto", "shared", "row", "each"]
+View = Literal["raw", "smooth", "patches"]
 PANEL = 2.4  # inches
+DIMMED = 0.6  # of its light that an image keeps below what glows
 MOST_CHANNELS = 4  # of a picture
+SMOOTHING = 1 / 40  # deviation of the Gaussian over the longer side
+TENFOLD = 10.0  # scales further apart than that are not forced on one
 
 
 def heatmap(
@@ -34,7 +42,8 @@ def heatmap(
     image: Values | None = None,
     *,
     signed: bool = True,
-    percentile: float = 99,
+    view: View = "raw",
+    percentile: float | None = None,
     scale: float | None = None,
     title: str = "",
     colorbar: bool = True,
@@ -47,9 +56,12 @@ def heatmap(
     Args:
         values: (height, width), (channels, height, width) or either with a batch of one in front; or the `Attribution`
             of one example.
-        image: shown in grey below the colours: (height, width) or (channels, height, width).
+        image: shown in grey below the colours: (height, width) or (channels, height, width). Magnitudes glow over a
+            dimmed image.
         signed: red raises the score, blue lowers it. False: magnitudes, from dark to bright.
-        percentile: of the magnitudes, where colours end.
+        view: "raw" draws pixel by pixel, "smooth" what a Gaussian sees, "patches" the sums of the cells of a 16 × 16
+            grid, which are what the test of support removes.
+        percentile: of the magnitudes, where colours end. None: the highest at which the picture is not blank.
         scale: where colours end, as a magnitude; for pictures that are to be compared.
         title: above the picture.
         colorbar: whether to draw one.
@@ -60,11 +72,11 @@ def heatmap(
         >>> from leastpath.report import heatmap
         >>> figure = heatmap(torch.randn(3, 8, 8), torch.rand(3, 8, 8), title="noise")
     """
-    plane = _plane(values, signed)
+    plane = _seen(_plane(values, signed), view)
     figure, axes = drawing_on(ax, PANEL * 1.5, PANEL * 1.3)
     end = limit(plane, percentile) if scale is None else _checked_scale(scale)
     drawn = _draw(axes, plane, None if image is None else _to_grey(_shown(image, plane.shape)[0]), end, signed)
-    axes.set_title(plain(title), fontsize="medium")
+    titled(axes, plain(title))
     if colorbar:
         _colorbar(figure, drawn, axes, plane, end, signed)
     return figure
@@ -75,8 +87,9 @@ def heatmaps(
     images: Values | None = None,
     *,
     signed: bool = True,
-    percentile: float = 99,
-    scale: Sharing | float = "shared",
+    view: View = "raw",
+    percentile: float | None = None,
+    scale: Sharing | float = "auto",
     overlay: bool = False,
     rows: Sequence[str] | None = None,
 ) -> Figure:
@@ -87,9 +100,11 @@ def heatmaps(
             an `Attribution`.
         images: of the same batch; they are the first column, and with `overlay` also the background of the others.
         signed: red raises the score, blue lowers it. False: magnitudes.
-        percentile: of the magnitudes on a scale, where colours end.
+        view: "raw", "smooth" or "patches", as for `heatmap`.
+        percentile: of the magnitudes on a scale, where colours end. None: the highest at which no picture is blank.
         scale: "shared" has one scale for all, "row" one an example, "each" one a picture; a number says where
-            colours end.
+            colours end. "auto" is "shared", but where the methods' scales differ more than tenfold, each method has its
+            own.
         overlay: draw attributions over the images.
         rows: a label for each example.
 
@@ -101,7 +116,7 @@ def heatmaps(
     """
     if not values:
         raise ValueError("there is nothing to draw: pass heatmaps({'a name': values, …})")
-    planes = {name: np.stack([_plane(x, signed) for x in _batch(given)]) for name, given in values.items()}
+    planes = {name: np.stack([_seen(_plane(x, signed), view) for x in _batch(given)]) for name, given in values.items()}
     shapes = {name: plane.shape for name, plane in planes.items()}
     if len(set(shapes.values())) > 1:
         raise ValueError(f"the methods' values differ in shape, (examples, height, width): {shapes}")
@@ -119,9 +134,9 @@ def heatmaps(
         without_ticks(grid[:, 0])
         for axes, image in zip(grid[:, 0], shown, strict=True):
             axes.imshow(image, cmap="gray", vmin=0, vmax=1)
-    for group in _groups(scale, *stack.shape[:2]):
+    for group in _groups(scale, stack):
         together = np.stack([stack[place] for place in group])
-        end = limit(together, percentile) if isinstance(scale, str) else _checked_scale(scale)
+        end = shared_limit(together, percentile) if isinstance(scale, str) else _checked_scale(scale)
         for b, j in group:
             ground = _to_grey(shown[b]) if shown is not None and overlay else None
             drawn = _draw(grid[b, first + j], stack[b, j], ground, end, signed)
@@ -129,18 +144,72 @@ def heatmaps(
     for axes, label in zip(grid[:, 0], rows or (), strict=False):
         axes.set_ylabel(plain(label), fontsize="medium")
     for axes, name in zip(grid[0], [*(["image"] if first else []), *planes], strict=True):
-        axes.set_title(plain(name), fontsize="medium")
+        titled(axes, plain(name))
     return figure
 
 
-def _groups(scale: Sharing | float, batch: int, methods: int) -> list[list[tuple[int, int]]]:
-    """The pictures (example, method) that share one scale."""
+def heat_row(
+    axes: Sequence[Axes],
+    values: Sequence[Values],
+    image: Values | None = None,
+    *,
+    signed: bool = True,
+    view: View = "raw",
+    share: bool = True,
+    colorbar: bool = True,
+) -> None:
+    """Draw one image's attributions by several methods, each on axes of its own, as `heatmap` does.
+
+    With `share` they are on one scale, unless their scales differ more than tenfold: then each has its own.
+
+    Example:
+        >>> import torch
+        >>> from leastpath.report.canvas import new_figure
+        >>> heat_row(new_figure(6, 2).subplots(1, 2), [torch.randn(8, 8), 50 * torch.randn(8, 8)])
+    """
+    planes = [_seen(_plane(given, signed), view) for given in values]
+    ground = None if image is None else _to_grey(_shown(image, planes[0].shape)[0])
+    shared = share and comparable([limit(plane, 99) for plane in planes if plane.any()])
+    ends = [shared_limit(np.stack(planes)) if shared else limit(plane) for plane in planes]
+    for ax, plane, end in zip(axes, planes, ends, strict=True):
+        drawn = _draw(ax, plane, ground, end, signed)
+        if colorbar and not shared:
+            _colorbar(drawn.axes.get_figure(root=True), drawn, ax, plane, end, signed)
+    if colorbar and shared:
+        _colorbar(drawn.axes.get_figure(root=True), drawn, list(axes), np.stack(planes), ends[0], signed)
+
+
+def shared_limit(planes: np.ndarray, percentile: float | None = None) -> float:
+    """Where colours end for pictures (n, height, width) on one scale: so that the palest of them is not blank."""
+    ends = [limit(plane, percentile) for plane in planes if plane.any()]
+    if percentile is not None or not ends:
+        return limit(planes, 99 if percentile is None else percentile)
+    return float(np.clip(limit(planes), min(ends), TENFOLD / 2 * min(ends)))
+
+
+def comparable(ends: Sequence[float]) -> bool:
+    """Whether scales that end there can be one: the largest is at most ten times the smallest.
+
+    Example:
+        >>> comparable([0.2, 1.5]), comparable([0.2, 3.0])
+        (True, False)
+    """
+    return not ends or max(ends) <= TENFOLD * min(ends)
+
+
+def _groups(scale: Sharing | float, stack: np.ndarray) -> list[list[tuple[int, int]]]:
+    """The pictures (example, method) that share one scale; `stack` has (batch, methods, height, width)."""
+    batch, methods = stack.shape[:2]
     by_row = [[(b, j) for j in range(methods)] for b in range(batch)]
     each = [place for row in by_row for place in row]
-    groups = {"shared": [each], "row": by_row, "each": [[place] for place in each]}
+    by_method = [[(b, j) for b in range(batch)] for j in range(methods)]
+    alike = comparable([limit(stack[:, j], 99) for j in range(methods) if stack[:, j].any()])
+    groups = {
+        "shared": [each], "row": by_row, "each": [[place] for place in each], "auto": [each] if alike else by_method,
+    }  # fmt: skip
     kind = scale if isinstance(scale, str) else "shared"
     if kind not in groups:
-        raise ValueError(f'scale={scale!r} is unknown: use "shared", "row", "each" or a number')
+        raise ValueError(f'scale={scale!r} is unknown: use "auto", "shared", "row", "each" or a number')
     return groups[kind]
 
 
@@ -156,8 +225,9 @@ def _draw(axes: Axes, plane: np.ndarray, ground: np.ndarray | None, end: float, 
     low = -end if signed else 0.0
     alpha: Any = None
     if ground is not None:
-        axes.imshow(0.35 + 0.65 * ground, cmap="gray", vmin=0, vmax=1)  # lightened: colours do not show on black
-        alpha = np.sqrt(np.clip(np.abs(plane) / end, 0, 1))
+        # Signed colours do not show on black, and what glows does not show on white.
+        axes.imshow(0.35 + 0.65 * ground if signed else DIMMED * ground, cmap="gray", vmin=0, vmax=1)
+        alpha = np.clip(np.abs(plane) / end, 0, 1) ** (0.5 if signed else 0.75)
     colours = DIVERGING if signed else SEQUENTIAL
     return axes.imshow(plane, cmap=colours, vmin=low, vmax=end, alpha=alpha, interpolation="nearest")
 
@@ -170,8 +240,22 @@ def _colorbar(figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, en
     extend = {(True, True): "both", (True, False): "max", (False, True): "min", (False, False): "neither"}
     label = "attribution" if signed else "|attribution|"
     mappable = ScalarMappable(drawn.norm, drawn.cmap)
-    bar = figure.colorbar(mappable, ax=axes, label=label, extend=extend[above, below], shrink=0.85, pad=0.02, aspect=30)
+    bar = figure.colorbar(
+        mappable, ax=axes, label=label, extend=extend[above, below], shrink=0.85, pad=0.02, aspect=30, format=tick
+    )
     bar.ax.tick_params(labelsize="small")
+
+
+def _seen(plane: np.ndarray, view: View) -> np.ndarray:
+    """What a view shows of (height, width)."""
+    if view == "raw":
+        return plane
+    if view == "smooth":
+        return gaussian_filter(plane, SMOOTHING * max(plane.shape))
+    if view != "patches":
+        raise ValueError(f'view={view!r} is unknown: use "raw", "smooth" or "patches"')
+    cells = patches(*plane.shape)[0].numpy()
+    return np.bincount(cells.ravel(), plane.ravel())[cells]
 
 
 # ---- shapes ------------------------------------------------------------------------------------------------------

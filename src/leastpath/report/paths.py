@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from leastpath._support.checks import check_integer
+from leastpath._support.numbers import written
 from leastpath.attribution import Attribution
 from leastpath.bound import BoundScore
 from leastpath.guards import untouched
@@ -75,7 +76,7 @@ def path_film(
         with untouched(score.model, along.device):
             bound = _bound(score, path, inputs)
             values = bound.values(along.to(bound.dtype), torch.full((frames,), example))
-        labels = [f"{label}\nf = {float(value):.3g}" for label, value in zip(labels, values, strict=True)]
+        labels = [f"{label}\nf = {written(float(value))}" for label, value in zip(labels, values, strict=True)]
     height = FRAME * images.shape[2] / images.shape[3]
     figure = new_figure(FRAME * frames + (0.9 if bent else 0.2), (height + 0.5) * (2 if bent else 1))
     grid = figure.subplots(2 if bent else 1, frames, squeeze=False)
@@ -137,7 +138,7 @@ def path_profile(
     for colour, (name, (path, row)) in zip(_colours(curves), curves.items(), strict=True):
         with untouched(score.model, path.points.device):
             position, values, norms = _sampled(_bound(score, path, inputs), path, row, samples, axis)
-        label = f"{name}: length {lengths[name]:,.4g}" if name in lengths else name
+        label = f"{name}: length {written(float(lengths[name]), 4)}" if name in lengths else name
         upper.plot(position, values, color=colour, lw=1.8, label=plain(label))
         lower.plot(position, norms, color=colour, lw=1.8)
     _dressed(upper, lower, axis)

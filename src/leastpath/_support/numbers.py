@@ -1,0 +1,43 @@
+"""Numbers written for people: 18,040 and 0.0021, not 1.804e+04 and 2.1e-03."""
+
+from __future__ import annotations
+
+import math
+
+SMALLEST, LARGEST = 1e-4, 1e15  # beyond these, powers of ten are easier to read than zeros
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def written(value: float, digits: int = 3, *, sign: bool = False) -> str:
+    """A number with so many significant digits, thousands apart; integers keep all of theirs.
+
+    Args:
+        value: any number.
+        digits: significant digits, also of large numbers: what lies beyond them is rounded.
+        sign: write + before positive numbers.
+
+    Example:
+        >>> written(18042.7, 4), written(0.00213), written(1.3e-7), written(1000), written(float("inf"))
+        ('18,040', '0.00213', '1.3 × 10⁻⁷', '1,000', 'infinite')
+    """
+    if math.isnan(value):
+        return "–"
+    plus = "+" if sign and value > 0 else ""
+    if math.isinf(value):
+        return f"{plus or '−' * (value < 0)}infinite"
+    if value == 0:
+        return "0"
+    if isinstance(value, int):
+        return f"{plus}{value:,}".replace("-", "−")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if not SMALLEST <= abs(value) < LARGEST:
+        text = f"{_trimmed(mantissa)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    else:
+        decimals = max(0, digits - 1 - int(exponent))
+        text = _trimmed(f"{float(f'{mantissa}e{exponent}'):,.{decimals}f}")
+    return plus + text.replace("-", "−")
+
+
+def _trimmed(text: str) -> str:
+    """Without zeros at the end of decimals."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
