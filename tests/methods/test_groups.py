@@ -61,7 +61,7 @@ def test_too_few_superpixels_are_asked_for_again_and_a_grid_is_told(monkeypatch)
     def finds_one_in_sixteen(shown, n_segments, **_):
         asked.append(n_segments)
         columns = np.arange(shown.shape[1]) * max(1, n_segments // 16) // shown.shape[1]
-        return np.broadcast_to(columns, shown.shape[:2])
+        return np.tile(columns, (shown.shape[0], 1))
 
     monkeypatch.setattr(segmentation, "slic", finds_one_in_sixteen)
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -77,7 +77,7 @@ def test_superpixels_of_a_second_try_are_told(monkeypatch):
 
     def finds_a_quarter(shown, n_segments, **_):
         columns = np.arange(shown.shape[1]) * (n_segments // 4) // shown.shape[1]
-        return np.broadcast_to(columns, shown.shape[:2])
+        return np.tile(columns, (shown.shape[0], 1))
 
     monkeypatch.setattr(segmentation, "slic", finds_a_quarter)
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))

@@ -198,10 +198,8 @@ def _surrogate(
 
     values = _one_by_one(problem, one)
     stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}
-    said = zip(budgets, counts.tolist(), remarks, strict=True)
-    return Explained(
-        values, stats, [f"fitted to {n} coalitions of {k} groups of features{more}" for n, k, more in said]
-    )
+    said = zip(budgets, counts.tolist(), cut, strict=True)
+    return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features{how}" for n, k, how in said])
 
 
 def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:
