@@ -1,9 +1,11 @@
 """What jobs cost and how they scale.
 
-    python benchmarks/jobs.py [throughput] [overhead] [million CSV] [images] [--rows N] [--save DIR] [--pictures DIR]
+    python benchmarks/jobs.py [throughput] [overhead] [flagged] [million CSV] [images] [--rows N] [--save DIR]
+        [--pictures DIR]
 
 throughput: two single-threaded worker processes beside one, on a CNN. overhead: the job layer beside a plain loop, on
-the same CNN. million: a table of people (such as UCI Adult, plain or .gz), repeated with noise to a million rows, and
+the same CNN. flagged: which share of the rows of a small table needs a second look, by method.
+million: a table of people (such as UCI Adult, plain or .gz), repeated with noise to a million rows, and
 explained along straight lines and a neighbour graph; memory of the workers, and the time to open the output. images:
 seconds of a gradient of EfficientNet-lite0 at 224², for the estimate in docs/scale.md (needs that package).
 
@@ -280,6 +282,35 @@ def pilot(inputs: Tensor, net: nn.Module) -> None:
         print(f"  {name}: {found.n_gradients.double().mean():.0f} gradients and {seconds:.1f} CPU s a picture")
 
 
+def flagged() -> None:
+    """Scikit-learn's breast cancer table and a small net: the rows that a job's report would ask to look at again."""
+    from sklearn.datasets import load_breast_cancer
+
+    table, labels = load_breast_cancer(return_X_y=True)
+    x = torch.tensor((table - table.mean(0)) / table.std(0)).float()
+    y = torch.tensor(labels)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
+    for _ in range(100):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    x, y = x[::8], y[::8]
+    contenders = (("geodesic_descent", {}), ("elastic_band", {}), ("integrated_gradients", {"support": True}))
+    for output in ("log_softmax", "logit_margin"):
+        for method, settings in contenders:
+            result = METHODS[method](lp.Score(net.eval(), y, output), x, max_gradients=500, **settings)
+            doubtful = sum(not status.ok for status in result.status)
+            untrue = sum(lp.Outcome.UNSUPPORTED in status for status in result.status)
+            print(
+                f"{output} {method}: {doubtful / len(x):.0%} of {len(x)} rows need a second look, "
+                f"{untrue / len(x):.0%} by support; median support {float(result.support.nanmedian()):.2f}, "
+                f"{float(result.n_gradients.double().mean()):.0f} gradients a row",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", default=["throughput", "overhead"])
@@ -298,10 +329,10 @@ def main() -> None:
                 shutil.rmtree(folder)
         elif word == "images":
             images(given.pictures)
-        elif word in ("throughput", "overhead"):
-            {"throughput": throughput, "overhead": overhead}[word]()
+        elif word in ("throughput", "overhead", "flagged"):
+            {"throughput": throughput, "overhead": overhead, "flagged": flagged}[word]()
         else:
-            parser.error(f"{word!r} is no benchmark: throughput, overhead, million CSV or images")
+            parser.error(f"{word!r} is no benchmark: throughput, overhead, flagged, million CSV or images")
 
 
 if __name__ == "__main__":

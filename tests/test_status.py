@@ -14,7 +14,7 @@ def test_value_is_one_readable_string():
     assert status.outcomes == (lp.Outcome.BRIDGED, lp.Outcome.REACHED)
 
 
-OK = (Outcome.SUPPORTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
+OK = (Outcome.SUPPORTED, Outcome.NOT_TESTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
 
 
 @pytest.mark.parametrize("outcome", lp.Outcome)

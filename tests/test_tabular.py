@@ -199,7 +199,8 @@ def test_support_removes_whole_columns_and_comes_first():
     assert list(explained.support.index) == list(FRAME.index) and explained.support.name == "support"
     assert repr(explained).startswith("TableExplanation(median support ")
     untested = explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine(), support=False)
-    assert untested.support.isna().all() and "support not measured; status ok" in repr(untested)
+    assert untested.support.isna().all()
+    assert "explanation not tested (support=True tests it); integral ok" in repr(untested)
 
 
 def test_geometry_by_name():

@@ -30,7 +30,7 @@ def note_of(values, score=None, line=None, **given):
     path = lp.Path.polyline(torch.stack([torch.zeros(1, 4), torch.rand(1, 4), x], 1))
     line = Line(torch.ones(1), torch.full_like(values, torch.nan) if line is None else line)
     given = {"baselines": 1, "wanted": None, "max_gradients": None} | given
-    return lp.Status(removal.tested(score.bind(x), x, path, values, line, **given).note(0))
+    return lp.Status((removal.tested(score.bind(x), x, path, values, line, **given).note(0),))
 
 
 # ---- what the number says -----------------------------------------------------------------------------------------
@@ -94,6 +94,9 @@ def test_a_score_without_classes_is_tested_in_its_own_unit():
 def test_one_feature_has_no_order_to_test():
     result = lp.attribute(lp.Score(lambda x: x[:, 0] ** 2), torch.ones(2, 1), solver=BENT)
     assert result.support.isnan().all() and Outcome.UNSUPPORTED not in result.status[0]
+    assert result.status[0].value.endswith(
+        "The explanation was not tested: removal needs at least two features with finite values."
+    )
 
 
 # ---- when it is measured ------------------------------------------------------------------------------------------
@@ -218,7 +221,18 @@ def test_an_interruption_leaves_the_explanation_and_is_not_kept_as_finished():
 def test_the_headline_names_support_first():
     fine, bad = (lp.Status((lp.Note(kind, "a sentence"),)) for kind in (Outcome.REACHED, Outcome.UNSUPPORTED))
     unknown = torch.tensor([math.nan])
-    assert headline(unknown, unknown, [fine]) == "support not measured; status ok"
+    assert headline(unknown, unknown, [fine]) == "explanation not tested (support=True tests it); integral ok"
     assert headline(torch.tensor([0.5]), unknown, [bad]) == "support 0.5; A sentence."
     both = headline(torch.tensor([0.5, 0.1]), torch.tensor([0.2, 0.2]), [fine, bad])
     assert both == "median support 0.1 (straight line 0.2); 1 of 2 to look at, e.g.: A sentence."
+
+
+def test_a_status_says_what_was_not_tested():
+    """An integral within tolerance is no verdict on the explanation."""
+    x, score = torch.ones(2, 4), lp.Score(mlp(), 1)
+    untested = lp.attribute(score, x, solver=lp.StraightLine()).status[0]
+    assert untested.value.startswith("The integral is within tolerance 0.01, after ")
+    assert untested.value.endswith(". The explanation was not tested: support=True tests it.")
+    assert untested.outcomes == (Outcome.REACHED, Outcome.NOT_TESTED) and untested.ok
+    asked = lp.attribute(score, x, solver=lp.StraightLine(), support=True).status[0]
+    assert Outcome.NOT_TESTED not in asked and "not tested" not in asked.value

@@ -121,11 +121,12 @@ class Attribution:
     `line_support`: the support of the straight line's explanation, NaN where it was not measured."""
 
     def __repr__(self) -> str:
-        ok = sum(s.ok for s in self.status)
+        ok, known = sum(s.ok for s in self.status), not bool(self.support.isnan().all())
         shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
         return (
             f"Attribution(values={', '.join(map(str, shapes))}, solver={self.solver}, metric={self.metric}, "
-            f"ok={ok}/{len(self.status)}, median support={float(self.support.nanmedian()):.2g}, "
+            f"ok={ok}/{len(self.status)}, "
+            f"{f'median support={float(self.support.nanmedian()):.2g}' if known else 'support not measured'}, "
             f"median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
             f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
         )
@@ -407,9 +408,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         length_ratio=mean(ratio),
         certificate=_finite_mean(_certificate(work, solution.path, integral), m),
         path=solution.path,
-        status=tuple(
-            Status((*found.test.note(b), *_merged(status[b * m : (b + 1) * m]).notes)) for b in range(len(status) // m)
-        ),
+        status=tuple(found.test.told(b, _merged(status[b * m : (b + 1) * m])) for b in range(len(status) // m)),
         support=found.test.support.to(change.device, change.dtype),
         n_gradients=total(work.budget.spent()),
         score_change=mean(change),

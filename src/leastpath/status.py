@@ -18,7 +18,8 @@ class Outcome(enum.Enum):
 
     SUPPORTED = "supported"  # removal confirms the explanation
     UNSUPPORTED = "unsupported"  # removal does not confirm it, or confirms the straight line better
-    REACHED = "reached"  # the tolerance
+    NOT_TESTED = "not tested"  # nobody asked whether removal confirms the explanation
+    REACHED = "reached"  # the tolerance of the integral, which says nothing about the explanation
     FIXED_STEPS = "fixed steps"  # without error control
     BUDGET_SPENT = "budget spent"  # before the tolerance was reached
     UNRESOLVED = "unresolved"  # the score jumps faster than its precision can resolve
@@ -32,8 +33,10 @@ class Outcome(enum.Enum):
 
     @property
     def ok(self) -> bool:
-        """Whether the result needs no second look."""
-        return self in (Outcome.SUPPORTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE)
+        """Whether nothing went wrong. An explanation that was not tested is not known to be true: see `NOT_TESTED`."""
+        return self in (
+            Outcome.SUPPORTED, Outcome.NOT_TESTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Status:
     """All that is to be said about one example. `value` is the sentence the user reads.
 
     Example:
-        >>> Status((Note(Outcome.REACHED, "reached tolerance 0.01 with 36 gradients"),)).value
-        'Reached tolerance 0.01 with 36 gradients.'
+        >>> Status((Note(Outcome.REACHED, "the integral is within tolerance 0.01"),)).value
+        'The integral is within tolerance 0.01.'
     """
 
     notes: tuple[Note, ...]
@@ -72,7 +75,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing here needs a second look."""
+        """Whether nothing here needs a second look. It is no verdict on an explanation that was not tested."""
         return all(outcome.ok for outcome in self.outcomes)
 
     def __contains__(self, outcome: Outcome) -> bool:

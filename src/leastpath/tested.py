@@ -28,6 +28,10 @@ from leastpath.support import Kind as JudgedKind
 
 MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
 FORWARD_COST = 1 / 3  # of a gradient, roughly
+ASK = Note(Outcome.NOT_TESTED, "the explanation was not tested: support=True tests it")
+NO_ORDER = Note(
+    Outcome.NOT_TESTED, "the explanation was not tested: removal needs at least two features with finite values"
+)
 PART = 0.1  # of a call's budget that its test may cost, at most
 
 
@@ -39,43 +43,46 @@ class Tested:
     line: Tensor
     n_forwards: Tensor
     unit: str
-    failure: Note | None = None
+    unknown: Sequence[Note]  # what is said of each example that has no number
 
-    def note(self, example: int) -> tuple[Note, ...]:
-        """What the status says first; nothing where nothing was measured."""
+    def told(self, example: int, others: Status) -> Status:
+        """The whole status of an example: the test first, or last what was not tested."""
+        note = self.note(example)
+        return Status((*others.notes, note) if note.outcome is Outcome.NOT_TESTED else (note, *others.notes))
+
+    def note(self, example: int) -> Note:
+        """What became of the test."""
         mine, line = float(self.support[example]), float(self.line[example])
         if math.isnan(mine):
-            return () if self.failure is None else (self.failure,)
+            return self.unknown[example]
         beside = "" if math.isnan(line) else f" (straight line {line:.2g})"
         if mine <= 0:
-            return (
-                Note(
-                    Outcome.UNSUPPORTED,
-                    f"removal does not confirm this explanation: support {mine:.2g}{beside}, which should be above 0; "
-                    "try StraightLine(), several baselines or another output",
-                ),
+            return Note(
+                Outcome.UNSUPPORTED,
+                f"removal does not confirm this explanation: support {mine:.2g}{beside}, which should be above 0; "
+                "try StraightLine(), several baselines or another output",
             )
         if mine < line - MARGIN * abs(line):
-            return (
-                Note(
-                    Outcome.UNSUPPORTED,
-                    f"removal confirms the straight line better: support {mine:.2g}, straight line {line:.2g}; "
-                    "try solver=StraightLine()",
-                ),
+            return Note(
+                Outcome.UNSUPPORTED,
+                f"removal confirms the straight line better: support {mine:.2g}, straight line {line:.2g}; "
+                "try solver=StraightLine()",
             )
-        return (Note(Outcome.SUPPORTED, f"support {mine:.2g} {self.unit}{beside}"),)
+        return Note(Outcome.SUPPORTED, f"support {mine:.2g} {self.unit}{beside}")
 
 
 def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
     """What is shown of some examples before all else: support, the straight line's beside it, and the status in words.
 
     Example:
-        >>> fine = Status((Note(Outcome.REACHED, "reached tolerance 0.01"),))
+        >>> fine = Status((Note(Outcome.REACHED, "the integral is within tolerance 0.01"),))
         >>> headline(torch.tensor([0.31]), torch.tensor([0.28]), [fine])
         'support 0.31 (straight line 0.28); status ok'
     """
     mine, beside = float(support.nanmedian()), float(line.nanmedian())
-    said = "support not measured" if math.isnan(mine) else f"{'median ' * (len(status) > 1)}support {mine:.2g}"
+    if math.isnan(mine) and all(one.ok for one in status):
+        return "explanation not tested (support=True tests it); integral ok"
+    said = "explanation not tested" if math.isnan(mine) else f"{'median ' * (len(status) > 1)}support {mine:.2g}"
     said += "" if math.isnan(beside) else f" (straight line {beside:.2g})"
     bad = [one.value for one in status if not one.ok]
     if not bad:
@@ -86,7 +93,7 @@ def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
 def not_tested(examples: int) -> Tested:
     """Of results whose support was not asked for."""
     unknown = torch.full((examples,), torch.nan, dtype=torch.float64)
-    return Tested(unknown, unknown, torch.zeros(examples, dtype=torch.long), "")
+    return Tested(unknown, unknown, torch.zeros(examples, dtype=torch.long), "", [ASK] * examples)
 
 
 def tested(
@@ -137,11 +144,12 @@ def tested(
     if wanted is None:
         mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
     unit = "in probability" if kind == "log_odds" else "in units of the score"
-    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit)
+    unknown = [ASK if wanted is None and not b else NO_ORDER for b in bent.tolist()]
+    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit, unknown)
 
 
 def _failed(examples: int, outcome: Outcome, why: str) -> Tested:
-    return replace(not_tested(examples), failure=Note(outcome, f"support is not known: {why}"))
+    return replace(not_tested(examples), unknown=[Note(outcome, f"support is not known: {why}")] * examples)
 
 
 @dataclass(frozen=True)

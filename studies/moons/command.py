@@ -15,7 +15,7 @@ from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.methods import METHODS
 from studies.moons.config import MoonsConfig
 from studies.moons.experiment import run_moons
-from studies.moons.table import against_expected, method_results, table_1
+from studies.moons.table import against_expected, conclusion, method_results, table_1, winner
 
 
 def command(
@@ -91,8 +91,11 @@ def _print_results(run: RunFolder, config: MoonsConfig) -> None:
     shown = [name for name in frame.columns if name not in ("gradients", "forwards", "CPU s a net")]
     for column in shown:
         table.add_column(column, justify="left" if column == "method" else "right")
+    results = method_results(run.store, config)
+    best = winner(results, config).title
     for row in frame[shown].itertuples(index=False):
-        table.add_row(*map(str, row))
+        table.add_row(*map(str, row), style="bold" if row[0] == best else "")
     console.print(table)
-    console.print(against_expected(method_results(run.store, config), config), soft_wrap=True)
+    console.print(conclusion(results, config), soft_wrap=True)
+    console.print(against_expected(results, config), soft_wrap=True)
     console.print(f"report: {run.path / 'report.html'}", soft_wrap=True)

@@ -30,6 +30,7 @@ STYLES: Mapping[str, dict[str, Any]] = {
     "random": {"color": "#999999", "marker": ".", "ls": ":"},
     "ideal": {"color": "#000000", "marker": "", "ls": (0, (5, 1)), "lw": 1.6},
 }
+PAIR_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 SIGNED, UNSIGNED = "PuOr_r", "cividis"
 GRID = 160  # contours are computed on GRID × GRID points
 
@@ -132,7 +133,7 @@ def purity_over_noise(noises: Sequence[float], purities: Mapping[str, Tensor], t
 def sampled_paths(
     points: Tensor, means: Sequence[Tensor], samples: Sequence[Sequence[Tensor]], score: lp.Score
 ) -> Figure:
-    """Paths of `Variational` between pairs of points: means, samples around them and straight lines.
+    """Paths of `Variational` between pairs of points, a colour a pair: means, samples around them and straight lines.
 
     Args:
         points: (n, 2) shown as dots.
@@ -152,17 +153,20 @@ def sampled_paths(
     drawn = _Steepness.of(score, points).draw_filled(axis)
     figure.colorbar(drawn, ax=axis, label="‖∇f‖", shrink=0.9, format="%.2g")
     shown = axis.get_xlim(), axis.get_ylim()  # samples may stray beyond the data
-    axis.scatter(points[:, 0], points[:, 1], s=3, c="#777777", lw=0, zorder=1)
+    axis.scatter(points[:, 0], points[:, 1], s=2, c="#aaaaaa", lw=0, zorder=1)
     for i, (mean, drawn_paths) in enumerate(zip(means, samples, strict=True)):
-        named = {key: key if i == 0 else None for key in ("straight line", "mean path", "sampled paths", "ends")}
+        names = ("straight line", "mean path", "sampled paths", "start", "end")
+        named = {key: key if i == 0 else None for key in names}
+        color = PAIR_COLORS[i % len(PAIR_COLORS)]
         for k, path in enumerate(drawn_paths):
             label = named["sampled paths"] if k == 0 else None
-            axis.plot(*path.T, color="#56B4E9", lw=0.6, alpha=0.7, zorder=2, label=label)
-        axis.plot(*mean[[0, -1]].T, color="k", lw=1, ls=":", zorder=3, label=named["straight line"])
-        axis.plot(*mean.T, color="#0072B2", lw=2, zorder=4, label=named["mean path"])
-        axis.scatter(
-            mean[[0, -1], 0], mean[[0, -1], 1], s=28, c="#E69F00", edgecolors="k", lw=0.6, zorder=5, label=named["ends"]
-        )
+            axis.plot(*path.T, color=color, lw=0.5, alpha=0.35, zorder=2, label=label)
+        axis.plot(*mean[[0, -1]].T, color=color, lw=1.2, ls=":", zorder=3, label=named["straight line"])
+        axis.plot(*mean.T, color=color, lw=2.2, zorder=4, label=named["mean path"])
+        for place, marker, label in ((0, "o", "start"), (-1, "s", "end")):
+            axis.plot(
+                *mean[place], marker, color=color, markeredgecolor="k", ms=9, zorder=5, ls="", label=named[label]
+            )  # fmt: skip
     axis.set(xlabel="feature 0", ylabel="feature 1", xlim=shown[0], ylim=shown[1])
     axis.legend(loc="upper left", fontsize="small", framealpha=0.9)
     return figure
@@ -210,4 +214,4 @@ class _Steepness:
         top = max(float(self.norm.max()), 1e-12)
         levels = np.geomspace(top * 1e-3, top, 10)
         norm = np.maximum(self.norm, levels[0])
-        return axis.contourf(self.x, self.y, norm, levels=levels, cmap="Greys", alpha=0.55, norm=LogNorm(), zorder=0)
+        return axis.contourf(self.x, self.y, norm, levels=levels, cmap="Greys", alpha=0.35, norm=LogNorm(), zorder=0)

@@ -17,20 +17,32 @@ from studies.markdown import markdown_table
 from studies.moons import figures
 from studies.moons.config import BASELINE, MAPPED, MoonsConfig
 from studies.moons.results import MethodOnNet, explained, net_of
-from studies.moons.table import against_expected, method_results, summary, table_1
+from studies.moons.table import (
+    COLUMNS,
+    NETS_FOR_A_TEST,
+    against_expected,
+    conclusion,
+    method_results,
+    summary,
+    table_1,
+    winner,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEAD = (
-    "Purity: of the half of the test points with the largest Σ|A|, the share that the net puts in the class other than "
-    "the baseline's. AUC-purity: its area over the noise, .30 by chance and at most .60."
+    "Two half-moons, small nets, and one question for each test point: why this class? Which method ranks points by "
+    "how much there is to explain?"
 )
+PAIRS = 4  # of points, that the variational figure joins: more would hide each other
+MEASURE = """
+Purity takes the half of the test points with the largest Σ|A|, and asks how many of them the net puts in the class
+other than the baseline's: there is much to explain for these, and little for the others. AUC-purity is its area over
+the noise of the data. Explained is the log-probability of the predicted class, and the baseline is (−.5, −.5).
+"""
 READING = """
-The explained output is the log-probability of the predicted class, the baseline is (−.5, −.5), standard errors are over
-seeds, and tests are paired over nets, on the same points.
-
-An attribution without cancellation has Σ|A| = |f(x) − f(x̄)| exactly, so the last row is what *every* perfect NCC method
+An attribution without cancellation has Σ|A| = |f(x) − f(x̄)| exactly, so the last row is what every perfect NCC method
 scores. A method above that row owes the difference to something else than fewer cancellations: the NCC gap, Σ|A| −
 |Δf|, stands beside for that reason.
 """
@@ -43,10 +55,16 @@ def write_report(run: RunFolder, config: MoonsConfig) -> None:
         >>> write_report(run, MoonsConfig())  # doctest: +SKIP
     """
     table = table_1(run.store, config)
-    run.write("table.md", markdown_table(list(table.columns), table.astype(str).to_numpy().tolist()))
+    results = method_results(run.store, config)
+    best = table.index[table["method"] == winner(results, config).title].tolist()
+    words = table.astype(str).to_numpy().tolist()
+    rows = [[f"**{cell}**" if i in best else cell for cell in row] for i, row in enumerate(words)]
+    run.write("table.md", markdown_table(list(table.columns), rows))
     run.write("summary.json", json.dumps(summary(run.store, config), indent=2))
-    report = Report("Half-moons", LEAD).section("Table 1").table(table, index=False).text(READING)
-    report.text(against_expected(method_results(run.store, config), config))
+    report = Report("Half-moons", LEAD).section("In short").text(conclusion(results, config))
+    report.text(against_expected(results, config)).section("Table 1").text(MEASURE)
+    report.table(table, "The best method is in bold.", index=False, bold=best)
+    report.terms({name: COLUMNS[name] for name in table.columns if name in COLUMNS}).text(_errors(config) + READING)
     report.section("Figures")
     for name, figure, caption in _drawn(run, config):
         run.save_figure(figure, name, dpi=110)
@@ -54,6 +72,15 @@ def write_report(run: RunFolder, config: MoonsConfig) -> None:
     report.section("Settings").code((run.path / "config.json").read_text(encoding="utf-8"))
     report.section("Environment").code((run.path / "environment.json").read_text(encoding="utf-8"))
     report.write(run.path / "report.html")
+
+
+def _errors(config: MoonsConfig) -> str:
+    """What is said of errors and tests, where there are any."""
+    seeds, nets = len(config.seeds), len(config.nets)
+    said = f"± is one standard error over the {seeds} seeds. " if seeds > 1 else "One seed, so numbers have no errors. "
+    if nets >= NETS_FOR_A_TEST:
+        return f"{said}p is that of a sign-flip test, paired over the {nets} nets, on the same points."
+    return f"{said}{nets} nets are too few for a test, so differences have no p-values."
 
 
 def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, str]]:
@@ -83,13 +110,15 @@ def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, s
     titles = {r.method: r.title for r in results}
     yield (
         "purity", figures.purity_over_noise(config.noises, {r.method: r.purity for r in results}, titles),
-        "Purity over the noise of the data; bands are one standard error over seeds.",
+        "Purity over the noise of the data"
+        + ("; bands are one standard error over seeds." if len(config.seeds) > 1 else ", of one seed."),
     )  # fmt: skip
     yield (
         "variational_paths", _variational_paths(inputs[:1000], lp.Score(model, other, "softmax"), config),
-        "Ten pairs of points, and the paths that `Variational` finds between them for the class's probability: means, "
-        "and ten samples each. Paths are straight on flat ground and cross steep ground square to the border, with "
-        "knots on both sides of it. The lengths in results are measured between the knots too.",
+        "Four pairs of points, each in its colour, and the paths that `Variational` finds between them for the class's "
+        "probability: the mean, thick, and samples, thin; dotted, the straight line. Dark ground is steep. Paths are "
+        "straight on flat ground and cross steep ground square to the border, with knots on both sides of it. The "
+        "lengths in results are measured between the knots too.",
     )  # fmt: skip
     yield (
         "enhanced_ig", figures.attribution_maps(
@@ -105,12 +134,12 @@ def _drawn(run: RunFolder, config: MoonsConfig) -> Iterator[tuple[str, Figure, s
 
 
 def _variational_paths(points: Tensor, score: lp.Score, config: MoonsConfig) -> Figure:
-    chosen = torch.randperm(len(points), generator=torch.Generator().manual_seed(3))[:20]
-    start, end = points[chosen[:10]], points[chosen[10:]]
-    solver = lp.Variational(n_iterations=config.variational_iterations, spread=0.05, beta_scale=2, n_samples=10)
+    chosen = torch.randperm(len(points), generator=torch.Generator().manual_seed(3))[: 2 * PAIRS]
+    start, end = points[chosen[:PAIRS]], points[chosen[PAIRS:]]
+    solver = lp.Variational(n_iterations=config.variational_iterations, spread=0.02, beta_scale=2, n_samples=6)
     solution = solver.solve(score.bind(end), lp.Conformal(), start, end, lp.Run(seed=0))
-    means = [solution.path[b] for b in range(10)]
-    samples = [[path[b] for path in solution.samples] for b in range(10)]
+    means = [solution.path[b] for b in range(PAIRS)]
+    samples = [[path[b] for path in solution.samples] for b in range(PAIRS)]
     return figures.sampled_paths(points, means, samples, score)
 
 

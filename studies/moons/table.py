@@ -23,6 +23,22 @@ if TYPE_CHECKING:
 
 REFERENCE = "integrated_gradients"  # what every method is tested against, net by net
 IDEAL = "|f(x) − f(x̄)|"
+NETS_FOR_A_TEST = 10  # with fewer, the smallest p-value that a sign-flip test can give means little
+COLUMNS = {
+    "paper": "AUC-purity as the paper prints it.",
+    "ours": "AUC-purity of this run.",
+    "ideal": "AUC-purity of |f(x) − f(x̄)| itself, on the points that the method explained.",
+    "minus IG": "Mean purity over the nets minus that of Integrated Gradients on the same points. It is a mean, not an "
+    "area over the noise, and some methods explain fewer points: it is no difference of two numbers under ours.",
+    "NCC gap": "Σ|A| − |f(x) − f(x̄)|, mean over points. 0: nothing cancels. Below 0: the method explains less than "
+    "there is to explain.",
+    "median": "The NCC gap, median over points.",
+    "points": "Test points explained for each net. Slow methods get fewer, with the same balance of the two classes.",
+    "gradients": "Gradients of the model for one point.",
+    "forwards": "Evaluations of the model without gradient for one point.",
+    "CPU s a net": "Seconds of one core for all points of a net.",
+}
+"""What the columns of the table say."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +89,15 @@ class MethodResult:
         """AUC-purity of |f(x) − f(x̄)| on the same points, mean over seeds."""
         return float(torch.as_tensor(auc_purity(noises, self.ideal)).mean())
 
+    def minus_reference(self) -> float | None:
+        """Mean purity minus that of Integrated Gradients on the same points, if that was run."""
+        if self.method in (REFERENCE, "ideal") or bool(self.reference.isnan().any()):
+            return None
+        return float((self.purity - self.reference).mean())
+
     def against_reference(self) -> PairedTest | None:
-        """Purity against that of Integrated Gradients on the same points, paired over nets."""
-        if self.method in (REFERENCE, "ideal") or bool(self.reference.isnan().any()) or self.purity.numel() < 2:
+        """Purity against that of Integrated Gradients on the same points, paired over nets; None if they are few."""
+        if self.minus_reference() is None or self.purity.numel() < NETS_FOR_A_TEST:
             return None
         return paired_test(self.purity.flatten(), self.reference.flatten())
 
@@ -146,9 +168,8 @@ class _Nets:
 def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
     """The table as text cells.
 
-    AUC-purity printed in the paper and reached here, with standard error over seeds; that of |f(x) − f(x̄)| on the same
-    points; mean purity minus that of Integrated Gradients, paired over nets; the NCC gap Σ|A| − |Δf|, mean and median
-    over points; test points, gradients and evaluations an example, and seconds a net.
+    `COLUMNS` says what the columns are. AUC-purity has its standard error over seeds, and differences from Integrated
+    Gradients their p-value, where there are enough seeds and nets.
 
     Example:
         >>> table_1(run.store, config).to_csv("table.csv")  # doctest: +SKIP
@@ -159,14 +180,13 @@ def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
     for result in method_results(store, config):
         area, error = result.area(config.noises)
         ideal = result.ideal_area(config.noises)
-        test = result.against_reference()
         rows.append(
             {
                 "method": result.title,
                 "paper": _number(PAPER.get(result.method), 3),
                 "ours": _number(area, 3) + ("" if math.isnan(error) else f" ± {error:.3f}"),
                 "ideal": _number(ideal, 3),
-                "− IG (p)": "–" if test is None else f"{test.difference:+.3f} ({_p(test.p_value)})",
+                "minus IG": _difference(result),
                 "NCC gap": _number(result.cancellation_mean, 3),
                 "median": _number(result.cancellation_median, 3),
                 "points": f"{result.points:,}",
@@ -176,6 +196,53 @@ def table_1(store: Store, config: MoonsConfig) -> pandas.DataFrame:
             }
         )
     return pandas.DataFrame(rows)
+
+
+def winner(results: Sequence[MethodResult], config: MoonsConfig) -> MethodResult:
+    """The method with the highest AUC-purity. |f(x) − f(x̄)| is no method.
+
+    Example:
+        >>> winner(method_results(run.store, config), config).title  # doctest: +SKIP
+        'Geodesic IG (graph)'
+    """
+    return max((r for r in results if r.method != "ideal"), key=lambda r: r.area(config.noises)[0])
+
+
+def conclusion(results: Sequence[MethodResult], config: MoonsConfig) -> str:
+    """What the table says, in words.
+
+    Example:
+        >>> conclusion(method_results(run.store, config), config)  # doctest: +SKIP
+        'Geodesic IG (graph) ranks the test points purest: …'
+    """
+    best, by_name = winner(results, config), {r.method: r for r in results}
+    span = config.noises[-1] - config.noises[0]
+    said = [f"{best.title} ranks the test points purest: AUC-purity {best.area(config.noises)[0]:.3f}, where chance is "
+            f"{span / 2:.2f} and {span:.2f} is the most there is"]  # fmt: skip
+    line = by_name.get(REFERENCE)
+    if line is not None and best is not line:
+        said.append(f"Integrated Gradients has {line.area(config.noises)[0]:.3f}")
+        said.append(
+            f"The NCC gap, what cancels within an attribution, is {best.cancellation_mean:.2f} on average against "
+            f"{line.cancellation_mean:.2f}"
+        )
+    ideal = by_name["ideal"].area(config.noises)[0]
+    above = best.area(config.noises)[0] > ideal
+    said.append(
+        f"An attribution in which nothing cancels has {ideal:.3f}"
+        + (", so what is above that is owed to something else than fewer cancellations" if above else "")
+    )
+    nets = len(config.nets)
+    if nets < NETS_FOR_A_TEST:
+        said.append(f"{nets} nets are few: they show the direction, not how sure it is; the complete run has 65")
+    return ". ".join(said) + "."
+
+
+def _difference(result: MethodResult) -> str:
+    test, difference = result.against_reference(), result.minus_reference()
+    if difference is None:
+        return "–"
+    return f"{difference:+.3f}" + ("" if test is None else f" (p = {_p(test.p_value)})")
 
 
 def against_expected(results: Sequence[MethodResult], config: MoonsConfig) -> str:

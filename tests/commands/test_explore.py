@@ -48,9 +48,8 @@ def opened(monkeypatch):
 @pytest.fixture
 def here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        explore, "imported", lambda name: {"nets:pictures": picture_model, "nets:texts": text_parts}[name]
-    )
+    nets = {"nets:pictures": picture_model, "nets:texts": text_parts}
+    monkeypatch.setattr("leastpath.commands.model_files.imported", nets.__getitem__)
     (tmp_path / "photos").mkdir()
     for name in ("b.png", "a.jpg"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "photos" / name)

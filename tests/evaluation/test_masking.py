@@ -15,6 +15,7 @@ from leastpath.evaluation.imputation import filler
 from leastpath.evaluation.masking import (
     FULL_AREAS,
     PAPER_AREAS,
+    AbsoluteChange,
     Comprehensiveness,
     Deletion,
     Insertion,
@@ -110,6 +111,17 @@ def test_batch_equals_loop(fill):
             score, IMAGES[b : b + 1], None, given_attribution(VALUES[b : b + 1]), seed=5
         )
         torch.testing.assert_close(one.values[0], whole.values[b], rtol=1e-5, atol=1e-5)
+
+
+def test_absolute_change_of_a_regression_against_closed_form():
+    """Weights of both signs: the fall of the score cancels, its absolute change does not."""
+    weights, x = torch.tensor([4.0, -3.0, 2.0, -1.0]), torch.ones(1, 4)
+    score = lp.Score(lambda x: x @ weights)
+    masking, found = Masking(areas=(0.25, 0.5, 0.75)), given_attribution(weights * x)
+    curve = AbsoluteChange(masking)(score, x, None, found).curves["baseline"]
+    torch.testing.assert_close(curve, torch.tensor([[4.0, 1.0, 3.0]], dtype=torch.float64))
+    upside_down = dataclasses.replace(score, model=lambda x: -(x @ weights))
+    assert torch.equal(AbsoluteChange(masking)(upside_down, x, None, found).curves["baseline"], curve)
 
 
 @pytest.mark.parametrize("fill", [("baseline", "noise"), "linear"])

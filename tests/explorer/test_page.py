@@ -17,7 +17,8 @@ import leastpath as lp
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
 expect = sync_api.expect
-expect.set_options(timeout=60_000)  # a loaded machine takes its time; what is there already is not waited for
+WAIT = 15_000  # milliseconds: a loaded machine takes its time; what is there already is not waited for
+expect.set_options(timeout=WAIT)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed: apt-get install chromium")
@@ -47,7 +48,7 @@ def visit(browser):
         page = context.new_page()
         if not charts:
             page.route("**/plotly.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(WAIT)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(address)
         expect(page.locator(".tab").first).to_be_visible()
@@ -212,7 +213,7 @@ def test_remove_the_top_tenth_against_the_model(visit, explorer, net, picture):
     values = torch.from_numpy(unpacked(finding(explorer)["values"]).copy())
     side = 3  # 48 pixels in at most 16 cells
     label = (torch.arange(32)[:, None] // side) * 16 + torch.arange(48) // side
-    strength = torch.zeros(11 * 16).index_add_(0, label.flatten(), values.abs().sum(0).flatten())
+    strength = torch.zeros(11 * 16).index_add_(0, label.flatten(), values.sum(0).flatten())  # signed
     top = strength.argsort(descending=True)[: round(0.1 * len(strength))]
     removed = torch.where(torch.isin(label, top), 0.0, picture)
     target = explorer.session.state()["target"]
@@ -374,22 +375,7 @@ def test_a_table(visit):
 
 def tiny_bert(tmp_path: Path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "a",
-        "fine",
-        "film",
-        "pre",
-        "##dict",
-        "##able",
-        "<",
-        ">",
-        "b",
-    ]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "pre", "##dict", "##able", "<", ">", "b"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
     size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

@@ -7,7 +7,7 @@ import leastpath as lp
 from explorer_subjects import picture_source, table_source
 from leastpath.evaluation import symmetric_relevance_gain
 from leastpath.explorer.question import Question
-from leastpath.explorer.removal import removal_curve, without
+from leastpath.explorer.removal import removal_curve, removal_order, without
 from leastpath.explorer.sources.tensors import TensorSource
 
 
@@ -33,6 +33,18 @@ def test_columns_are_removed_whole():
         question.score, subject.inputs, values, fill=question.fills["baseline"], features=subject.units
     )
     assert curve.support == pytest.approx(float(known), abs=1e-6)
+
+
+@pytest.mark.parametrize("rank", ["signed", "net", "magnitude"])
+def test_the_order_of_removal_against_sums_by_hand(rank):
+    subject = picture_source().subject(0)
+    values = torch.randn(1, *subject.shape, generator=torch.Generator().manual_seed(0))
+    sums = {}
+    for unit in subject.units.unique().tolist():
+        inside = values[0][subject.units == unit].double()
+        sums[unit] = {"signed": inside.sum(), "net": inside.sum().abs(), "magnitude": inside.abs().sum()}[rank]
+    assert removal_order(subject, values, rank) == sorted(sums, key=lambda unit: -sums[unit])
+    assert removal_order(subject, values / 0, rank) == []
 
 
 def test_a_score_without_classes_is_compared_by_its_changes():

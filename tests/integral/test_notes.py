@@ -25,7 +25,7 @@ def test_status_says_when_rounding_and_not_the_tolerance_was_reached():
     (note,) = lp.integrate(score, path, tolerance=1e-6).notes
     assert note.outcome is lp.Outcome.REACHED and "as exact as float32 rounds this score" in note.sentence
     (note,) = lp.integrate(score, path, tolerance=0.1).notes
-    assert note.sentence.startswith("reached tolerance 0.1")
+    assert note.sentence.startswith("the integral is within tolerance 0.1, after ")
 
 
 def test_status_says_when_segments_took_more_than_the_fixed_steps():

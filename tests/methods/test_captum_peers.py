@@ -123,6 +123,10 @@ def test_occlusion_of_images_hides_patches_of_all_channels():
     assert torch.equal(result.values[:, 0], result.values[:, 2])
     coarse = METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x, window=8, stride=8)
     assert int(coarse.n_forwards[1]) <= 3 + 2 + 4  # four patches, the input itself, the ends and a check
+    corner = x.clone()
+    corner[..., :8, :8] = 0
+    fall = (image_net()(x) - image_net()(corner))[torch.arange(2), TARGETS[:2]]
+    torch.testing.assert_close(coarse.values[..., :8, :8].sum((1, 2, 3)), fall, atol=1e-5, rtol=1e-4)
     with pytest.raises(ValueError, match=r"window=\(3, 20, 2\) does not fit"):
         METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x, window=(3, 20, 2))
 
@@ -206,6 +210,21 @@ def test_layers_are_explained_with_their_own_arguments(name):
     assert masked.abs().max() < 1e-6 < result.values.abs().max()  # what is masked is worth nothing
     if name in ("occlusion", "kernel_shap", "lime"):  # a token is hidden as a whole
         assert torch.equal(result.values[..., 0], result.values[..., 3])
+
+
+def test_what_hiding_a_token_costs_is_shared_by_its_numbers():
+    model = seeded(TextNet).eval()
+    ids, mask = torch.tensor([[1, 2, 3, 4]]), torch.ones(1, 4)
+    result = METHODS["occlusion"](lp.Score(model, 0, layer=model.embedding, additional_forward_args=mask), ids)
+    for token in range(4):
+
+        def hide(_module, _given, vectors, token=token):  # its baseline is what the ids 0 give
+            return torch.where(torch.arange(4)[:, None] == token, model.embedding.weight[0], vectors)
+
+        whole = model(ids, mask)[0, 0]
+        with model.embedding.register_forward_hook(hide):
+            fall = whole - model(ids, mask)[0, 0]
+        torch.testing.assert_close(result.values[0, token].sum(), fall, atol=1e-5, rtol=1e-4)
 
 
 def test_the_methods_say_so_when_captum_is_missing(monkeypatch):

@@ -80,6 +80,10 @@ MEASURES: Mapping[str, Choice] = {
     "log_prob_ratio": Choice(
         lambda kind: masking.LogProbRatio(kind.paper), "Log-probability that is lost without the top features."
     ),
+    "absolute_change": Choice(
+        lambda kind: masking.AbsoluteChange(kind.paper),
+        "How far the score moves without the top features, for regressions.",
+    ),
     "deletion": Choice(lambda kind: masking.Deletion(kind.full), "Area under the deletion curve."),
     "insertion": Choice(lambda kind: masking.Insertion(kind.full), "Area under the insertion curve."),
     "mas_deletion": Choice(

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from leastpath._support.optional import imported, optional
+from leastpath._support.optional import optional
 from leastpath.attribution import load
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.explore_samples import sample_source
-from leastpath.commands.model_files import load_model
+from leastpath.commands.model_files import load_model, made_by, made_model
 from leastpath.commands.question import TABLES, read_labels
 from leastpath.explorer.opening import session_of
 from leastpath.explorer.saved import SavedSession
@@ -90,14 +90,13 @@ class _Model:
     def made(self) -> Any:
         """What the factory makes, or the file holds; an ImageNet classifier where neither is given."""
         if self.factory is not None:
-            sys.path.insert(0, str(Path.cwd()))  # where a user's own module usually is
-            return imported(self.factory)()
+            return made_model(self.factory, self._how["arguments"])
         return EfficientNetLite0() if self.file is None else load_model(self.file, **self._how)
 
     def for_texts(self) -> tuple[Any, Any]:
         """(model, tokenizer)"""
         if self.factory is not None:
-            return _pair(self.made())
+            return _pair(made_by(self.factory, self._how["arguments"]))
         if self.file is None or not self.file.is_dir():
             raise ValueError(
                 "--text needs --model FOLDER, a Hugging Face model for sequence classification, or --factory "
@@ -116,7 +115,8 @@ class _Model:
         """Python that makes `model`."""
         if self.factory is not None:
             module, _, name = self.factory.partition(":")
-            return [f"from {module} import {name}", f"model = {name}()"]
+            given = self._how["arguments"]
+            return [f"from {module} import {name}", f"model = {name}({f'**{json.loads(given)!r}' if given else ''})"]
         if self.file is None:
             return ["from leastpath.commands.classifier import EfficientNetLite0", "model = EfficientNetLite0()"]
         given = "".join(f", {name}={value!r}" for name, value in self._how.items() if value)

@@ -100,10 +100,20 @@ def made_model(factory: str, arguments: str | None = None) -> Callable[[Tensor],
         >>> made_model("torch.nn:Flatten", '{"start_dim": 1}')
         Flatten(start_dim=1, end_dim=-1)
     """
-    model: Callable[[Tensor], Any] = _imported("--factory", factory)(**_keywords(arguments))
+    model: Callable[[Tensor], Any] = made_by(factory, arguments)
     if not callable(model):
         raise ValueError(f"--factory {factory!r} makes a {type(model).__name__}, expected a model")
     return model.eval() if isinstance(model, nn.Module) else model
+
+
+def made_by(factory: str, arguments: str | None = None) -> Any:
+    """Whatever a function "package.module:function" makes from keyword arguments in JSON.
+
+    Example:
+        >>> made_by("builtins:dict", '{"width": 8}')
+        {'width': 8}
+    """
+    return _imported("--factory", factory)(**_keywords(arguments))
 
 
 def _imported(option: str, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What `leastpath explain` and `compare` explain: a picture or a row of a table, its model's score and its baselines."""
+"""What `leastpath explain` and `compare` explain: a picture or a row of a table, the score and the baselines."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ class Question:
     def mean_baseline(self) -> Tensor:
         """(1, *features)"""
         return self.baselines if self.baselines.ndim == self.inputs.ndim else self.baselines.mean(1)
+
+    @property
+    def each_baseline(self) -> tuple[Tensor, ...]:
+        """Each of them, (1, *features)."""
+        return (self.baselines,) if self.baselines.ndim == self.inputs.ndim else self.baselines.unbind(1)
 
 
 def image_question(

@@ -19,6 +19,7 @@ from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAl
 from leastpath.evaluation.masking import (
     FULL_AREAS,
     PAPER_AREAS,
+    AbsoluteChange,
     Comprehensiveness,
     Deletion,
     Insertion,
@@ -39,7 +40,7 @@ from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relev
 __all__ = [
     "compare", "Comparison", "Measure", "Measured", "measure_all", "given_attribution",
     "Masking", "MaskedScores", "PAPER_AREAS", "FULL_AREAS",
-    "Comprehensiveness", "Sufficiency", "LogOdds", "LogProbRatio", "Insertion", "Deletion",
+    "Comprehensiveness", "Sufficiency", "AbsoluteChange", "LogOdds", "LogProbRatio", "Insertion", "Deletion",
     "MagnitudeAlignedInsertion", "MagnitudeAlignedDeletion", "NearOptimalRemoval",
     "FineTunedFidelity", "fine_tuned", "ModelRandomization", "randomized",
     "symmetric_relevance_gain", "SymmetricRelevanceGain", "Blur", "NoisyLinear", "Samples",

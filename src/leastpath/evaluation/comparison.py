@@ -239,7 +239,7 @@ class Comparison:
             report.section("Winners").table(_readable(self.winners()), caption, index=False)
         report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
         if self.higher_is_better:
-            report.section("Paired tests").table(self._tests.round(6), "Difference: method − other.")
+            report.section("Paired tests").table(_once(self._tests).round(6), _TESTS, index=False)
         if len(self.failures):
             report.section("Failures").table(self.failures, "These pairs are left out of the means.")
         if path is not None:
@@ -276,6 +276,19 @@ def _readable(winners: pd.DataFrame) -> pd.DataFrame:
     words = winners.assign(tied=[", ".join(tied) or "nobody" for tied in winners["tied"]]).reset_index()
     titles = {"beats_reference": "beats the reference", "p_reference": "p", "clear": "clear winner"}
     return words.drop(columns="reference").rename(columns=titles)
+
+
+_TESTS = (
+    "Each row compares two methods on the inputs that both have. Difference: method − other, with its interval. "
+    "p_holm is the p-value, corrected for all methods that the same one is compared with. n counts inputs."
+)
+
+
+def _once(tests: pd.DataFrame) -> pd.DataFrame:
+    """Each pair of methods once: where the best is the reference too, one row says both."""
+    pair = ["measure", "method", "other"]
+    both = tests.groupby(pair)["against"].transform(lambda kinds: " and ".join(dict.fromkeys(kinds)))
+    return tests.assign(against=both).drop_duplicates(pair)
 
 
 def _pandas() -> Any:

@@ -336,6 +336,29 @@ class Comprehensiveness(MaskingMeasure):
 
 
 @dataclass(frozen=True)
+class AbsoluteChange(MaskingMeasure):
+    """|f(x) − f(x without its top features)|: higher is better. The value is the area under the curve.
+
+    For regressions: what matters there may move the score up or down, and a fall alone would count half of it. It is in
+    units of the score; of a class score, in probability.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([-3.0, 1.0])), torch.ones(1, 2)
+        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> AbsoluteChange(Masking(areas=(0.5,)))(score, inputs, None, result).values  # without the first feature
+        tensor([3.], dtype=torch.float64)
+    """
+
+    name: str = "absolute_change"
+    higher_is_better: bool = True
+
+    def _curves(self, found: MaskedScores) -> Tensor:
+        clean, masked = found.probability()
+        return (clean - masked).abs()
+
+
+@dataclass(frozen=True)
 class Sufficiency(Comprehensiveness):
     """p(x) − p(x with its top features only): lower is better. The value is the area under the curve.
 

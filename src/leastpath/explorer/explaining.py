@@ -31,8 +31,8 @@ T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
 OFFERED: Mapping[Kind, tuple[str, ...]] = {
     "image": (
-        QUICK, "elastic_band", "idgi", "guided_ig", "blur_ig", "geodesic_descent", "occlusion", "gradient_shap",
-        "input_x_gradient",
+        QUICK, "elastic_band", "idgi", "occlusion", "staircase", "guided_ig", "blur_ig", "geodesic_descent",
+        "gradient_shap", "input_x_gradient",
     ),
     "table": (
         QUICK, "elastic_band", "idgi", "guided_ig", "geodesic_descent", "occlusion", "kernel_shap", "gradient_shap",
@@ -43,6 +43,7 @@ OFFERED: Mapping[Kind, tuple[str, ...]] = {
 ROWS = {  # that a method takes an example, roughly: for the bar of progress only
     QUICK: PLACES, "elastic_band": 300, "idgi": 100, "guided_ig": 150, "blur_ig": 150, "geodesic_descent": 700,
     "occlusion": 225, "kernel_shap": 1000, "gradient_shap": 50, "input_x_gradient": 1,
+    "staircase": 650,
 }  # fmt: skip
 IMAGE_BUDGET = 1000  # gradients for a picture, so that a minute or two is enough
 

@@ -12,9 +12,10 @@ from leastpath.attribution import Attribution
 from leastpath.explorer.arrays import packed
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
-from leastpath.explorer.removal import Curve
+from leastpath.explorer.removal import Curve, rank_of, removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, moved
+from leastpath.support import Rank
 
 HINTS = {
     "support": "How much more the prediction loses without what is ranked first than without what is ranked last. 0 is "
@@ -51,7 +52,7 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "trusted": None if math.isnan(support) else told and support > 0,
         "status": result.status[0].value,
         "evidence": evidence(result, finding.seconds),
-        **numbers_of(subject, result),
+        **numbers_of(subject, result, rank_of(subject, finding.question.score)),
         "walk": None if walk is None else walk_of(subject, walk, finding.question.baselines),
         "sentence_walk": _walk_words(finding),
         "curves": {name: curve_of(curve) for name, curve in finding.curves.items()},
@@ -99,14 +100,15 @@ def _number(name: str, value: float) -> str:
     return f"{value:.1f}" if name == "seconds" else f"{value:.3g}"
 
 
-def numbers_of(subject: Subject, result: Attribution) -> dict[str, Any]:
-    """Values as they are shown, and for pictures the sums of patches."""
+def numbers_of(subject: Subject, result: Attribution, rank: Rank) -> dict[str, Any]:
+    """Values as they are shown, for pictures the sums of patches, and the units in the order of removal."""
     values = result.values
     assert isinstance(values, Tensor)
     values = values.detach().float().cpu()
+    order = removal_order(subject, values, rank)
     if subject.kind != "image":
-        return {"values": packed(subject.by_feature(values)[0]), "units": None}
-    return {"values": packed(values[0]), "units": packed(by_patch(subject, values)[0])}
+        return {"values": packed(subject.by_feature(values)[0]), "units": None, "order": order}
+    return {"values": packed(values[0]), "units": packed(by_patch(subject, values)[0]), "order": order}
 
 
 def by_patch(subject: Subject, values: Tensor) -> Tensor:

@@ -39,6 +39,24 @@ def rank_of(subject: Subject, score: Score) -> Rank:
     return default_rank("tokens" if subject.kind == "text" else "table", kind)
 
 
+def removal_order(subject: Subject, values: Tensor, rank: Rank) -> list[int]:
+    """The units in the order of removal, the most important first; none where a value is not finite.
+
+    Example:
+        >>> units = torch.tensor([0, 0, 1, -1])
+        >>> subject = Subject("table", "row 0", Score(lambda x: x.sum(1)), torch.ones(1, 4), {}, units)
+        >>> removal_order(subject, torch.tensor([[1.0, -5.0, 2.0, 9.0]]), "signed")
+        [1, 0]
+    """
+    if not bool(torch.isfinite(values).all()):
+        return []
+    places, sizes = removal_places(values, subject.units[None], rank)
+    units, where = subject.units.flatten(), places.flatten().cpu()
+    order = torch.zeros(int(sizes), dtype=torch.long)
+    order[where[units >= 0]] = units[units >= 0]
+    return order.tolist()
+
+
 def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) -> Curve:
     """Remove 10, 20, …, 90 % of the units in the order of an explanation.
 

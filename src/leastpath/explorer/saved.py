@@ -19,10 +19,11 @@ from leastpath.explorer.session import Unknown
 from leastpath.explorer.subject import Kind, Subject
 from leastpath.result_files import packed_fields
 from leastpath.score import Score
-from leastpath.support import patches
+from leastpath.support import Rank, patches
 
 READ_ONLY = "this is a saved result without its model, so it can only be looked at: explain anew with lp.explore"
 SENTENCE = "A saved result, without its model."
+SAVED_RANK: Rank = "magnitude"  # without its score nobody knows what the signs stand for
 
 
 def kept_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str, Any]) -> bytes:
@@ -151,7 +152,7 @@ def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, 
         "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
         "baselines": [{"name": "saved", "label": "as saved"}], "baseline": ["saved"],
         "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [],
-        "rank": "magnitude", "units": None if subject.grid is None else {"shape": list(subject.grid)},
+        "rank": SAVED_RANK, "units": None if subject.grid is None else {"shape": list(subject.grid)},
         "score": None, "baseline_score": None, "results": [f"saved-{b}"],
     }  # fmt: skip
 
@@ -167,7 +168,7 @@ def _shown(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
         "key": f"saved-{b}", "method": "saved", "label": _label(result), "stiffness": None, "stopped": False,
         "headline": headline(support, False),
         "trusted": None if math.isnan(support) else one.status[0].ok and support > 0,
-        "status": one.status[0].value, "evidence": evidence(one), **numbers_of(subject, one),
+        "status": one.status[0].value, "evidence": evidence(one), **numbers_of(subject, one, SAVED_RANK),
         "walk": None, "sentence_walk": "This file holds no walk: a result saved from the explorer's page does.",
         "curves": {},
     }  # fmt: skip

@@ -42,13 +42,13 @@ def fixed_steps(
 
 def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: float, allowed: float) -> Note:
     """An example that is done. `by_rounding`: the allowed gap is mostly that of rounding errors."""
-    cost = f"with {spent:.0f} gradients for the integral"
+    cost = f"after {spent:.0f} gradient{'' if round(spent) == 1 else 's'}"
     if not by_rounding:
-        return Note(Outcome.REACHED, f"reached tolerance {tolerance:g}, {cost}")
+        return Note(Outcome.REACHED, f"the integral is within tolerance {tolerance:g}, {cost}")
     return Note(
         Outcome.REACHED,
-        f"as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance {tolerance:g}: "
-        f"completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
+        f"the integral is as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance "
+        f"{tolerance:g}: completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
     )
 
 

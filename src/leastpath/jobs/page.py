@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-DISTRIBUTIONS = ["completeness_gap", "cancellation", "certificate", "gradients"]
-SHOWN = ["index", "name", "target", "score", "score_change", "completeness_gap", "cancellation", "certificate",
-         "gradients", "seconds"]  # fmt: skip
+DISTRIBUTIONS = ["support", "completeness_gap", "cancellation", "certificate", "gradients"]
+SHOWN = ["index", "name", "target", "score", "score_change", "support", "completeness_gap", "cancellation",
+         "certificate", "gradients", "seconds"]  # fmt: skip
+COLUMNS = """
+score: what was explained, for this row. score_change: the score minus that of the baseline, which is what the values
+add up to. support: how much more the score loses without the features that come out as most important than without the
+least important ones; 0 is chance, higher is better, – is not tested. completeness_gap: the sum of the values minus
+score_change; 0 is exact. cancellation: the sum of |values| minus |score_change|; 0 means that nothing cancels.
+certificate: length of the path over the shortest length possible; 1 is proven shortest. gradients: model gradients
+spent. seconds: of the row's batch, shared by its rows.
+"""
 NEEDED = [*SHOWN, "forwards", "ok", "failure"]
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -33,7 +41,8 @@ def report(
     worst: int = 5,
     **settings: Any,
 ) -> str:
-    """A page about a job: distributions of completeness, cancellation and certificate, worst and slowest rows, cost.
+    """A page about a job: distributions of support, completeness, cancellation and certificate, worst and slowest rows,
+    why rows need a second look, cost.
 
     Args:
         found: the job's output, or its folder.
@@ -62,24 +71,25 @@ def report(
     state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
     page = Report("Explanations of a data set", f"{found.done:,} rows by {name}.{state}")
     _add_cost(page, found, table)
-    page.section("Distributions")
-    page.table(_quantiles(table), "Quantiles over the rows that were explained.")
+    _add_second_look(page, found)
+    page.section("Distributions").text(_support_in_words(table))
+    page.table(_quantiles(table), "Quantiles over the rows that were explained.").text(COLUMNS)
     page.figure(_histograms(table), "Each bar counts rows. Infinite certificates, where Δf vanishes, are left out.")
     done = table[table["failure"].isna()]
     for title, by, why in (
+        ("Least support", -done["support"], "Removal confirms these explanations least."),
         ("Worst by completeness", done["completeness_gap"].abs(), "Largest |completeness gap|."),
         ("Worst by cancellation", done["cancellation"], "Most attribution cancels out."),
         ("Worst by certificate", done["certificate"], "Paths farthest from their lower bound."),
         ("Slowest", done["seconds"], "Seconds are a batch's, shared by its rows."),
     ):
         rows = _top(done, by, worst)
+        if not len(rows):  # nothing of this kind was measured
+            continue
         page.section(title).table(rows[SHOWN], why, index=False)
         figure = _pictures(found, source, rows)
         if figure is not None:
             page.figure(figure, "Attributions of these rows, from the left.", dpi=90)
-    doubtful = _second_look(found)
-    if len(doubtful):
-        page.section("A second look").table(doubtful, "Why rows need one, by the words of their status.")
     failed = table[table["failure"].notna()]
     if len(failed):
         page.section("Failures").table(_counted(failed), "By reason, with the first rows that it happened to.")
@@ -106,17 +116,37 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
     )
 
 
+def _add_second_look(page: Report, found: Explanations) -> None:
+    doubtful = _second_look(found)
+    if len(doubtful):
+        page.section("A second look").table(doubtful, "Why rows need one, by the words of their status.", index=False)
+
+
+def _support_in_words(table: pd.DataFrame) -> str:
+    support = table["support"].dropna()
+    if not len(support):
+        return "No row was tested by removal: `support = true` among the settings of the method tests all of them."
+    confirmed = int((support > 0).sum())
+    return (
+        f"Of {len(table):,} rows {len(support):,} were tested by removal, and removal confirms {confirmed:,} of these "
+        f"(support above 0). The median support is {support.median():.3g}."
+    )
+
+
 def _quantiles(table: pd.DataFrame) -> pd.DataFrame:
     return _finite(table).quantile(SHARES).rename(index="{:.0%}".format)
 
 
 def _histograms(table: pd.DataFrame) -> Figure:
-    figure, known = new_figure(11, 2.6), _finite(table)
+    known = _finite(table).dropna(axis=1, how="all")
+    figure = new_figure(11, 2.6)
     # Clipped: a few extremes would put all other rows into one bar.
     clipped = known.clip(known.quantile(0.005), known.quantile(0.995), axis=1)
-    for ax, column in zip(figure.subplots(1, len(DISTRIBUTIONS)), DISTRIBUTIONS, strict=True):
+    axes = figure.subplots(1, max(1, len(known.columns)), squeeze=False)[0]
+    for ax, column in zip(axes, known.columns, strict=False):
         ax.hist(clipped[column].dropna(), bins=40, color=BLUE)
         ax.set_title(column.replace("_", " "), fontsize=10)
+        ax.set_ylabel("rows" if ax is axes[0] else "")
         ax.locator_params(axis="x", nbins=4)
     return figure
 
@@ -158,10 +188,11 @@ def _second_look(found: Explanations) -> pd.DataFrame:
     import pyarrow.compute as pc
 
     needed = ~pc.field("ok") & pc.field("failure").is_null()
-    return _counted(found.rows.to_table(columns=["index", "status"], filter=needed).to_pandas(), "status")
+    return _counted(found.rows.to_table(columns=["index", "reason"], filter=needed).to_pandas(), "reason")
 
 
 def _counted(failed: pd.DataFrame, column: str = "failure") -> pd.DataFrame:
     groups = failed.assign(reason=failed[column].map(reason_of)).groupby("reason", sort=False)
     counted = groups["index"].agg(rows="count", first=lambda index: ", ".join(map(str, index.head(5))))
-    return counted.sort_values("rows", ascending=False).reset_index()
+    shares = counted.assign(share=counted["rows"].map(lambda n: f"{n / len(failed):.0%} of these"))
+    return shares.sort_values("rows", ascending=False).reset_index().rename(columns={"first": "first rows"})

@@ -22,6 +22,7 @@ from leastpath.jobs.job import Job
 from leastpath.jobs.sources import Rows, may_pass, same_data
 from leastpath.methods import METHODS
 from leastpath.score import Baselines, Inputs, Score
+from leastpath.status import Status
 
 NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")
@@ -223,6 +224,7 @@ class _Table:
         columns |= {"gradients": result.n_gradients.tolist(), "forwards": (result.n_forwards + 1).tolist()}
         columns |= {"target": targets, "name": rows.names, "ok": [status.ok for status in result.status]}
         columns |= {"status": [status.value for status in result.status]}
+        columns |= {"reason": [_second_look(status) for status in result.status]}
         places = [index - self.start for index in rows.index]
         for place, *cells in zip(places, *columns.values(), strict=True):
             self.rows[place] |= {**dict(zip(columns, cells, strict=True)), "seconds": share}
@@ -287,7 +289,7 @@ class _Table:
 
         types = {"index": pa.int64(), "name": pa.string(), "target": pa.int64()}
         types |= dict.fromkeys((*NUMBERS, "seconds"), pa.float64()) | dict.fromkeys(COUNTS, pa.int64())
-        types |= {"ok": pa.bool_(), "status": pa.string(), "failure": pa.string()}
+        types |= {"ok": pa.bool_(), "status": pa.string(), "reason": pa.string(), "failure": pa.string()}
         file = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(self.rows, pa.schema(list(types.items()))), file, compression="zstd")
         return file.getvalue()
@@ -307,6 +309,11 @@ def _runs(rows: list[int]) -> list[range]:
         else:
             found.append(range(row, row + 1))
     return found
+
+
+def _second_look(status: Status) -> str | None:
+    """The first sentence of a status that asks for a second look, if any does: what went well is said before it."""
+    return next((note.sentence for note in status.notes if not note.outcome.ok), None)
 
 
 def reason_of(failure: str) -> str:

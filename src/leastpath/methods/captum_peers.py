@@ -6,6 +6,7 @@ row, counts what is run, and joins tuples into one space. So every method explai
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,6 +112,9 @@ def occlusion(
 ) -> Explained:
     """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
 
+    The fall is shared evenly by the window's features, so that the values of a token add up to what hiding it costs. A
+    feature of several windows has the mean of its shares. Captum gives every feature of a window the whole fall.
+
     Args:
         window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
             all channels, a token of a layer's (tokens, width), otherwise single features.
@@ -128,7 +132,8 @@ def occlusion(
             perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
         )  # fmt: skip
 
-    return Explained(in_chunks(problem, chunk), {"window": size, "stride": step})
+    values = in_chunks(problem, chunk) / math.prod(size)
+    return Explained(values, {"window": size, "stride": step})
 
 
 @method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions(n_samples, segments)})")

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MASKED, KEPT = "share of the features that are masked", "share of the features that are kept"
+AXES = {  # what the horizontal axis of a measure's curve is
+    **dict.fromkeys(("comprehensiveness", "log_odds", "log_prob_ratio", "absolute_change"), MASKED),
+    **dict.fromkeys(("deletion", "mas_deletion"), MASKED),
+    **dict.fromkeys(("sufficiency", "insertion", "mas_insertion"), KEPT),
+    "fine_tuned_fidelity": "share of the features that may be masked",
+    "model_randomization": "share of the layers whose weights are made random",
+}
+
 
 def comparison_figure(
     table: pd.DataFrame, curves: pd.DataFrame, methods: Sequence[str], higher_is_better: Mapping[str, bool]
@@ -68,7 +77,9 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, measure: str, styles: Mapping
         ax.plot([low, high], [y, y], color=styles[method][0], linewidth=2)
         ax.plot([mean], [y], "o", color=styles[method][0])
     _name_rows(ax, list(table.index))
+    ax.margins(x=0.08)
     ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel(f"mean {measure} and its interval", fontsize=8)
 
 
 def _draw_curves(ax: Axes, curves: pd.DataFrame, measure: str, styles: Mapping[str, tuple[str, str]]) -> None:
@@ -77,22 +88,28 @@ def _draw_curves(ax: Axes, curves: pd.DataFrame, measure: str, styles: Mapping[s
         color, line = styles[str(method)]
         ax.plot(mean.index, mean.to_numpy(), line, color=color, label=plain(method), linewidth=1.4)
     ax.set_title(f"{plain(measure)}: mean curve", fontsize=10)
-    ax.set_xlabel("x")
+    ax.set_xlabel(AXES.get(measure, "place on the curve"), fontsize=8)
+    ax.set_ylabel("mean over inputs", fontsize=8)
     ax.legend(fontsize=7, frameon=False, ncols=2)
 
 
 def _draw_costs(left: Axes, right: Axes, table: pd.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
-    for ax, cost in ((left, "gradients"), (right, "seconds")):
-        for y, method in enumerate(table.index):
-            color = styles[method][0]
-            ax.plot([max(table.loc[method, ("cost", cost)], 1e-9)], [y], "o", color=color)
-            if cost == "gradients":
-                ax.plot([max(table.loc[method, ("cost", "forwards")], 1e-9)], [y], "o", color=color, fillstyle="none")
+    """What each method costs. Limits leave room for whole markers; counts may be zero, so their axis shows it."""
+    rows = range(len(table))
+    colors = [styles[method][0] for method in table.index]
+    gradients, forwards = (table["cost", cost].to_numpy() for cost in ("gradients", "forwards"))
+    seconds = table["cost", "seconds"].clip(lower=1e-6).to_numpy()
+    left.scatter(gradients, rows, c=colors, s=36)
+    left.scatter(forwards, rows, facecolors="none", edgecolors=colors, s=36)
+    left.set_xscale("symlog", linthresh=1)
+    left.set_xlim(-0.3, 2 * max(1.0, *gradients, *forwards))
+    right.scatter(seconds, rows, c=colors, s=36)
+    right.set_xscale("log")
+    right.set_xlim(min(seconds, default=1.0) / 2, 2 * max(seconds, default=1.0))
+    for ax, words in ((left, "gradients (filled) and forwards (open) for an input"), (right, "seconds for an input")):
         _name_rows(ax, list(table.index))
-        ax.set_xscale("symlog" if cost == "gradients" else "log")
-    left.set_xlim(left=-0.2)
-    left.set_title("gradients (filled) and forwards (open) an input", fontsize=10)
-    right.set_title("seconds an input", fontsize=10)
+        ax.set_title(f"cost: {words}", fontsize=10)
+        ax.set_xlabel(f"{words.partition(' for')[0]}, logarithmic", fontsize=8)
 
 
 def _name_rows(ax: Axes, names: list[str]) -> None:

@@ -148,6 +148,37 @@ def heatmaps(
     return figure
 
 
+def heat_row(
+    axes: Sequence[Axes],
+    values: Sequence[Values],
+    image: Values | None = None,
+    *,
+    signed: bool = True,
+    view: View = "raw",
+    share: bool = True,
+    colorbar: bool = True,
+) -> None:
+    """Draw one image's attributions by several methods, each on axes of its own, as `heatmap` does.
+
+    With `share` they are on one scale, unless their scales differ more than tenfold: then each has its own.
+
+    Example:
+        >>> import torch
+        >>> from leastpath.report.canvas import new_figure
+        >>> heat_row(new_figure(6, 2).subplots(1, 2), [torch.randn(8, 8), 50 * torch.randn(8, 8)])
+    """
+    planes = [_seen(_plane(given, signed), view) for given in values]
+    ground = None if image is None else _to_grey(_shown(image, planes[0].shape)[0])
+    shared = share and comparable([limit(plane, 99) for plane in planes if plane.any()])
+    ends = [shared_limit(np.stack(planes)) if shared else limit(plane) for plane in planes]
+    for ax, plane, end in zip(axes, planes, ends, strict=True):
+        drawn = _draw(ax, plane, ground, end, signed)
+        if colorbar and not shared:
+            _colorbar(drawn.axes.get_figure(root=True), drawn, ax, plane, end, signed)
+    if colorbar and shared:
+        _colorbar(drawn.axes.get_figure(root=True), drawn, list(axes), np.stack(planes), ends[0], signed)
+
+
 def shared_limit(planes: np.ndarray, percentile: float | None = None) -> float:
     """Where colours end for pictures (n, height, width) on one scale: so that the palest of them is not blank."""
     ends = [limit(plane, percentile) for plane in planes if plane.any()]

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,7 +75,20 @@ class Report:
         """Text as it is, in a fixed-width font: settings, commands, logs."""
         return self.raw(f"<pre>{html.escape(words)}</pre>")
 
-    def table(self, table: Any, caption: str = "", *, digits: int = 4, index: bool | None = None) -> Report:
+    def terms(self, words: Mapping[str, str]) -> Report:
+        """A list of terms, each with what it means: the columns of a table, for instance."""
+        items = (f"<li><strong>{html.escape(term)}</strong>: {_with_code(said)}</li>" for term, said in words.items())
+        return self.raw(f"<ul>{''.join(items)}</ul>")
+
+    def table(
+        self,
+        table: Any,
+        caption: str = "",
+        *,
+        digits: int = 4,
+        index: bool | None = None,
+        bold: Collection[int] = (),
+    ) -> Report:
         """A table.
 
         Args:
@@ -82,6 +96,7 @@ class Report:
             caption: above the table.
             digits: significant digits of numbers that are not integers.
             index: whether to show the rows' labels; by default if they are not just 0, 1, 2, ….
+            bold: the numbers of rows in bold, from 0.
         """
         pandas = optional("pandas", "tables in a report need pandas", "eval")
         frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
@@ -90,6 +105,7 @@ class Report:
         cells = known.map(lambda value: _cell(value, digits))
         rows = cells.to_html(border=0, index=named, justify="right", na_rep="–")
         rows = re.sub(r"<td>(?=[^<\d–−+-])", '<td class="words">', rows)
+        rows = _with_bold_rows(rows, bold)
         if caption:
             above = f"<caption>{_with_code(caption)}</caption>"  # by a function: a backslash in it means itself
             rows = re.sub(r"<table[^>]*>", lambda table: table[0] + above, rows, count=1)
@@ -148,6 +164,16 @@ class Report:
         base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
         taken = sum(f'id="{base}"' in part or f'id="{base}-' in part for part in self._parts)
         return base if not taken else f"{base}-{taken + 1}"
+
+
+def _with_bold_rows(table: str, bold: Collection[int]) -> str:
+    """Rows of a table's body in bold. The first part is what stands before the body's first row."""
+    head, *rows = re.split(r"(?<=<tbody>)|(?<=</tr>)(?=\s*<tr>)", table)
+    while rows and "<tbody>" not in head:
+        head += rows.pop(0)
+    for i in bold:
+        rows[i] = re.sub(r"(<t[dh][^>]*>)(.*?)(</t[dh]>)", r"\1<strong>\2</strong>\3", rows[i])
+    return head + "".join(rows)
 
 
 def _with_code(words: str) -> str:

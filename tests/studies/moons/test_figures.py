@@ -32,4 +32,4 @@ def test_purity_is_drawn_as_the_mean_over_seeds_best_first():
 def test_paths_are_drawn_with_their_samples_and_lines():
     path = torch.tensor([[0.0, 0.0], [0.4, 0.6], [1.0, 1.0]])
     axis = sampled_paths(POINTS, [path], [[path + 0.01, path - 0.01]], SCORE).axes[0]
-    assert len(axis.lines) == 2 + 1 + 1
+    assert len(axis.lines) == 2 + 1 + 1 + 2  # samples, line, mean, the two ends

@@ -37,14 +37,14 @@ const Charts = (() => {
     })), CONFIG);
   }
 
-  /** Score or probability over the share that is removed, for every result: strongest first solid, weakest first dotted. */
+  /** Score or probability over the share that is removed, for every result: the first ranked first solid, the last ranked first dotted. */
   function curves(host, results, fill, share, level, here) {
     if (!window.Plotly) return;
     const traces = results.filter((result) => result.curves?.[fill]).flatMap((result) => {
       const all = here === undefined || here === null ? [] : [here]; // nothing removed
       const [shares, most, least] = [[...all.map(() => 0), ...result.curves[fill].shares], [...all, ...result.curves[fill].most], [...all, ...result.curves[fill].least]];
       const one = { legendgroup: result.key, line: {} };
-      return [line(escaped(result.name), shares, most, result.color, one), line("weakest first", shares, least, result.color, { ...one, showlegend: false, line: { dash: "dot", width: 1.5 }, hoverinfo: "skip", hovertemplate: null })];
+      return [line(escaped(result.name), shares, most, result.color, one), line("last ranked first", shares, least, result.color, { ...one, showlegend: false, line: { dash: "dot", width: 1.5 }, hoverinfo: "skip", hovertemplate: null })];
     });
     const shapes = share > 0 ? [{ type: "line", xref: "x", yref: "paper", x0: share, x1: share, y0: 0, y1: 1, line: { color: Colors.variable("--accent"), width: 1.5 } }] : [];
     window.Plotly.react(host, traces, layout((axis) => ({

@@ -100,14 +100,13 @@ const Images = (() => {
 
   // ---- removal ---------------------------------------------------------------------------------------------------------
 
-  /** The patches by strength, the strongest first: each as the list of its pixels. Σ|values|, as the library ranks. */
+  /** The patches in the order of removal, each as the list of its pixels. */
   function ranked(result) {
     const [height, width] = size();
-    const sums = Pictures.patchSums(result.values.data, height, width, grid(), true);
     const side = Pictures.patchSide(height, width, grid());
-    const members = Array.from(sums, () => []);
+    const members = Array.from({ length: grid()[0] * grid()[1] }, () => []);
     for (let i = 0; i < height * width; i++) members[Math.floor(Math.floor(i / width) / side) * grid()[1] + Math.floor((i % width) / side)].push(i);
-    return Array.from(sums.keys()).sort((a, b) => sums[b] - sums[a]).map((place) => members[place]);
+    return result.order.map((place) => members[place]);
   }
 
   function editor(host, mask, changed) {

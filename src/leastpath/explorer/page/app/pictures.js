@@ -38,13 +38,13 @@ const Pictures = (() => {
   /** Side of the square patches, from the grid's number of rows and columns; those at the edge may be cut. */
   const patchSide = (height, width, [rows, columns]) => Math.max(Math.ceil(height / rows), Math.ceil(width / columns));
 
-  /** Sums over patches, or sums of magnitudes: rows · columns. */
-  function patchSums(data, height, width, grid, magnitude = false) {
+  /** Sums over patches: rows · columns. */
+  function patchSums(data, height, width, grid) {
     const side = patchSide(height, width, grid);
     const sums = new Float32Array(grid[0] * grid[1]);
     for (let i = 0; i < data.length; i++) {
       const place = Math.floor(Math.floor((i % (height * width)) / width) / side) * grid[1] + Math.floor((i % width) / side);
-      sums[place] += magnitude ? Math.abs(data[i]) : data[i];
+      sums[place] += data[i];
     }
     return sums;
   }

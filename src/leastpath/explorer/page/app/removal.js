@@ -18,6 +18,9 @@ const Removal = (() => {
     find("top-value").textContent = "0 %";
     fillSelect(find("fill"), Store.state.fills.map(({ name, label }) => [name, label || name]), Store.state.fills[0]?.name);
     find("removal-hint").textContent = kind.hint;
+    const [first, last] = Store.state.rank === "signed" ? ["what speaks for it", "what speaks against it"] : ["the strongest", "the weakest"];
+    find("curves-first").textContent = first;
+    find("curves-last").textContent = last;
   }
 
   function load() {

@@ -113,7 +113,7 @@ const Tables = (() => {
 
   // ---- removal ---------------------------------------------------------------------------------------------------------
 
-  const ranked = (result) => byStrength(result.values.data).map((i) => [i]);
+  const ranked = (result) => result.order.map((i) => [i]);
 
   function editor(host, mask, changed) {
     const chips = features().map(({ name, text }, i) => make("button", { type: "button", class: "chip",

@@ -110,11 +110,7 @@ const Texts = (() => {
 
   // ---- removal ---------------------------------------------------------------------------------------------------------
 
-  function ranked(result) {
-    const values = result.values.data;
-    const plain = tokens().map((_, i) => i).filter((i) => !tokens()[i].special);
-    return plain.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).map((i) => [i]);
-  }
+  const ranked = (result) => result.order.map((i) => [i]);
 
   function editor(host, mask, changed) {
     const seen = make("p", { class: "quiet seen" });

@@ -1,0 +1,177 @@
+"""Each method's answer to a question, its test by removal, and how long all of them will take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leastpath._support.numbers import written
+from leastpath.attribution import Attribution
+from leastpath.commands.question import Question
+from leastpath.commands.run_folder import RunFolder
+from leastpath.evaluation.masking import FULL_AREAS, Masking
+from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.guards import untouched
+from leastpath.methods import METHODS, Method
+from leastpath.methods.paths import PathExplainer, SolverExplainer
+from leastpath.planning import in_words, planned_gradients
+from leastpath.status import finished
+from leastpath.support import SHARES, default_rank, judged_score, patches
+
+EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
+PROBED = 4  # rows of the trial that tells how long a gradient takes
+OF_TEST = 2 * len(SHARES) + 2 * len(FULL_AREAS)  # forwards, for each method and baseline
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of one method, as it is stored."""
+
+    title: str
+    record: dict[str, Any]
+    values: Tensor
+    """(1, *features)"""
+    x: Tensor
+    """(areas,)"""
+    deletion: Tensor
+    """(areas,) the probability, or score, without what is ranked first."""
+    insertion: Tensor
+    """(areas,) with only this left."""
+
+    @property
+    def support(self) -> float:
+        """The symmetric relevance gain: above 0 for an order that is better than a random one."""
+        return float(self.record["support"])
+
+    @property
+    def is_probability(self) -> bool:
+        """Whether removal is judged by a probability, not by a score."""
+        return bool(self.record["kind"] == "log_odds")
+
+
+def answers(
+    question: Question,
+    run: RunFolder,
+    methods: Sequence[Method],
+    limits: Mapping[str, float | None],
+    seed: int,
+) -> list[Answer]:
+    """One for each method, in their order. What the run's store already has is not computed."""
+    found = []
+    for method in methods:
+        if method.name not in run.store:
+            began = time.monotonic()
+            result = finished(_explained(question, method, limits, seed))
+            record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
+            curves, kind = _curves(question, result, seed)
+            run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})
+        unit = run.store.read(method.name)
+        found.append(Answer(method.title, unit.record, **unit.arrays))
+    return found
+
+
+def _explained(question: Question, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
+    """The test is the same for every method, so those that test themselves need not."""
+    settings = {name: value for name, value in limits.items() if value is not None and name in method.defaults}
+    if "support" in method.defaults:
+        settings["support"] = False
+    baselines = question.baselines if method.takes_baselines else None
+    return method(question.score, question.inputs, baselines, seed=seed, progress=True, **settings)
+
+
+def _evidence(question: Question, result: Attribution) -> dict[str, Any]:
+    """What is known of a result, its support first: the mean over the baselines that features are replaced by."""
+    gain = SymmetricRelevanceGain("values" if question.features is not None else "patches")
+    each = [gain(question.score, question.inputs, start, result).values for start in question.each_baseline]
+    evidence = {**vars(result), "support": torch.stack(each).mean(0)}
+    record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
+    return {**record, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
+
+
+def _curves(question: Question, result: Attribution, seed: int) -> tuple[dict[str, Tensor], str]:
+    """The curves (areas,) whose difference is the support: the same order, the same patches, the same baselines."""
+    removed = "values" if question.features is not None else patches(*question.inputs.shape[-2:])[0]
+    kind = judged_score(question.score, "auto")[1]
+    rank: Any = default_rank("image", kind)  # never "net", which is for tokens
+    masking = Masking(FULL_AREAS, features=removed, fill="baseline", rank=rank)
+    arrays = {"x": torch.tensor(FULL_AREAS)}
+    for name, keep in (("deletion", False), ("insertion", True)):
+        curves = []
+        for start in question.each_baseline:
+            scores = masking.curves(question.score, question.inputs, start, result, keep=keep, seed=seed)
+            curves.append(scores.probability()[1][0, 0])
+        arrays[name] = torch.stack(curves).mean(0)
+    return arrays, kind
+
+
+# ---- how long it will take ---------------------------------------------------------------------------------------
+
+
+def estimate(question: Question, methods: Sequence[Method], limits: Mapping[str, float | None]) -> str:
+    """One sentence on the time that all methods and their tests will take, after a short trial of the model."""
+    gradient, forward = _seconds(question)
+    gradients, forwards, unknown = 0, 0, []
+    m = len(question.each_baseline)
+    for method in methods:
+        cost = planned_cost(method, question.inputs.shape[1:], limits.get("max_gradients"))
+        if cost is None:
+            unknown.append(method.title)
+        more = cost or (0, 0)
+        gradients, forwards = gradients + m * more[0], forwards + m * (more[1] + OF_TEST)
+    total = in_words(gradients * gradient + forwards * forward)
+    besides = f", besides {' and '.join(unknown)}, whose cost is not known beforehand" if unknown else ""
+    count = "1 method" if len(methods) == 1 else f"{len(methods)} methods"
+    return (
+        f"About {total} for {count}{besides}: {written(gradients)} gradients at {in_words(gradient)} and "
+        f"{written(forwards)} forward passes at {in_words(forward)}."
+    )
+
+
+def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | None = None) -> tuple[int, int] | None:
+    """How many gradients and forwards a method takes for each baseline, about. None: nobody knows beforehand.
+
+    Example:
+        >>> planned_cost(METHODS["saliency"], (3, 128, 128)), planned_cost(METHODS["staircase"], (10,))
+        ((1, 1), (0, 80))
+    """
+    explain = method.explain
+    if isinstance(explain, PathExplainer | SolverExplainer):
+        steps = [method.defaults.get(name) for name in ("tolerance", "n_steps")]
+        most = None if max_gradients is None else int(max_gradients)
+        solver = explain.solver if isinstance(explain, SolverExplainer) else method.defaults["solver"]
+        if solver is None and isinstance(explain, PathExplainer):
+            if explain.needs:
+                return None
+            solver = explain.make()
+        return sum(planned_gradients(solver, *steps, most)), 0  # type: ignore[arg-type]
+    if METHODS.get(method.name) is not method:
+        return None
+    single = 1
+    for side in shape:
+        single *= side
+    is_picture = len(shape) == 3
+    known = {
+        "random": (0, 0), "saliency": (1, 1), "input_x_gradient": (1, 1), "grad_cam": (1, 1),
+        "grad_cam_plus_plus": (2, 1), "deep_lift": (2, 1), "gradient_shap": (50, 0),
+        "occlusion": (0, 225 if is_picture else single), "staircase": (0, 650 if is_picture else 8 * single),
+    }  # fmt: skip
+    return known.get(method.name)
+
+
+def _seconds(question: Question) -> tuple[float, float]:
+    """How long a gradient and a forward take, a row of a small batch each; the second trial counts."""
+    with untouched(question.score.model, question.inputs.device):
+        bound = question.score.bind(question.inputs)
+        points, rows = bound.explained().repeat(PROBED, *[1] * (question.inputs.ndim - 1)), torch.zeros(PROBED).long()
+        took = []
+        for call in (bound.gradients, bound.values):
+            call(points, rows)
+            began = time.monotonic()
+            call(points, rows)
+            took.append((time.monotonic() - began) / PROBED)
+    return took[0], took[1]

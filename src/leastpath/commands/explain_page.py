@@ -1,0 +1,144 @@
+"""The page that `leastpath explain` writes: the verdict, the pictures, the removal curves and the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from leastpath._support.numbers import written
+from leastpath.commands.answering import EVIDENCE, Answer
+from leastpath.commands.pictures import show
+from leastpath.commands.question import Question
+from leastpath.commands.run_folder import RunFolder
+from leastpath.commands.verdict import verdict
+from leastpath.report import Report, bars
+from leastpath.report.canvas import SERIES, new_figure, tick, titled, without_ticks
+from leastpath.report.heat import PANEL, comparable, heat_row
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SIDE_BY_SIDE = 4  # methods in one row of pictures
+MOST_BARS = 10
+OF_PICTURES = (
+    "Top: where the magnitudes lie, smoothed, each method on its own scale. Middle: the sums over patches, which are "
+    "what the test removes; red raises the score, blue lowers it. Bottom: every pixel, channels summed. Methods share "
+    "a scale where their scales are within tenfold of each other. Best support first."
+)
+OF_BARS = "The largest attributions of each method: right raises the score, left lowers it. Best support first."
+OF_EVIDENCE = (
+    "support: how much more the prediction loses without the features that the explanation ranks first than without "
+    "those that it ranks last; 0 is a random order, higher is better. completeness gap: Σ values − Δf. cancellation: "
+    "Σ|values| − |Δf|. length ratio: of the path to the straight line. certificate: length over |Δf|, at least 1; 1 is "
+    "provably shortest. A method without a path has no length."
+)
+
+
+def write_report(run: RunFolder, question: Question, found: Sequence[Answer], title: str, baselines: str) -> str:
+    """report.html, and the same pictures as PNG in figures/. Returns the verdict."""
+    said = verdict({a.title: a.support for a in found}, is_probability=found[0].is_probability)
+    report = Report(title, _lead(question, baselines))
+    report.section("Verdict").text(said.replace("\n", "\n\n"))
+    report.section("What the model says").table(question.top)
+    report.section("Attributions")
+    if question.features is not None:
+        show(report, run, _bars(question, question.features, found), "attributions", OF_BARS)
+    else:
+        for i in range(0, len(found), SIDE_BY_SIDE):
+            name = "attributions" if i == 0 else f"attributions-{i // SIDE_BY_SIDE + 1}"
+            caption = OF_PICTURES if i == 0 else "The same of other methods."
+            show(report, run, _heat(question, found[i : i + SIDE_BY_SIDE]), name, caption)
+    what = "columns" if question.features is not None else "patches"
+    report.section("Removal")
+    words = (
+        f"Left: the {what} that a method ranks first are replaced by the baseline; lower is better. Right: only these "
+        "are left; higher is better. Support is the distance of the two, seen as orders of removal."
+    )
+    show(report, run, _removal(found), "removal", words)
+    report.section("Evidence").table(_evidence(found), OF_EVIDENCE)
+    for answer in found:
+        report.text(f"{answer.title}: {answer.record['status']}")
+    run.write("report.html", report.html())
+    return said
+
+
+def _lead(question: Question, baselines: str) -> str:
+    several = len(question.each_baseline) > 1
+    start = f"{'Baselines' if several else 'Baseline'}: {baselines.replace(',', ', ')}."
+    if question.features is not None:
+        return f"Explained: {question.explained}. {start}"
+    side = question.inputs.shape[-1]
+    return f"Explained: {question.explained}, on {side} × {side} pixels (`--size`). {start}"
+
+
+def _heat(question: Question, found: Sequence[Answer]) -> Figure:
+    """One column a method, one row a view; left of them the picture and its baselines."""
+    figure = new_figure(PANEL * (len(found) + 1) + 0.8, 3 * PANEL + 0.7)
+    axes = figure.subplots(3, len(found) + 1, squeeze=False)
+    shown = [("the picture", question.inputs), *(("a baseline", start) for start in question.each_baseline[:2])]
+    without_ticks(axes[:, 0])
+    for ax in axes[len(shown) :, 0]:
+        ax.axis("off")
+    for ax, (name, picture) in zip(axes[:, 0], shown, strict=False):
+        ax.imshow(picture[0].clamp(0, 1).permute(1, 2, 0).numpy())
+        titled(ax, name)
+    values = [answer.values for answer in found]
+    heat_row(axes[0, 1:], values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
+    heat_row(axes[1, 1:], values, question.inputs, view="patches")
+    heat_row(axes[2, 1:], values)
+    for ax, answer in zip(axes[0, 1:], found, strict=True):
+        titled(ax, _titled(answer))
+    for ax, view in zip(axes[:, 1], ("smoothed", "patches", "pixels"), strict=True):
+        ax.set_ylabel(view)
+    return figure
+
+
+def _bars(question: Question, names: Sequence[str], found: Sequence[Answer]) -> Figure:
+    """Two methods beside each other, on one scale where their scales are within tenfold."""
+    columns = min(2, len(found))
+    rows = -(-len(found) // columns)
+    figure = new_figure(5.5 * columns, rows * (1.2 + 0.3 * (min(MOST_BARS, len(names)) + 1)))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    largest = [float(a.values.abs().max()) for a in found if a.values.any()]
+    for ax in grid.flatten()[len(found) :]:
+        ax.axis("off")
+    for ax, answer in zip(grid.flatten(), found, strict=False):
+        bars(answer.values[0], names, top=MOST_BARS, ax=ax)
+        titled(ax, _titled(answer))
+        if comparable(largest):
+            everything = torch.cat([a.values.flatten() for a in found])
+            low, high = min(0.0, float(everything.min())), max(0.0, float(everything.max()))
+            room = 0.2 * (high - low)  # for the numbers beside the bars
+            ax.set_xlim(low - room, high + room)
+    return figure
+
+
+def _titled(answer: Answer) -> str:
+    return f"{answer.title}\nsupport {written(answer.support, 2)}"
+
+
+def _removal(found: Sequence[Answer]) -> Figure:
+    figure = new_figure(10, 3.8)
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, name, words in ((axes[0], "deletion", "removed"), (axes[1], "insertion", "kept")):
+        for color, answer in zip(SERIES, found, strict=False):
+            ax.plot(answer.x, getattr(answer, name), color=color, label=answer.title)
+        ax.set_xlabel(f"share {words}, ranked first goes first")
+        ax.grid(alpha=0.3)
+        ax.yaxis.set_major_formatter(tick)
+    axes[0].set_ylabel("probability" if found[0].is_probability else "score")
+    axes[1].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _evidence(found: Sequence[Answer]) -> pd.DataFrame:
+    import pandas as pd
+
+    def row(answer: Answer) -> dict[str, Any]:
+        named = {name.replace("n_", "").replace("_", " "): answer.record[name] for name in EVIDENCE}
+        return {**named, "seconds": answer.record["seconds"]}
+
+    return pd.DataFrame.from_dict({a.title: row(a) for a in found}, orient="index")
