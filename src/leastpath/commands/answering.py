@@ -67,6 +67,7 @@ def answers(
         if method.name not in run.store:
             began = time.monotonic()
             result = finished(_explained(question, method, limits, seed))
+            assert isinstance(result.values, Tensor)  # of one picture
             record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
             curves, kind = _curves(question, result, seed)
             run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})
@@ -141,14 +142,14 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
     """
     explain = method.explain
     if isinstance(explain, PathExplainer | SolverExplainer):
-        steps = [method.defaults.get(name) for name in ("tolerance", "n_steps")]
+        tolerance, n_steps = (method.defaults.get(name) for name in ("tolerance", "n_steps"))
         most = None if max_gradients is None else int(max_gradients)
         solver = explain.solver if isinstance(explain, SolverExplainer) else method.defaults["solver"]
         if solver is None and isinstance(explain, PathExplainer):
             if explain.needs:
                 return None
             solver = explain.make()
-        return sum(planned_gradients(solver, *steps, most)), 0  # type: ignore[arg-type]
+        return sum(planned_gradients(solver, tolerance, n_steps, most)), 0
     if METHODS.get(method.name) is not method:
         return None
     single = 1
