@@ -2,9 +2,9 @@
 # # An image
 #
 # Three explanations of a digit: along the straight line, which is Integrated Gradients;
-# along an elastic band, which bends a little; and along the shortest path that `Descent`
-# finds, to see why the shortest is not the truest. The network is a small one for 8 × 8
-# digits, trained here in a few seconds. At the end a photograph is explained.
+# along an elastic band, which bends a little; and along the shortest path, which
+# `Descent` finds, to see why the shortest is not the truest. The network is a small one
+# for 8 × 8 digits, trained here in a few seconds. At the end a photograph is explained.
 
 # %%
 import torch
@@ -81,18 +81,18 @@ heatmaps(found, inputs).savefig("image-maps.png", dpi=110)
 # ## Why they differ
 #
 # The score, and the norm of its gradient, along the paths. The length of a path is the
-# mean of the lower curve times the distance walked. The line walks on steep ground to its
-# end; the shortest path leaves it at once and comes back only for the last steps.
+# mean of the lower curve times the distance walked. The line walks on steep ground to
+# its end; the shortest path leaves it at once and comes back only for the last steps.
 
 # %%
 bent = {name: found[name] for name in ("elastic band", "shortest")}
 path_profile(score, bent, example=0).savefig("image-profile.png", dpi=110)
 
 # %% [markdown]
-# And the image along the shortest path. The line would fade the digit in; the second row
-# is the difference from it. In the middle stands an image that the network is entirely
-# sure of, and that nobody would write: that is where the score is flat. See [what a short
-# path is worth](../../choosing.md#what-a-short-path-is-worth).
+# And the image along the shortest path. The line would fade the digit in; the second
+# row is the difference from it. In the middle stands an image that the network is
+# entirely sure of, and that nobody would write: that is where the score is flat. See
+# [what a short path is worth](../../choosing.md#what-a-short-path-is-worth).
 
 # %%
 path_film(found["shortest"], example=0, frames=7, score=score).savefig(
