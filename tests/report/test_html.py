@@ -63,7 +63,7 @@ def test_write_replaces_whole_files_and_leaves_no_others(tmp_path):
 def test_numbers_are_short():
     pytest.importorskip("pandas")
     cells = re.findall(r"<td[^>]*>(.*?)</td>", Report("t").table({"a": [1234.5678, 1e9, float("inf"), 12]}).html())
-    assert cells == ["1,235", "1e+09", "inf", "12"]
+    assert cells == ["1,235", "1,000,000,000", "infinite", "12"]
 
 
 @pytest.mark.parametrize(

@@ -717,7 +717,7 @@ def _opened_array(file: Path, _version: tuple[int, ...], name: str | None) -> An
     if file.suffix == ".npy":
         return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
     if file.suffix == ".npz":
-        with np.load(file) as opened:
+        with file.open("rb") as content, np.load(content) as opened:  # given a name, np.load leaves a broken file open
             names = list(opened.keys())
             return opened[name or names[0]] if names and name in (None, *names) else names
     slices = optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
