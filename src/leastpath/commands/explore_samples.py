@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import Source
 from leastpath.images import square_crop
@@ -68,7 +68,7 @@ def _photos() -> Sample:
             "inputs = pixels.permute(2, 0, 1)[None].contiguous()",
         )
 
-    source = TensorSource(Score(model), inputs, titles=names, recipe=lines)
+    source = TensorSource(Score(model), inputs, titles=names, classes=imagenet_classes(), recipe=lines)
     return source, "Sample: two photographs that scikit-learn ships, and EfficientNet-lite0 for ImageNet."
 
 
