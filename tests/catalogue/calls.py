@@ -89,6 +89,11 @@ def cases() -> Iterator[Case]:
     yield Case("Solver", "a path that ends elsewhere", partial(attribute, solver=Lost()), Refused("Lost", RuntimeError))
     yield Case("Solution", "a solver's own", lambda: len(lp.Solution(LINE).path), Right(lambda: 3))
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
+    yield Case("FeatureMetric", "what measures at a point", lambda: isinstance(lp.Conformal(), lp.FeatureMetric),
+               Right(lambda: False))  # fmt: skip
+    yield Case("load", "no file", partial(lp.load, "nowhere.safetensors"), Refused("is not a file"))
+    yield Case("prepared", "no model", partial(lp.prepared, 3, X), Refused("model is a int"))
+    yield from extra_arguments()
     yield from paths()
     yield from integrals()
     yield from results()
@@ -97,6 +102,23 @@ def cases() -> Iterator[Case]:
     yield from reports()
     yield from tables_of_methods()
     yield from files()
+
+
+def extra_arguments() -> Iterator[Case]:
+    """As many prototypes as examples: only a mark says what they are."""
+    distances, masked = lambda x, p: -torch.cdist(x, p), lambda x, m: (x * m).sum(1)
+    rows = torch.flip(X, (0,))
+    yield Case(
+        "shared", "as long as the batch",
+        lambda: lp.attribute(lp.Score(distances, 1, additional_forward_args=lp.shared(rows)), X).values,
+        Right(lambda: lp.attribute(lp.Score(lambda x: distances(x, rows), 1), X).values, 1e-6),
+    )  # fmt: skip
+    yield Case(
+        "per_example", "as long as the batch",
+        lambda: lp.Score(masked, additional_forward_args=lp.per_example(rows))(X), Right(lambda: masked(X, rows)),
+    )  # fmt: skip
+    for name, given in {"a number": 3, "a tensor without rows": torch.tensor(1.0), "None": None}.items():
+        yield Case("per_example", name, partial(lp.per_example, given), Refused("expected a tensor \\(batch, …\\)"))
 
 
 def paths() -> Iterator[Case]:
@@ -317,6 +339,13 @@ def evaluations() -> Iterator[Case]:
             "no method is called 'magic'",
         ),
         "compare: no method": ("compare", lambda: evaluation.compare([], SCORE, X), "method"),
+        "randomized: no model": ("randomized", lambda: list(evaluation.randomized(3)), "no weights to draw anew"),
+        "fine_tuned: no model": ("fine_tuned", lambda: evaluation.fine_tuned(3, (X, X)), "model is a int"),
+        "MAS: areas that do not begin at nothing": (
+            "MagnitudeAlignedInsertion",
+            lambda: evaluation.MagnitudeAlignedInsertion(evaluation.Masking((0.1, 1.0))),
+            "needs areas from 0 to 1",
+        ),
         "holm: NaN": ("holm", lambda: evaluation.holm([0.1, math.nan]), "p"),
         "holm: above 1": ("holm", lambda: evaluation.holm([0.1, 3.0]), "p"),
         "bootstrap: an unknown method": (
@@ -356,6 +385,7 @@ def evaluations() -> Iterator[Case]:
     for measure in (
         evaluation.Comprehensiveness(), evaluation.Sufficiency(), evaluation.LogOdds(), evaluation.LogProbRatio(),
         evaluation.Insertion(), evaluation.Deletion(), evaluation.Completeness(), evaluation.Cancellation(),
+        evaluation.AbsoluteChange(), evaluation.MagnitudeAlignedInsertion(), evaluation.MagnitudeAlignedDeletion(),
         evaluation.Certificate(), evaluation.SymmetricRelevanceGain(), evaluation.Infidelity(n_samples=2),
     ):  # fmt: skip
         yield Case(

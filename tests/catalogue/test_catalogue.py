@@ -14,6 +14,9 @@ NUMPY = dict(settings.numpy_numbers())
 
 # Names that carry something else, and are covered where that is.
 WITHOUT_CASES = {
+    "explore": "tests/explorer/test_opening.py",
+    "Prepared": "what prepared returns",
+    "Preparation": "what prepared reports",
     "evaluation.Comparison": "what compare returns",
     "evaluation.Measure": "a protocol without checks",
     "evaluation.Measured": "what measures return",
