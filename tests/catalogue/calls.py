@@ -89,11 +89,7 @@ def cases() -> Iterator[Case]:
     yield Case("Solver", "a path that ends elsewhere", partial(attribute, solver=Lost()), Refused("Lost", RuntimeError))
     yield Case("Solution", "a solver's own", lambda: len(lp.Solution(LINE).path), Right(lambda: 3))
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
-    yield Case("FeatureMetric", "what measures at a point", lambda: isinstance(lp.Conformal(), lp.FeatureMetric),
-               Right(lambda: False))  # fmt: skip
-    yield Case("load", "no file", partial(lp.load, "nowhere.safetensors"), Refused("is not a file"))
-    yield Case("prepared", "no model", partial(lp.prepared, 3, X), Refused("model is a int"))
-    yield from extra_arguments()
+    yield from doors()
     yield from paths()
     yield from integrals()
     yield from results()
@@ -104,21 +100,34 @@ def cases() -> Iterator[Case]:
     yield from files()
 
 
-def extra_arguments() -> Iterator[Case]:
-    """As many prototypes as examples: only a mark says what they are."""
-    distances, masked = lambda x, p: -torch.cdist(x, p), lambda x, m: (x * m).sum(1)
-    rows = torch.flip(X, (0,))
+def doors() -> Iterator[Case]:
+    """Names that a user meets first: extra arguments, models made ready, kept results, the explorer."""
+    table = torch.rand(len(X), X.shape[1], generator=torch.Generator().manual_seed(0))
+
+    def near(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return -torch.cdist(x, rows).amin(1)
+
+    def explained(argument: Any) -> torch.Tensor:
+        score = lp.Score(near, additional_forward_args=(argument,))
+        return lp.attribute(score, X, solver=lp.StraightLine()).values
+
+    def alone() -> torch.Tensor:
+        return straight_values(lambda x: near(x, table))
+
+    yield Case("shared", "a table as long as the batch", lambda: explained(lp.shared(table)), Right(alone, 1e-6))
+    yield Case("shared", "the same without a mark", lambda: explained(table), Refused("lp.shared"))
+    yield Case("per_example", "too few rows", lambda: explained(lp.per_example(table[:1])), Refused("per_example|rows"))
+    yield Case("per_example", "a word", lambda: lp.per_example("mask"), Refused("per_example"))
+    yield Case("prepared", "a function for a model", lambda: lp.prepared(torch.sin, X), Refused("Module"))
+    yield Case("prepared", "a word for an example", lambda: lp.prepared(NET, "x"), Refused("example"))
     yield Case(
-        "shared", "as long as the batch",
-        lambda: lp.attribute(lp.Score(distances, 1, additional_forward_args=lp.shared(rows)), X).values,
-        Right(lambda: lp.attribute(lp.Score(lambda x: distances(x, rows), 1), X).values, 1e-6),
-    )  # fmt: skip
-    yield Case(
-        "per_example", "as long as the batch",
-        lambda: lp.Score(masked, additional_forward_args=lp.per_example(rows))(X), Right(lambda: masked(X, rows)),
-    )  # fmt: skip
-    for name, given in {"a number": 3, "a tensor without rows": torch.tensor(1.0), "None": None}.items():
-        yield Case("per_example", name, partial(lp.per_example, given), Refused("expected a tensor \\(batch, …\\)"))
+        "load", "no file", lambda: lp.load("nothing.safetensors"), Refused("is not a file: pass what result.save")
+    )
+    yield Case("explore", "a model for a score", lambda: lp.explore(NET, X, open=False), Refused("Score"))
+
+
+def straight_values(model: Any) -> torch.Tensor:
+    return lp.attribute(lp.Score(model), X, solver=lp.StraightLine()).values
 
 
 def paths() -> Iterator[Case]:
@@ -339,13 +348,6 @@ def evaluations() -> Iterator[Case]:
             "no method is called 'magic'",
         ),
         "compare: no method": ("compare", lambda: evaluation.compare([], SCORE, X), "method"),
-        "randomized: no model": ("randomized", lambda: list(evaluation.randomized(3)), "no weights to draw anew"),
-        "fine_tuned: no model": ("fine_tuned", lambda: evaluation.fine_tuned(3, (X, X)), "model is a int"),
-        "MAS: areas that do not begin at nothing": (
-            "MagnitudeAlignedInsertion",
-            lambda: evaluation.MagnitudeAlignedInsertion(evaluation.Masking((0.1, 1.0))),
-            "needs areas from 0 to 1",
-        ),
         "holm: NaN": ("holm", lambda: evaluation.holm([0.1, math.nan]), "p"),
         "holm: above 1": ("holm", lambda: evaluation.holm([0.1, 3.0]), "p"),
         "bootstrap: an unknown method": (
@@ -385,7 +387,6 @@ def evaluations() -> Iterator[Case]:
     for measure in (
         evaluation.Comprehensiveness(), evaluation.Sufficiency(), evaluation.LogOdds(), evaluation.LogProbRatio(),
         evaluation.Insertion(), evaluation.Deletion(), evaluation.Completeness(), evaluation.Cancellation(),
-        evaluation.AbsoluteChange(), evaluation.MagnitudeAlignedInsertion(), evaluation.MagnitudeAlignedDeletion(),
         evaluation.Certificate(), evaluation.SymmetricRelevanceGain(), evaluation.Infidelity(n_samples=2),
     ):  # fmt: skip
         yield Case(

@@ -14,12 +14,17 @@ NUMPY = dict(settings.numpy_numbers())
 
 # Names that carry something else, and are covered where that is.
 WITHOUT_CASES = {
-    "explore": "tests/explorer/test_opening.py",
-    "Prepared": "what prepared returns",
-    "Preparation": "what prepared reports",
     "evaluation.Comparison": "what compare returns",
     "evaluation.Measure": "a protocol without checks",
     "evaluation.Measured": "what measures return",
+    "FeatureMetric": "what a metric of one's own derives from, tests/test_feature_metrics.py",
+    "Preparation": "what prepared reports",
+    "Prepared": "what prepared returns",
+    "evaluation.AbsoluteChange": "its Masking is a case",
+    "evaluation.MagnitudeAlignedInsertion": "its Masking is a case",
+    "evaluation.MagnitudeAlignedDeletion": "its Masking is a case",
+    "evaluation.fine_tuned": "tests/evaluation/test_fine_tuning.py",
+    "evaluation.randomized": "tests/evaluation/test_randomization.py",
     "evaluation.MaskedScores": "what Masking returns",
     "evaluation.PAPER_AREAS": "numbers",
     "evaluation.FULL_AREAS": "numbers",

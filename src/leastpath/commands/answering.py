@@ -25,6 +25,7 @@ from leastpath.support import SHARES, default_rank, judged_score, patches
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes
+OF_PHOTOGRAPH = 250  # gradients that the integral of a photograph takes to 1 %, about
 OF_TEST = 2 * len(SHARES) + 2 * len(FULL_AREAS)  # forwards, for each method and baseline
 
 
@@ -149,7 +150,10 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
             if explain.needs:
                 return None
             solver = explain.make()
-        return sum(planned_gradients(solver, tolerance, n_steps, most)), 0
+        finding, measuring = planned_gradients(solver, tolerance, n_steps, most)
+        if len(shape) == 3 and tolerance is not None and most is None:
+            measuring = max(measuring, OF_PHOTOGRAPH)
+        return finding + measuring, 0
     if METHODS.get(method.name) is not method:
         return None
     single = 1
