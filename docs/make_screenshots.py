@@ -94,7 +94,7 @@ def _bert() -> tuple[nn.Module, Any]:
 SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "table": (table, "dark", ("elastic_band", "kernel_shap", "occlusion")),
     "text": (text, "light", ("elastic_band", "idgi", "occlusion")),
-    "image": (photograph, "light", ("elastic_band", "idgi", "occlusion")),
+    "image": (photograph, "light", ("idgi", "occlusion", "staircase")),
 }
 
 

@@ -149,7 +149,7 @@ def heatmaps(
 
 
 def heat_row(
-    axes: Sequence[Axes],
+    axes: Sequence[Axes] | np.ndarray,
     values: Sequence[Values],
     image: Values | None = None,
     *,
