@@ -88,6 +88,23 @@ def test_targets_of_classes_against_captum(target):
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_one_number_in_several_dimensions_needs_no_target():
+    def grid(x):
+        return mlp(4, 1)(x)[:, :, None, None]  # (batch, 1, 1, 1)
+
+    inputs = flat_points(3, 4)
+    ours, theirs = (
+        explainer.attribute(inputs, n_steps=20) for explainer in (straight(grid), IntegratedGradients(grid))
+    )
+    torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-5)
+
+
+def test_attribute_future_is_refused_as_in_captum():
+    for explainer in (straight(NET), IntegratedGradients(NET)):
+        with pytest.raises(NotImplementedError, match="attribute_future is not implemented for"):
+            explainer.attribute_future()
+
+
 def test_arguments_of_every_kind_against_captum():
     """Tuple inputs, of which one is an image, a per-example tensor argument, a list and a number."""
     image, row = torch.randn(2, 2, 6, 6), flat_points(2, 3)

@@ -9,7 +9,7 @@ import torch
 
 import leastpath as lp
 from helpers import cnn, flat_points, mlp
-from leastpath.shap import explanation
+from leastpath.shap import explanation, plot
 
 pytest.importorskip("matplotlib").use("agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -114,3 +114,29 @@ def test_without_shap_the_extra_is_named(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "shap", None)
     with pytest.raises(ImportError, match=r"leastpath\[shap\]"):
         explanation(table[2])
+
+
+def words_on(figure) -> str:
+    figure.canvas.draw()
+    return " ".join(text.get_text() for text in figure.findobj(plt.Text))
+
+
+@pytest.mark.parametrize("kind", ["waterfall", "beeswarm", "bar"])
+def test_plots_have_our_words(table, kind):
+    inputs, score, result = table
+    explained = explanation(result, NAMES, inputs, score=score)
+    said = words_on(plot(kind, explained[0] if kind == "waterfall" else explained))
+    assert "SHAP" not in said and "E[f(X)]" not in said and "age" in said
+    assert ("baseline" if kind == "waterfall" else "attribution") in said
+
+
+def test_an_image_plot_names_its_output():
+    images = torch.rand(2, 1, 6, 6)
+    result = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), images, solver=lp.StraightLine())
+    said = words_on(plot("image", explanation(result, inputs=images, output_names="cat")))
+    assert "cat" in said and "SHAP" not in said
+
+
+def test_a_plot_that_shap_does_not_have():
+    with pytest.raises(ValueError, match=r"kind='pie' is unknown: use one of \['waterfall'"):
+        plot("pie", None)

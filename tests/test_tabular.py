@@ -200,7 +200,7 @@ def test_support_removes_whole_columns_and_comes_first():
     assert repr(explained).startswith("TableExplanation(median support ")
     untested = explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine(), support=False)
     assert untested.support.isna().all()
-    assert "explanation not tested (support=True tests it); integral ok" in repr(untested)
+    assert "the explanation was not tested: support=True tests it; the integral is ok" in repr(untested)
 
 
 def test_geometry_by_name():

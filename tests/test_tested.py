@@ -221,7 +221,7 @@ def test_an_interruption_leaves_the_explanation_and_is_not_kept_as_finished():
 def test_the_headline_names_support_first():
     fine, bad = (lp.Status((lp.Note(kind, "a sentence"),)) for kind in (Outcome.REACHED, Outcome.UNSUPPORTED))
     unknown = torch.tensor([math.nan])
-    assert headline(unknown, unknown, [fine]) == "explanation not tested (support=True tests it); integral ok"
+    assert headline(unknown, unknown, [fine]) == "the explanation was not tested; the integral is ok"
     assert headline(torch.tensor([0.5]), unknown, [bad]) == "support 0.5; A sentence."
     both = headline(torch.tensor([0.5, 0.1]), torch.tensor([0.2, 0.2]), [fine, bad])
     assert both == "median support 0.1 (straight line 0.2); 1 of 2 to look at, e.g.: A sentence."

@@ -202,7 +202,17 @@ def test_html_is_coloured_and_escaped(tmp_path):
     explained = explain(classifier(), tokenizer(), ["good <b> film", "bad"], merge_words=True, **STRAIGHT)
     page = explained.to_html(tmp_path / "page.html")
     assert page.count("<p>") == 2 and "background:#" in page and "&lt;" in page and "<b>" not in page
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").endswith(page)
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert written.endswith(page) and "<title>What speaks for and against" in written
+
+
+def test_the_score_of_an_explanation_can_be_asked_again():
+    """Its scores, its baselines' scores, and its values by `attribute` itself."""
+    explained = explain(classifier(), tokenizer(), TEXTS, 1, **STRAIGHT)
+    assert torch.equal(explained.score(explained.inputs), explained.scores)
+    again = lp.attribute(explained.score, explained.inputs, explained.baselines, **STRAIGHT)
+    torch.testing.assert_close(again.values, explained.result.values)
+    torch.testing.assert_close(explained.scores - again.score_change, explained.base_values)
 
 
 def test_support_status_and_probability_come_first():
@@ -217,7 +227,7 @@ def test_support_status_and_probability_come_first():
         assert f"probability {probability:.3g}" in page
     texts = page.split("<p>")[1:]
     assert "straight line" in texts[0] and "straight line" in texts[2]
-    assert "support not measured" in texts[1]  # one word alone has no order
+    assert "not tested: removal needs at least two features" in texts[1]  # one word alone has no order
     strongest = max(float(values.abs().max()) for values in explained.values)
     assert f"{strongest:+.2g} raises the score" in page and page.count("#d6614d") + page.count("#4294c2") == 3
     assert repr(explained).startswith("TextExplanation(median support ")

@@ -134,6 +134,12 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             delta = self.compute_convergence_delta(result.values, baselines, inputs, target, additional_forward_args)
         return result.values, delta
 
+    def attribute_future(self) -> None:
+        """Captum's asynchronous call, which its own `IntegratedGradients` does not offer either."""
+        raise NotImplementedError(
+            f"attribute_future is not implemented for {type(self).__name__}: call attribute, or explain"
+        )
+
     def explain(
         self,
         inputs: Inputs,

@@ -65,8 +65,8 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
     if tensor.shape == (rows,) and target is None:
         return tensor
     if target is None:
-        if tensor.shape == (rows, 1):
-            return tensor[:, 0]
+        if tensor.numel() == rows:  # one number a row, in as many dimensions as the model likes: (rows, 1, 1, 1)
+            return tensor.reshape(rows)
         raise ValueError(
             f"the model returns {tuple(tensor.shape[1:])} numbers an example: say which, Score(model, target=0)"
         )

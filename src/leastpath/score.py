@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath.arguments import Marked, has_batch_length, per_example
 from leastpath.bound import BoundScore, ModelCalls
+from leastpath.estimators import as_module
 from leastpath.guards import Baselines, Inputs, Target, at_work, checked_target, device_of, untouched
 from leastpath.outputs import Output, OutputName
 
@@ -29,7 +30,8 @@ class Score:
 
     Args:
         model: module or plain callable, `(batch, ...) -> (batch, classes)`, `(batch,)` or `(batch, 1)`. An output
-            object with `.logits` (Hugging Face) is read at its logits.
+            object with `.logits` (Hugging Face) is read at its logits. Linear models and networks of scikit-learn
+            become modules by their weights (`leastpath.estimators`).
         target: class index for all examples, one per example `(batch,)`, or a callable `output -> (batch,)`.
             None where the model already returns one number per example.
         output: what happens to the model's output before the target is picked: "raw", "softmax", "log_softmax",
@@ -60,6 +62,8 @@ class Score:
     batch_size: int | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
+        if not callable(self.model) and hasattr(self.model, "predict"):  # an estimator of scikit-learn
+            object.__setattr__(self, "model", as_module(self.model))
         if not callable(self.model):
             raise ValueError(f"model must be callable, got {type(self.model).__name__}: pass the module itself")
         if not callable(self.output) and self.output not in get_args(OutputName):

@@ -17,8 +17,20 @@ from leastpath.attribution import Attribution
 from leastpath.score import Score
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from leastpath.tabular import TableExplanation
     from leastpath.transformers import TextExplanation
+
+
+KINDS = ("waterfall", "beeswarm", "bar", "heatmap", "scatter", "violin", "image")
+WORDS = {
+    " (impact on model output)": " (part of the change of score)",
+    " (average impact on model output magnitude)": "",
+    "SHAP value": "attribution",
+    "E[f(X)]": r"f(\mathrm{baseline})",
+}
+"""What SHAP writes, and what it is here: values are attributions along a path, which starts at the baseline."""
 
 
 def explanation(
@@ -83,6 +95,46 @@ def explanation(
     if names is not None and len(names) != table.shape[1]:
         raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one a feature")
     return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)
+
+
+def plot(kind: str, explained: Any, **settings: Any) -> Figure:
+    """A plot of SHAP with our words on it: "attribution" for "SHAP value", and f(baseline) for E[f(X)].
+
+    Args:
+        kind: "waterfall", "beeswarm", "bar", "heatmap", "scatter", "violin" or "image".
+        explained: what `explanation` gave, or a part of it: a waterfall draws one row, `explained[0]`.
+        settings: of SHAP's own function, `shap.plots.waterfall` and so on.
+
+    Example:
+        >>> import leastpath as lp, pytest
+        >>> shap = pytest.importorskip("shap")
+        >>> result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(5, 3), solver=lp.StraightLine())
+        >>> plot("bar", explanation(result)).axes[0].get_xlabel()
+        'mean(|attribution|)'
+    """
+    shap = optional("shap", "leastpath.shap needs SHAP", "shap")
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r} is unknown: use one of {list(KINDS)}, or call SHAP's own plot")
+    import matplotlib.pyplot as plt  # which SHAP draws on
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    getattr(shap.plots, kind)(explained, show=False, **settings)
+    figure = plt.gcf()
+    for text in figure.findobj(Text):
+        text.set_text(_in_our_words(text.get_text()))
+    for ax in figure.axes:  # tick labels are written anew at each drawing, from these
+        for axis in (ax.xaxis, ax.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FixedFormatter):
+                formatter.seq = [_in_our_words(str(label)) for label in formatter.seq]
+    return figure
+
+
+def _in_our_words(text: str) -> str:
+    for theirs, ours in WORDS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def _of_table(shap: Any, explained: TableExplanation, output_names: str | None) -> Any:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import seed_of
 from leastpath._support.optional import optional
 from leastpath.attribution import Attribution, attribute
+from leastpath.estimators import as_module
 from leastpath.guards import UnfitInputs, parameter_of
 from leastpath.outputs import Output
 from leastpath.score import Score
@@ -167,7 +168,8 @@ def explain(
     """Explain a model's answers on the rows of a data frame.
 
     Args:
-        model: a torch module, or a callable over tensors: (rows, width) numbers in, logits out.
+        model: a torch module, or a callable over tensors: (rows, width) numbers in, logits out. A fitted linear model
+            or network of scikit-learn becomes a module (`leastpath.estimators.as_module`).
         frame: the rows to explain.
         target: a class, or one a row. None: the predicted class, or the only output.
         background: a frame with the same columns, e.g. training data: the points of the neighbour graph, the
@@ -203,6 +205,8 @@ def explain(
            age  job
         0 -1.5 -1.0
     """
+    if hasattr(model, "predict") and not callable(model):
+        model = as_module(model)
     _check_frames(model, frame, background)
     space = Space.of(frame, background, preprocess, categorical, groups)
     parameter = parameter_of(model)
@@ -412,10 +416,10 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
         else:
             what = "frame and background have the same columns in another order"
         raise ValueError(f"{what}: pass both with the same columns, as in background[frame.columns]")
-    if not callable(model) or (hasattr(model, "predict") and not isinstance(model, nn.Module)):
+    if not callable(model):
         raise ValueError(
-            f"model is a {type(model).__name__}, expected a function of tensors: pass a torch module, or a callable "
-            "that has a gradient"
+            f"model is a {type(model).__name__}, expected a function of tensors: pass a torch module, a linear model "
+            "or network of scikit-learn, or a callable that has a gradient"
         )
 
 

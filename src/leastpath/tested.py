@@ -81,8 +81,10 @@ def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
     """
     mine, beside = float(support.nanmedian()), float(line.nanmedian())
     if math.isnan(mine) and all(one.ok for one in status):
-        return "explanation not tested (support=True tests it); integral ok"
-    said = "explanation not tested" if math.isnan(mine) else f"{'median ' * (len(status) > 1)}support {mine:.2g}"
+        why = [note.sentence for one in status for note in one.notes if note.outcome is Outcome.NOT_TESTED]
+        return f"{why[0] if why else 'the explanation was not tested'}; the integral is ok"
+    median = "median " if len(status) > 1 else ""
+    said = "the explanation was not tested" if math.isnan(mine) else f"{median}support {mine:.2g}"
     said += "" if math.isnan(beside) else f" (straight line {beside:.2g})"
     bad = [one.value for one in status if not one.ok]
     if not bad:

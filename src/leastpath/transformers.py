@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
+from leastpath._support.files import write_atomically
 from leastpath._support.threads import in_this_thread
 from leastpath.arguments import per_example
 from leastpath.attribution import Attribution, attribute
@@ -66,6 +67,13 @@ class TextExplanation:
     """What is shown: the words if `merge_words` was asked for, else the tokens, with the space that follows them."""
     shown_values: tuple[Tensor, ...]
     """(pieces,) each."""
+    score: Score
+    """What was explained, as a function of the token ids: `explained.score(explained.inputs)` are the scores. With
+    `inputs` and `baselines`, measures of `leastpath.evaluation` and other solvers take it."""
+    inputs: Tensor
+    """(batch, length) token ids, with padding."""
+    baselines: Tensor
+    """(batch, length, dimensions) where the embeddings start; (batch, m, length, dimensions) for several."""
 
     @property
     def target_name(self) -> str:
@@ -83,11 +91,12 @@ class TextExplanation:
         """
         end = max(float(values.abs().max()) for values in self.shown_values) or 1.0
         texts = [self._text_html(b, end) for b in range(len(self.values))]
-        title = f"<h3>What speaks for and against {html.escape(self.target_name)}</h3>"
-        body = f"{title}{_legend_html(end)}{''.join(texts)}"
-        page = f'<div style="font-family: sans-serif; line-height: 1.9">{body}</div>'
+        title = f"What speaks for and against {html.escape(self.target_name)}"
+        body = f"<h3>{title}</h3>{_legend_html(end)}{''.join(texts)}"
+        page = f'<div style="font-family: sans-serif; line-height: 1.9; max-width: 52rem">{body}</div>'
         if path is not None:
-            Path(path).write_text(f'<!doctype html><meta charset="utf-8">{page}', encoding="utf-8")
+            head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+            write_atomically(Path(path), f"{head}{page}".encode())
         return page
 
     def _repr_html_(self) -> str:
@@ -229,7 +238,7 @@ def explain(
     labels = _token_labels(free, start.shape[-1]) if support else False
     result = attribute(score, ids, start, support=labels, **settings)
     said = _Said(score(ids), _probabilities(logits, classes), classes)
-    return _text_explanation(model, tokenizer, batch, encoded, result, said, merge_words)
+    return _text_explanation(model, tokenizer, batch, encoded, result, said, merge_words, _Asked(score, ids, start))
 
 
 def explain_image(
@@ -433,6 +442,15 @@ def _token_labels(free: Tensor, width: int) -> Tensor:
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """What was explained: token ids (batch, length), and the embeddings that they start from."""
+
+    score: Score
+    inputs: Tensor
+    baselines: Tensor
+
+
+@dataclass(frozen=True)
 class _Said:
     """What the model says of the inputs: score, probability and class, each (batch,)."""
 
@@ -449,6 +467,7 @@ def _text_explanation(
     result: Attribution,
     said: _Said,
     merge_words: bool,
+    asked: _Asked,
 ) -> TextExplanation:
     assert isinstance(result.values, Tensor)
     per_token = result.values.sum(-1).cpu()  # (batch, length)
@@ -473,6 +492,9 @@ def _text_explanation(
         result=result,
         pieces=tuple(words if merge_words else tokens),
         shown_values=word_values if merge_words else values,
+        score=asked.score,
+        inputs=asked.inputs,
+        baselines=asked.baselines,
     )
 
 

@@ -289,12 +289,16 @@ def _path_words(groups: Mapping[tuple[int, str, str], Mapping[str, Record]]) -> 
             told.append(
                 f"With {written(middle([images[i]['solver_gradients'] for i in common]), 3)} gradients `Variational` "
                 f"({output}, {size} pixels) ends at {written(middle([images[i]['ratio'] for i in common]))} of the "
-                f"line's length (median), `Descent` on the same {len(common)} image{'s' * (len(common) > 1)} at "
+                f"line's length{' (median)' * (len(common) > 1)}, `Descent` on the same {_images(len(common))} at "
                 f"{written(middle([descent[i]['ratio'] for i in common]))} with 1/{written(factor)} of the gradients; "
                 f"shorter on {shorter} of {len(common)}."
             )
     lead = "EfficientNet-lite0 on photographs that it was not trained on, black baseline, predicted class; lengths and "
     return " ".join([lead + "attributions measured by the integrator at tolerance 0.01.", *told])
+
+
+def _images(n: int) -> str:
+    return f"{n} images" if n > 1 else "one image"
 
 
 # ---- files -------------------------------------------------------------------------------------------------------

@@ -27,6 +27,6 @@ def test_signs_are_written_where_asked():
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 6))
 def test_read_back(value, digits):
-    back = {ord(superscript): digit for digit, superscript in SUPERSCRIPTS.items()}
+    back = {superscript: digit for digit, superscript in SUPERSCRIPTS.items()}
     text = written(value, digits).replace("−", "-").replace(",", "").replace(" × 10", "e").translate(back)
     assert float(text) == float(f"{value:.{digits - 1}e}") and "e+" not in written(value, digits)

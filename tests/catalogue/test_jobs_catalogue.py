@@ -598,7 +598,7 @@ def test_numbers_for_names_in_a_file(tmp_path):
     for line, name in (("source", "x.npy"), ("factory", "a:b"), ("method", "integrated_gradients"), ("out", "out")):
         words = FILE.format(factory="a:b", data="", model="", explain="", run="")
         (tmp_path / "job.toml").write_text(words.replace(f'{line} = "{name}"', f"{line} = 3"))
-        with pytest.raises(ValueError, match=rf"{line} = 3 in .* is no text"):
+        with pytest.raises(ValueError, match=rf"{line} = 3 in .* is no word"):
             jobs.Job.from_toml(tmp_path / "job.toml")
 
 

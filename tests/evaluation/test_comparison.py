@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leastpath._support.store import Unit
-from leastpath.evaluation.comparison import COSTS, EVIDENCE, MEASURING, Comparison
+from leastpath.evaluation.comparison import COSTS, EVIDENCE, MEASURING, Comparison, _once
 from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
 
 pytest.importorskip("pandas")
@@ -127,3 +127,12 @@ def test_words_name_what_was_interrupted_and_the_marks():
     found = comparison(skip={("a<b", b) for b in range(4)})
     assert "interrupted" in repr(found) and "3 methods" in repr(found) and not found.finished
     assert "up ↑" in str(found) and "down ↓" in str(found) and "*" in str(found)
+
+
+def test_no_pair_of_methods_stands_twice_in_the_page():
+    """The best is also the reference, or meets it: one row says so."""
+    found = comparison(reference="mid")
+    shown = _once(found.tests())
+    pairs = [(m, *sorted(two)) for m, *two in shown[["measure", "method", "other"]].itertuples(index=False)]
+    assert len(pairs) == len(set(pairs)) < len(found.tests())
+    assert "best and reference" in shown["against"].tolist()

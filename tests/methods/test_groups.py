@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -50,3 +51,36 @@ def test_segments_of_a_method_with_two_readings():
     together = METHODS["kernel_shap"](score, x, segments=segments[:, None], n_samples=20).values
     alone = METHODS["kernel_shap"](score, x[1:2], segments=segments[1:2], n_samples=20).values
     torch.testing.assert_close(together[1:2], alone)
+
+
+def test_too_few_superpixels_are_asked_for_again_and_a_grid_is_told(monkeypatch):
+    pytest.importorskip("captum")
+    segmentation = pytest.importorskip("skimage.segmentation")
+    asked = []
+
+    def finds_one_in_sixteen(shown, n_segments, **_):
+        asked.append(n_segments)
+        columns = np.arange(shown.shape[1]) * max(1, n_segments // 16) // shown.shape[1]
+        return np.tile(columns, (shown.shape[0], 1))
+
+    monkeypatch.setattr(segmentation, "slic", finds_one_in_sixteen)
+    x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    result = METHODS["permutation_shap"](lp.Score(lambda x: x.sum((1, 2, 3))), x, segments=16, n_permutations=1)
+    assert asked == [16, 32, 64]
+    assert int(result.stats["n_groups"][0]) == 16
+    assert "patches of a grid, since SLIC found only 4 superpixels" in result.status[0].value
+
+
+def test_superpixels_of_a_second_try_are_told(monkeypatch):
+    pytest.importorskip("captum")
+    segmentation = pytest.importorskip("skimage.segmentation")
+
+    def finds_a_quarter(shown, n_segments, **_):
+        columns = np.arange(shown.shape[1]) * (n_segments // 4) // shown.shape[1]
+        return np.tile(columns, (shown.shape[0], 1))
+
+    monkeypatch.setattr(segmentation, "slic", finds_a_quarter)
+    x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    result = METHODS["permutation_shap"](lp.Score(lambda x: x.sum((1, 2, 3))), x, segments=16, n_permutations=1)
+    assert int(result.stats["n_groups"][0]) == 8
+    assert "8 groups of features, superpixels that SLIC found when asked for 32" in result.status[0].value

@@ -1,6 +1,7 @@
 """What every picture shares."""
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 import leastpath as lp
 
 pytest.importorskip("matplotlib")
-from leastpath.report.canvas import array, limit, new_figure
+from leastpath.report.canvas import array, limit, new_figure, tick, titled
 
 
 def test_pyplot_knows_nothing_of_a_figure():
@@ -45,3 +46,29 @@ def test_limit_against_closed_form():
     assert limit(np.zeros(3), 99) == 1
     with pytest.raises(ValueError, match="percentile=0"):
         limit(values, 0)
+
+
+def test_the_end_of_colours_leaves_no_picture_blank():
+    """Oracle: the mean colour of what is drawn."""
+    spikes = np.random.default_rng(0).standard_cauchy(4096) ** 3
+    end = limit(spikes)
+    assert (
+        np.minimum(np.abs(spikes) / end, 1).mean() >= 0.1 > np.minimum(np.abs(spikes) / limit(spikes, 99.5), 1).mean()
+    )
+    even = np.linspace(-1, 1, 1001)
+    assert limit(even) == limit(even, 99.5)  # where it is not blank, as little as possible is clipped
+
+
+def test_titles_do_not_run_into_each_other():
+    """Oracle: the boxes that matplotlib draws."""
+    figure = new_figure(8, 2.5)
+    axes = figure.subplots(1, 4)
+    for ax in axes:
+        titled(ax, "Integrated Decision Gradients along a geodesic\nsupport 0.41")
+    figure.canvas.draw()
+    boxes = [ax.title.get_window_extent() for ax in axes]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_ticks_are_for_people():
+    assert [tick(x) for x in (0.0, 1.8e4, 2e-7)] == ["0", "18,000", "2 × 10⁻⁷"]

@@ -6,6 +6,8 @@ import torch
 
 pytest.importorskip("matplotlib")
 from leastpath.report import heatmap, heatmaps
+from leastpath.report.canvas import new_figure
+from leastpath.report.heat import heat_row
 
 A, B, IMAGES = torch.randn(3, 2, 3, 8, 10, generator=torch.Generator().manual_seed(0))
 IMAGES = IMAGES.sigmoid()
@@ -46,6 +48,29 @@ def test_scales_are_shared_as_asked(scale, ends):
     assert [figure.axes[i].get_ylabel() for i in (0, 3)] == ["x", "y"]
 
 
+@pytest.mark.parametrize("factor, ends", [(5, 1), (50, 2)])
+def test_scales_more_than_tenfold_apart_are_not_forced_on_one(factor, ends):
+    figure = heatmaps({"a": A, "b": factor * A})
+    assert len({drawn(figure, i).norm.vmax for i in range(4)}) == ends and len(figure.axes) == 4 + ends
+    axes = new_figure(6, 2).subplots(1, 2)
+    heat_row(axes, [A[0], factor * A[0]])
+    assert len({ax.get_images()[-1].norm.vmax for ax in axes}) == ends
+
+
+def test_views_keep_the_sum_and_show_less_detail():
+    plane = A[0].double().sum(0).numpy()
+    large = np.kron(plane, np.ones((4, 4)))  # 32 × 40: cells of 3 pixels
+    patches = np.asarray(drawn(heatmap(large, view="patches")).get_array())
+    assert patches[0, 0] == pytest.approx(large[:3, :3].sum()) and (patches[:3, :3] == patches[0, 0]).all()
+    smooth = np.asarray(drawn(heatmap(large, view="smooth")).get_array())
+    assert smooth.sum() == pytest.approx(large.sum()) and smooth.std() < large.std()
+
+
+def test_magnitudes_glow_over_a_dimmed_image():
+    signed, magnitude = (heatmap(A[0], IMAGES[0], signed=signed).axes[0].get_images()[0] for signed in (True, False))
+    assert magnitude.get_array().mean() < signed.get_array().mean()
+
+
 def test_draws_into_given_axes_and_saves(tmp_path):
     figure = heatmap(A[0])
     assert heatmap(A[0], ax=figure.axes[0], colorbar=False) is figure
@@ -65,7 +90,8 @@ def test_draws_into_given_axes_and_saves(tmp_path):
         (lambda: heatmaps({"a": A, "b": B[:1]}), "differ in shape"),
         (lambda: heatmaps({"a": A}, IMAGES[:1]), "got 1 images for 2 examples"),
         (lambda: heatmaps({"a": A}, rows=["one"]), "got 1 rows for 2 examples"),
-        (lambda: heatmaps({"a": A}, scale="global"), 'use "shared", "row", "each"'),
+        (lambda: heatmaps({"a": A}, scale="global"), 'use "auto", "shared", "row", "each"'),
+        (lambda: heatmap(A[0], view="blurred"), 'use "raw", "smooth" or "patches"'),
     ],
 )
 def test_errors_say_what_helps(call, match):

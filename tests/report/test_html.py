@@ -63,7 +63,7 @@ def test_write_replaces_whole_files_and_leaves_no_others(tmp_path):
 def test_numbers_are_short():
     pytest.importorskip("pandas")
     cells = re.findall(r"<td[^>]*>(.*?)</td>", Report("t").table({"a": [1234.5678, 1e9, float("inf"), 12]}).html())
-    assert cells == ["1,235", "1e+09", "inf", "12"]
+    assert cells == ["1,235", "1,000,000,000", "infinite", "12"]
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,13 @@ def test_numbers_are_short():
 def test_errors_say_what_helps(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_rows_in_bold_and_lists_of_terms():
+    page = Report("t").table([{"method": "a", "n": 1}, {"method": "b", "n": 2}], bold=[1]).html()
+    body = page.partition("<tbody>")[2]
+    assert body.count("<strong>") == 2 and "<strong>b</strong>" in body and "<strong>2</strong>" in body
+    assert (
+        "<li><strong>a|b</strong>: one &lt; <code>two</code></li>" in Report("t").terms({"a|b": "one < `two`"}).html()
+    )
+    Outline(page)  # well-formed

@@ -25,6 +25,7 @@ from leastpath.support import SHARES, default_rank, judged_score, patches
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes
+OF_PHOTOGRAPH = 250  # gradients that the integral of a photograph takes to 1 %, about
 OF_TEST = 2 * len(SHARES) + 2 * len(FULL_AREAS)  # forwards, for each method and baseline
 
 
@@ -67,6 +68,7 @@ def answers(
         if method.name not in run.store:
             began = time.monotonic()
             result = finished(_explained(question, method, limits, seed))
+            assert isinstance(result.values, Tensor)  # of one picture
             record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
             curves, kind = _curves(question, result, seed)
             run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})
@@ -141,14 +143,17 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
     """
     explain = method.explain
     if isinstance(explain, PathExplainer | SolverExplainer):
-        steps = [method.defaults.get(name) for name in ("tolerance", "n_steps")]
+        tolerance, n_steps = (method.defaults.get(name) for name in ("tolerance", "n_steps"))
         most = None if max_gradients is None else int(max_gradients)
         solver = explain.solver if isinstance(explain, SolverExplainer) else method.defaults["solver"]
         if solver is None and isinstance(explain, PathExplainer):
             if explain.needs:
                 return None
             solver = explain.make()
-        return sum(planned_gradients(solver, *steps, most)), 0  # type: ignore[arg-type]
+        finding, measuring = planned_gradients(solver, tolerance, n_steps, most)
+        if len(shape) == 3 and tolerance is not None and most is None:
+            measuring = max(measuring, OF_PHOTOGRAPH)
+        return finding + measuring, 0
     if METHODS.get(method.name) is not method:
         return None
     single = 1

@@ -50,7 +50,7 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
         for i in range(0, len(found), SIDE_BY_SIDE):
             name = "attributions" if i == 0 else f"attributions-{i // SIDE_BY_SIDE + 1}"
             caption = OF_PICTURES if i == 0 else "The same of other methods."
-            show(report, run, _heat(question, found[i : i + SIDE_BY_SIDE]), name, caption)
+            show(report, run, _heat(question, found[i : i + SIDE_BY_SIDE], baselines), name, caption)
     what = "columns" if question.features is not None else "patches"
     report.section("Removal")
     words = (
@@ -74,11 +74,14 @@ def _lead(question: Question, baselines: str) -> str:
     return f"Explained: {question.explained}, on {side} × {side} pixels (`--size`). {start}"
 
 
-def _heat(question: Question, found: Sequence[Answer]) -> Figure:
+def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure:
     """One column a method, one row a view; left of them the picture and its baselines."""
     figure = new_figure(PANEL * (len(found) + 1) + 0.8, 3 * PANEL + 0.7)
     axes = figure.subplots(3, len(found) + 1, squeeze=False)
-    shown = [("the picture", question.inputs), *(("a baseline", start) for start in question.each_baseline[:2])]
+    starts, names = question.each_baseline, [name.strip() for name in baselines.split(",")]
+    known = names if len(names) == len(starts) else ["one of several"] * len(starts)
+    shown = [("the picture", question.inputs)]
+    shown += [(f"baseline: {name}", start) for name, start in zip(known, starts, strict=True)][:2]
     without_ticks(axes[:, 0])
     for ax in axes[len(shown) :, 0]:
         ax.axis("off")
@@ -86,9 +89,9 @@ def _heat(question: Question, found: Sequence[Answer]) -> Figure:
         ax.imshow(picture[0].clamp(0, 1).permute(1, 2, 0).numpy())
         titled(ax, name)
     values = [answer.values for answer in found]
-    heat_row(axes[0, 1:], values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
-    heat_row(axes[1, 1:], values, question.inputs, view="patches")
-    heat_row(axes[2, 1:], values)
+    heat_row(list(axes[0, 1:]), values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
+    heat_row(list(axes[1, 1:]), values, question.inputs, view="patches")
+    heat_row(list(axes[2, 1:]), values)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
         titled(ax, _titled(answer))
     for ax, view in zip(axes[:, 1], ("smoothed", "patches", "pixels"), strict=True):

@@ -219,9 +219,9 @@ class Comparison:
             words["failed"] = [str(n) for n in table["inputs", "failed"]]
         return _pandas().DataFrame(words, index=table.index)
 
-    def _key(self) -> str:
+    def _key(self, best: str = "* best") -> str:
         return (
-            f"Means over inputs with {self.level:.0%} bootstrap intervals. * best, = not significantly worse than it "
+            f"Means over inputs with {self.level:.0%} bootstrap intervals. {best}, = not significantly worse than it "
             f"(paired sign-flip test, Holm, p ≥ {1 - self.level:.2g}). ↑ higher is better, ↓ lower. Costs: per input."
         )
 
@@ -233,9 +233,12 @@ class Comparison:
         """The comparison as one self-contained page; written to `path` where one is given."""
         lead = f"{len(self.methods)} methods on {self.per_example['input'].nunique()} inputs."
         report = Report("Comparison of attribution methods", lead if self.finished else f"{lead} Interrupted.")
-        report.section("Table").raw(comparison_table(self._in_words())).text(self._key())
+        report.section("Table").raw(comparison_table(self._in_words())).text(self._key("Bold: best"))
         if self.higher_is_better:
-            caption = f"Tied: not significantly worse. The reference is {self.reference}."
+            caption = (
+                "Tied: not significantly worse than the best. Clear winner: nobody is tied with it. "
+                f"The reference is {self.reference}; p is that of the best against it, corrected for all methods."
+            )
             report.section("Winners").table(_readable(self.winners()), caption, index=False)
         report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
         if self.higher_is_better:
@@ -285,10 +288,11 @@ _TESTS = (
 
 
 def _once(tests: pd.DataFrame) -> pd.DataFrame:
-    """Each pair of methods once: where the best is the reference too, one row says both."""
-    pair = ["measure", "method", "other"]
-    both = tests.groupby(pair)["against"].transform(lambda kinds: " and ".join(dict.fromkeys(kinds)))
-    return tests.assign(against=both).drop_duplicates(pair)
+    """Each pair of methods once: where the best meets the reference, or is the reference, one row says both."""
+    pairs = [(m, *sorted(two)) for m, *two in tests[["measure", "method", "other"]].itertuples(index=False)]
+    both = tests.assign(pair=pairs)
+    kinds = both.groupby("pair")["against"].transform(lambda kinds: " and ".join(dict.fromkeys(kinds)))
+    return both.assign(against=kinds).drop_duplicates("pair").drop(columns="pair")
 
 
 def _pandas() -> Any:

@@ -186,7 +186,7 @@ def _surrogate(
 ) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
     check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 a group")
-    groups = feature_groups(problem, segments)
+    groups, cut = feature_groups(problem, segments)
     counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
     budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
 
@@ -203,8 +203,8 @@ def _surrogate(
 
     values = _one_by_one(problem, one)
     stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}
-    said = zip(budgets, counts.tolist(), strict=True)
-    return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features" for n, k in said])
+    said = zip(budgets, counts.tolist(), cut, strict=True)
+    return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features{how}" for n, k, how in said])
 
 
 def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:

@@ -21,47 +21,63 @@ def is_image(shape: torch.Size) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= IMAGE_SIDE
 
 
-def feature_groups(problem: Problem, segments: int | Tensor | None) -> Tensor:
-    """The group of each feature: (rows, *shape), numbered from 0 without gaps for each row.
+def feature_groups(problem: Problem, segments: int | Tensor | None) -> tuple[Tensor, list[str]]:
+    """The group of each feature: (rows, *shape), numbered from 0 without gaps for each row; and what to say of each.
+
+    What is said begins with a comma, or is empty: it ends a sentence about the groups.
 
     `segments` is how many superpixels an image is cut into; or the groups themselves, integers of shape (height,
     width), (batch, height, width), (*features) or (batch, *features), see `maps_over`; or None, for single features.
     """
     bound, shape, rows = problem.bound, problem.bound.shape, len(problem)
+    nothing = [""] * rows
     if isinstance(segments, Tensor):
-        return numbered_groups(segments, rows // problem.m, shape).repeat_interleave(problem.m, 0)
+        return numbered_groups(segments, rows // problem.m, shape).repeat_interleave(problem.m, 0), nothing
     check_integer("segments", segments, 1, or_none=", a tensor of groups, or None for single features")
     if bound.score.layer is not None and len(shape) == 2:  # (tokens, width): a token is what can be absent
-        return torch.arange(shape[0])[:, None].expand(rows, *shape)
+        return torch.arange(shape[0])[:, None].expand(rows, *shape), nothing
     if segments is None or not is_image(shape):
-        return torch.arange(bound.n_features).reshape(shape).expand(rows, *shape)
+        return torch.arange(bound.n_features).reshape(shape).expand(rows, *shape), nothing
     # All baselines of an example share its superpixels.
-    cut = [superpixels(image, segments) for image in problem.end[:: problem.m].float().cpu()]
-    return torch.stack(cut).repeat_interleave(problem.m, 0)[:, None].expand(rows, *shape)
+    cuts = [_cut(image, segments) for image in problem.end[:: problem.m].float().cpu()]
+    numbers = torch.stack([groups for groups, _ in cuts]).repeat_interleave(problem.m, 0)
+    return numbers[:, None].expand(rows, *shape), [said for _, said in cuts for _ in range(problem.m)]
 
 
 def superpixels(image: Tensor, n: int) -> Tensor:
     """About n patches of similar colour in an image (channels, height, width): (height, width) numbers from 0.
 
-    By scikit-image's SLIC; where it is not installed, or finds no patches (pure noise has none), by a grid.
+    By scikit-image's SLIC. Where it finds fewer than n / 2 it is asked for more, twice; where it is not installed, or
+    still finds too few (pure noise has none), the patches are those of a grid.
 
     Example:
         >>> superpixels(torch.rand(3, 16, 16), 4).shape
         torch.Size([16, 16])
     """
+    return _cut(image, n)[0]
+
+
+def _cut(image: Tensor, n: int) -> tuple[Tensor, str]:
+    """The superpixels (height, width), and what a user should know of them."""
     try:
         from skimage.segmentation import slic
     except ImportError:
-        return _grid(image.shape[-2:], n)
+        return _grid(image.shape[-2:], n), ", patches of a grid, since scikit-image is not installed"
     low, high = float(image.min()), float(image.max())
     shown = ((image - low) / max(high - low, 1e-12)).movedim(0, -1).double().numpy()  # colours must lie in [0, 1]
     is_colour = len(image) == 3
-    # Compactness weighs place against colour, whose range is 100 in Lab space and 1 otherwise.
-    labels: np.ndarray = slic(
-        shown, n_segments=n, compactness=10 if is_colour else 0.1, convert2lab=is_colour, start_label=0, channel_axis=-1
-    )
-    groups = torch.unique(torch.as_tensor(labels), return_inverse=True)[1]
-    return groups if int(groups.max()) + 1 >= n / 2 else _grid(image.shape[-2:], n)
+    most = 0
+    for asked in (n, 2 * n, 4 * n):  # SLIC joins what is small, in busy pictures nearly everything
+        # Compactness weighs place against colour, whose range is 100 in Lab space and 1 otherwise.
+        labels: np.ndarray = slic(
+            shown, n_segments=asked, compactness=10 if is_colour else 0.1, convert2lab=is_colour, start_label=0,
+            channel_axis=-1,
+        )  # fmt: skip
+        groups = torch.unique(torch.as_tensor(labels), return_inverse=True)[1]
+        most = max(most, int(groups.max()) + 1)
+        if most >= n / 2:
+            return groups, "" if asked == n else f", superpixels that SLIC found when asked for {asked}"
+    return _grid(image.shape[-2:], n), f", patches of a grid, since SLIC found only {most} superpixels"
 
 
 def _grid(shape: torch.Size, n: int) -> Tensor:

@@ -28,10 +28,13 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, segments: in
         segments: as for `kernel_shap`.
     """
     check_integer("permutation_shap: n_permutations", n_permutations, 1)
-    groups = feature_groups(problem, segments)
+    groups, said = feature_groups(problem, segments)
     rows = [_row(problem, row, groups[row], n_permutations) for row in range(len(problem))]
     counts = groups.flatten(1).amax(1) + 1
-    remarks = [f"{2 * n_permutations} orders of {k} groups of features" for k in counts.tolist()]
+    remarks = [
+        f"{2 * n_permutations} orders of {k} groups of features{more}"
+        for k, more in zip(counts.tolist(), said, strict=True)
+    ]
     return Explained(torch.stack(rows), {"n_groups": counts[:: problem.m]}, remarks)
 
 

@@ -28,7 +28,7 @@ def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor
         segments: as for `kernel_shap`.
     """
     check_integer("sequential_ig: n_steps", n_steps, 1)
-    bound, groups = problem.bound, feature_groups(problem, segments)
+    bound, (groups, said) = problem.bound, feature_groups(problem, segments)
     nodes, weights = rule_nodes("gauss_legendre", n_steps, problem.end.to(bound.work_dtype))
     values = torch.zeros_like(problem.end, dtype=bound.work_dtype)
     for row in range(len(problem)):
@@ -41,4 +41,7 @@ def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor
             values[row] += (gradient * weights.reshape(-1, *[1] * end.ndim)).sum(0) * step
         problem.bar.advance()
     counts = groups.flatten(1).amax(1) + 1
-    return Explained(values, {"n_groups": counts[:: problem.m]})
+    remarks = [
+        f"a line for each of {k} groups of features{more}" for k, more in zip(counts.tolist(), said, strict=True)
+    ]
+    return Explained(values, {"n_groups": counts[:: problem.m]}, remarks)

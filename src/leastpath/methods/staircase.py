@@ -68,7 +68,7 @@ def _groups(problem: Problem, row: int, patch: int | None, generator: torch.Gene
     """The group of each feature (*shape): cells of a shifted grid of an image, else tokens or single features."""
     shape = problem.bound.shape
     if not is_image(shape):
-        return feature_groups(problem, None)[row]
+        return feature_groups(problem, None)[0][row]
     side = patch or math.ceil(max(shape[1:]) / PATCHES)
     down, right = torch.randint(0, side, (2,), generator=generator).tolist()
     i, j = (torch.arange(shape[1]) + down) // side, (torch.arange(shape[2]) + right) // side

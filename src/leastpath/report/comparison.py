@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from leastpath.report.canvas import SERIES, new_figure, plain
 
 if TYPE_CHECKING:
@@ -65,8 +67,8 @@ def comparison_table(words: pd.DataFrame) -> str:
 
 def _cell(text: str) -> str:
     mean, bracket, interval = html.escape(text.rstrip(" *=")).partition(" [")
-    mark = text[-1:].strip() if text[-1:] in "*=" else ""
-    mean = f"<strong>{mean}</strong>" if mark == "*" else mean
+    mean = f"<strong>{mean}</strong>" if text.endswith("*") else mean
+    mark = " =" if text.endswith("=") else ""
     below = f"<br><small>{bracket.strip()}{interval}</small>" if bracket else ""
     return f'<td style="white-space:nowrap">{mean}{mark}{below}</td>'
 
@@ -102,14 +104,16 @@ def _draw_costs(left: Axes, right: Axes, table: pd.DataFrame, styles: Mapping[st
     left.scatter(gradients, rows, c=colors, s=36)
     left.scatter(forwards, rows, facecolors="none", edgecolors=colors, s=36)
     left.set_xscale("symlog", linthresh=1)
-    left.set_xlim(-0.3, 2 * max(1.0, *gradients, *forwards))
+    left.set_xlim(-0.3, 2 * np.nanmax([1.0, *gradients, *forwards]))
     right.scatter(seconds, rows, c=colors, s=36)
     right.set_xscale("log")
-    right.set_xlim(min(seconds, default=1.0) / 2, 2 * max(seconds, default=1.0))
-    for ax, words in ((left, "gradients (filled) and forwards (open) for an input"), (right, "seconds for an input")):
+    known = seconds[np.isfinite(seconds)]
+    if len(known):
+        right.set_xlim(known.min() / 2, 2 * known.max())
+    for ax, words in ((left, "gradients (filled) and forwards (open)"), (right, "seconds")):
         _name_rows(ax, list(table.index))
-        ax.set_title(f"cost: {words}", fontsize=10)
-        ax.set_xlabel(f"{words.partition(' for')[0]}, logarithmic", fontsize=8)
+        ax.set_title(f"cost: {words} for an input", fontsize=10)
+        ax.set_xlabel(f"{words}, logarithmic", fontsize=8)
 
 
 def _name_rows(ax: Axes, names: list[str]) -> None:

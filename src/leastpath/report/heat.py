@@ -149,7 +149,7 @@ def heatmaps(
 
 
 def heat_row(
-    axes: Sequence[Axes],
+    axes: Sequence[Axes] | np.ndarray,
     values: Sequence[Values],
     image: Values | None = None,
     *,
@@ -167,6 +167,7 @@ def heat_row(
         >>> from leastpath.report.canvas import new_figure
         >>> heat_row(new_figure(6, 2).subplots(1, 2), [torch.randn(8, 8), 50 * torch.randn(8, 8)])
     """
+    figure, _ = drawing_on(axes[0], PANEL, PANEL)
     planes = [_seen(_plane(given, signed), view) for given in values]
     ground = None if image is None else _to_grey(_shown(image, planes[0].shape)[0])
     shared = share and comparable([limit(plane, 99) for plane in planes if plane.any()])
@@ -174,9 +175,9 @@ def heat_row(
     for ax, plane, end in zip(axes, planes, ends, strict=True):
         drawn = _draw(ax, plane, ground, end, signed)
         if colorbar and not shared:
-            _colorbar(drawn.axes.get_figure(root=True), drawn, ax, plane, end, signed)
+            _colorbar(figure, drawn, ax, plane, end, signed)
     if colorbar and shared:
-        _colorbar(drawn.axes.get_figure(root=True), drawn, list(axes), np.stack(planes), ends[0], signed)
+        _colorbar(figure, drawn, list(axes), np.stack(planes), ends[0], signed)
 
 
 def shared_limit(planes: np.ndarray, percentile: float | None = None) -> float:

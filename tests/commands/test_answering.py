@@ -1,0 +1,74 @@
+"""Answers: each method as it answers when called by itself, tested by the public measure."""
+
+import pytest
+import torch
+
+import leastpath as lp
+from helpers import Interrupting
+from leastpath.commands.answering import answers, estimate, planned_cost
+from leastpath.commands.question import Question
+from leastpath.commands.run_folder import RunFolder
+from leastpath.evaluation.support import symmetric_relevance_gain
+from leastpath.methods import METHODS
+from leastpath.support import SHARES
+
+NET = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 3))
+TWO = torch.stack([torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.5)], 1)
+
+
+def picture_question(baselines=TWO):
+    torch.manual_seed(0)
+    return Question(lp.Score(NET.eval(), 1, "log_softmax"), torch.rand(1, 3, 8, 8), baselines, "class 1", [])
+
+
+def run_of(tmp_path):
+    return RunFolder.open(tmp_path / "out", "explain", {})
+
+
+@pytest.mark.parametrize("name", ["integrated_gradients", "idgi", "staircase", "occlusion", "random"])
+def test_values_and_support_against_the_method_and_the_measure(tmp_path, name):
+    question = picture_question()
+    (found,) = answers(question, run_of(tmp_path), [METHODS[name]], {"max_gradients": None}, 0)
+    expected = METHODS[name](question.score, question.inputs, question.baselines)
+    assert torch.equal(found.values, expected.values)
+    gains = [
+        symmetric_relevance_gain(question.score, question.inputs, expected.values, start, features="patches")
+        for start in TWO.unbind(1)
+    ]
+    assert found.support == pytest.approx(float(sum(gains)) / 2, abs=1e-6)
+
+
+def test_support_can_be_read_from_the_curves(tmp_path):
+    """What is ranked first is removed on the left; keeping the others is removing what is ranked last."""
+    question = picture_question()
+    (found,) = answers(question, run_of(tmp_path), [METHODS["integrated_gradients"]], {}, 0)
+    at = [round(20 * share) for share in SHARES]
+    gap = torch.stack([found.insertion[20 - k] - found.deletion[k] for k in at])
+    assert found.support == pytest.approx(float(gap.mean()), abs=0.02)  # 64 cells: shares are rounded to cells
+    torch.testing.assert_close(found.deletion[0], found.insertion[-1])
+    torch.testing.assert_close(found.deletion[-1], found.insertion[0])
+
+
+@pytest.mark.parametrize(("at", "kept"), [(5, []), (150, ["integrated_gradients"])])
+def test_half_a_result_is_not_kept(tmp_path, at, kept):
+    bent = Interrupting(lambda x: torch.sigmoid(8 * (x[:, :1] - x[:, 1:2] ** 2)), at)
+    names = [str(i) for i in range(30)]
+    question = Question(lp.Score(bent), torch.ones(1, 30), torch.zeros(1, 30), "a score", [], names)
+    run = run_of(tmp_path)
+    with pytest.raises(KeyboardInterrupt):  # the solver catches Ctrl-C and returns what it has
+        answers(question, run, [METHODS["integrated_gradients"], METHODS["geodesic_descent"]], {}, 0)
+    assert list(run.store) == kept
+
+
+def test_the_plan_counts_what_is_known_and_names_what_is_not():
+    methods = [METHODS[name] for name in ("staircase", "saliency", "lime")]
+    said = estimate(picture_question(), methods, {})
+    assert said.startswith("About ") and "besides LIME, whose cost is not known" in said
+    assert "2 gradients at" in said and f"{2 * (650 + 1 + 3 * 60):,} forward passes" in said
+
+
+@pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band", "idgi", "geodesic_descent"])
+def test_planned_gradients_are_those_of_the_budget_at_most(name):
+    assert planned_cost(METHODS[name], (3, 8, 8)) > (0, 0)
+    assert planned_cost(METHODS[name], (3, 8, 8), 40)[0] <= 40
+    assert planned_cost(METHODS["geodesic_graph"], (3, 8, 8)) is None  # it needs data points
