@@ -50,7 +50,8 @@ def text() -> Any:
     for step, rows in enumerate(torch.randint(len(pairs), (400, 32), generator=generator).tolist()):
         encoded = tokenizer([pairs[i][0] for i in rows], padding=True, return_tensors="pt")
         ids = encoded["input_ids"]
-        hidden = (torch.rand(ids.shape, generator=generator) < HIDDEN * (step > 250)) & (ids > max(tokenizer.all_special_ids))
+        drawn = torch.rand(ids.shape, generator=generator) < HIDDEN * (step > 250)
+        hidden = drawn & (ids > max(tokenizer.all_special_ids))
         encoded["input_ids"] = ids.masked_fill(hidden, tokenizer.pad_token_id)  # so that the baseline says nothing
         loss = model(**encoded, labels=torch.tensor([pairs[i][1] for i in rows])).loss
         optimizer.zero_grad()

@@ -201,7 +201,7 @@ def attribute(
         baselines: None (zeros), a number, (1, …), (batch, …), or several an example: (batch, m, …), or by name,
             `lp.baselines.several("black", "mean")`. With a layer: raw inputs, or activations shaped like its output.
         solver: what finds the path. None: what the study of truth chose for this kind of input (docs/truth.md):
-            `ElasticBand`, and for images `StraightLine`. `result.solver` names the choice.
+            `ElasticBand` for up to 20 features, and else `StraightLine`. `result.solver` names the choice.
         metric: what lengths are measured in, and what the solver makes short. Conformal by default.
 
     Rarely needed:
@@ -283,16 +283,14 @@ def _check_score(score: Any) -> None:
 def default_solver(kind: Kind) -> Solver:
     """What studies/truth chose for a kind of input: clearly worse than the straight line on no net, fill or gate.
 
-    For images nothing passed all gates, so they keep the line. From several baselines the band explains them better by
-    removal, but a planted mark follows its removal less closely (docs/truth.md).
+    For few features that is the band. For images, tokens and larger tables no bent path has both a better mean and no
+    cell in which it is clearly worse, so they keep the line (docs/truth.md).
 
     Example:
-        >>> default_solver("image"), default_solver("tokens").groups
-        (StraightLine(), 'token')
+        >>> default_solver("image"), default_solver("few").stiffness
+        (StraightLine(), 1.0)
     """
-    if kind == "image":
-        return StraightLine()
-    return ElasticBand(groups="token" if kind == "tokens" else None)
+    return ElasticBand() if kind == "few" else StraightLine()
 
 
 def _check_parts(solver: Any, metric: Any, geometry: Any, weighting: Any, baselines: Any) -> None:

@@ -19,11 +19,13 @@ from leastpath._support.optional import optional
 from leastpath.attribution import Attribution, attribute
 from leastpath.estimators import as_module
 from leastpath.guards import UnfitInputs, parameter_of
+from leastpath.kinds import FEW_FEATURES
 from leastpath.outputs import Output
 from leastpath.score import Score
 from leastpath.solution import Solver
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.graph.solver import NeighborGraph
+from leastpath.solvers.straight import StraightLine
 from leastpath.tested import headline
 
 ROWS_TO_COMPARE = 500  # for finding out which column a transformer's outputs come from
@@ -183,7 +185,8 @@ def explain(
         baseline: "mean" of the encoded background (frequencies, for categories), "median" (and the most frequent
             category), a row or frame of the same columns, or a number: so many rows of the background, averaged.
         output: what is explained: "log_softmax" by default, "raw" for a model of one output.
-        solver: None: `ElasticBand`, one step for each column; with `n_neighbors` a `NeighborGraph` over the
+        solver: None: what the study of truth chose, `ElasticBand` with one step for each column where there are at
+            most 20 encoded features, and else `StraightLine`; with `n_neighbors` a `NeighborGraph` over the
             background. `choice` says which.
 
     Rarely needed:
@@ -384,6 +387,8 @@ def _chosen(
 ) -> tuple[Solver, str]:
     if solver is not None:
         return solver, f"{type(solver).__name__}, as asked"
+    if n_neighbors is None and points.shape[1] > FEW_FEATURES:
+        return StraightLine(), "StraightLine, with error control"
     if n_neighbors is None:
         return ElasticBand(groups=space.column_of), "ElasticBand, one step for each column"
     distinct = points.unique(dim=0)
