@@ -64,7 +64,7 @@ def write_report(run: RunFolder, config: MoonsConfig) -> None:
     report = Report("Half-moons", LEAD).section("In short").text(conclusion(results, config))
     report.text(against_expected(results, config)).section("Table 1").text(MEASURE)
     report.table(table, "The best method is in bold.", index=False, bold=best)
-    report.terms({name: COLUMNS[name] for name in table.columns if name in COLUMNS}).text(_errors(config) + READING)
+    report.terms({name: COLUMNS[name] for name in table.columns if name in COLUMNS}).text(_errors(config)).text(READING)
     report.section("Figures")
     for name, figure, caption in _drawn(run, config):
         run.save_figure(figure, name, dpi=110)
