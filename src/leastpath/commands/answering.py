@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def answers(
         if method.name not in run.store:
             began = time.monotonic()
             result = finished(_explained(question, method, limits, seed))
-            assert isinstance(result.values, Tensor)  # of one picture
+            assert isinstance(result.values, Tensor)
             record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
             curves, kind = _curves(question, result, seed)
             run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})
@@ -156,10 +157,7 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
         return finding + measuring, 0
     if METHODS.get(method.name) is not method:
         return None
-    single = 1
-    for side in shape:
-        single *= side
-    is_picture = len(shape) == 3
+    single, is_picture = math.prod(shape), len(shape) == 3
     known = {
         "random": (0, 0), "saliency": (1, 1), "input_x_gradient": (1, 1), "grad_cam": (1, 1),
         "grad_cam_plus_plus": (2, 1), "deep_lift": (2, 1), "gradient_shap": (50, 0),

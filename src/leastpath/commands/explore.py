@@ -34,7 +34,7 @@ MOST = 200  # pictures or rows at once
 
 
 def run_explore(
-    inputs: list[Path] | None,
+    inputs: list[Path] | None = None,
     *,
     text: Sequence[str] = (),
     row: Sequence[int] = (),

@@ -96,8 +96,8 @@ def _table() -> Sample:
     model = nn.Sequential(nn.Linear(rows.shape[1], 16), nn.ReLU(), nn.Linear(16, 2))
     _train(model, rows[50:], torch.as_tensor(data.target)[50:])
     names, classes = [str(name) for name in data.feature_names], [str(name) for name in data.target_names]
-    # The least certain first: where the score is saturated, little is left to see.
-    order = model(rows[:50]).softmax(1).amax(1).argsort().tolist()
+    # First those whose answer is clear but not saturated: where it is, little is left to see.
+    order = (model(rows[:50]).softmax(1).amax(1) - 0.9).abs().argsort().tolist()
     titles = [f"patient {i}" for i in order]
     source = TensorSource(Score(model), rows[order], names=names, classes=classes, data=rows[50:], titles=titles)
     words = "Sample: the breast cancer table that scikit-learn ships, in standard deviations, and a small net that was"
