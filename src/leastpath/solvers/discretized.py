@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -52,14 +52,12 @@ class DiscretizedIG:
     strategy: Strategy = "greedy"
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
-        check_integer("n_neighbors", self.n_neighbors, 1)
-        check_integer("n_words", self.n_words, 1)
-        if self.strategy not in get_args(Strategy):
-            raise ValueError(f"strategy={self.strategy!r} is unknown: use one of {list(get_args(Strategy))}")
         given: object = self.points
         if not isinstance(given, Tensor) or given.ndim < 2:
             raise ValueError("points must be a tensor (words, width): pass points=model.embedding.weight")
+        check_settings_of(self)
+        check_integer("n_neighbors", self.n_neighbors, 1)
+        check_integer("n_words", self.n_words, 1)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines; `metric` only measures the result. Spends no gradients."""
