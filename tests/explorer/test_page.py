@@ -164,6 +164,7 @@ def test_switch_solver_and_compare_on_one_scale(visit, explorer):
     expect(page.locator(".card")).to_have_count(2)
     expect(page.locator(".tab[aria-pressed=true]")).to_contain_text("stiffness 3.16")
     assert page.locator("#headline").inner_text() == finding(explorer, "elastic_band")["headline"]
+    page.select_option("#scale", "shared")
     strongest = max(np.abs(unpacked(finding(explorer, name)["units"])).max() for name in ("gradients", "elastic_band"))
     shown = page.locator("#legend-high").inner_text()
     assert float(shown.replace("−", "-").lstrip("+")) == pytest.approx(strongest, rel=0.01)
