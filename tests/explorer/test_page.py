@@ -17,7 +17,7 @@ import leastpath as lp
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
 expect = sync_api.expect
-WAIT = 15_000  # milliseconds: a loaded machine takes its time; what is there already is not waited for
+WAIT = 30_000  # milliseconds: a loaded machine takes its time to read plotly.js; what is there is not waited for
 expect.set_options(timeout=WAIT)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
