@@ -49,10 +49,10 @@ def text() -> Any:
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for step, rows in enumerate(torch.randint(len(pairs), (400, 32), generator=generator).tolist()):
         encoded = tokenizer([pairs[i][0] for i in rows], padding=True, return_tensors="pt")
-        ids = encoded["input_ids"]
-        drawn = torch.rand(ids.shape, generator=generator) < HIDDEN * (step > 250)
-        hidden = drawn & (ids > max(tokenizer.all_special_ids))
-        encoded["input_ids"] = ids.masked_fill(hidden, tokenizer.pad_token_id)  # so that the baseline says nothing
+        if step > 250:  # so that the baseline, padding, says nothing
+            ids = encoded["input_ids"]
+            hidden = (torch.rand(ids.shape, generator=generator) < HIDDEN) & (ids > max(tokenizer.all_special_ids))
+            encoded["input_ids"] = ids.masked_fill(hidden, tokenizer.pad_token_id)
         loss = model(**encoded, labels=torch.tensor([pairs[i][1] for i in rows])).loss
         optimizer.zero_grad()
         loss.backward()
@@ -133,7 +133,7 @@ def main() -> None:
                 picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
                 page.close()
             file = options.out / f"explorer_{kind}.png"
-            picture.quantize(COLORS, dither=Image.Dither.NONE).save(file, optimize=True)
+            picture.quantize(COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
             print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
         browser.close()
 

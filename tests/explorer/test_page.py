@@ -17,7 +17,7 @@ import leastpath as lp
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
 expect = sync_api.expect
-WAIT = 15_000  # milliseconds: a loaded machine takes its time; what is there already is not waited for
+WAIT = 30_000  # milliseconds: a loaded machine takes its time to read plotly.js; what is there is not waited for
 expect.set_options(timeout=WAIT)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -164,6 +164,7 @@ def test_switch_solver_and_compare_on_one_scale(visit, explorer):
     expect(page.locator(".card")).to_have_count(2)
     expect(page.locator(".tab[aria-pressed=true]")).to_contain_text("stiffness 3.16")
     assert page.locator("#headline").inner_text() == finding(explorer, "elastic_band")["headline"]
+    page.select_option("#scale", "shared")
     strongest = max(np.abs(unpacked(finding(explorer, name)["units"])).max() for name in ("gradients", "elastic_band"))
     shown = page.locator("#legend-high").inner_text()
     assert float(shown.replace("−", "-").lstrip("+")) == pytest.approx(strongest, rel=0.01)

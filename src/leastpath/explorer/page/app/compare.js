@@ -1,6 +1,7 @@
 "use strict";
 // The maps of all methods, in one view and, unless each has its own, on one scale.
 const Compare = (() => {
+  const FAR = 5; // times weaker than the strongest: hardly to be seen on its scale
   let cards = new Map(); // key -> {result, map, note, card}
 
   function build() {
@@ -29,15 +30,22 @@ const Compare = (() => {
   function draw() {
     if (!Store.state || !Store.results.length) return;
     const own = new Map(Store.results.map((result) => [result.key, Walk.kind().strengths(result)]));
-    const shared = Math.max(...own.values());
-    for (const [key, { map }] of cards) map.draw(Store.view.shared ? shared : own.get(key));
-    legend(shared);
+    const strongest = Math.max(...own.values());
+    const shared = isShared(Array.from(own.values()));
+    for (const [key, { map }] of cards) map.draw(shared ? strongest : own.get(key));
+    legend(strongest, shared);
     point(null);
   }
 
-  function legend(scale) {
-    const { shared, signed } = Store.view;
-    find("legend").parentElement.hidden = !signed;
+  /** One scale for all, unless the reader says otherwise or it would leave a map blank. */
+  function isShared(strengths) {
+    if (Store.view.scale !== "auto") return Store.view.scale === "shared";
+    const seen = strengths.filter((strength) => strength > 0);
+    return !seen.length || Math.max(...seen) <= FAR * Math.min(...seen);
+  }
+
+  function legend(scale, shared) {
+    find("legend").parentElement.hidden = !Store.view.signed;
     find("legend-low").textContent = shared ? number(-scale) : "weakest";
     find("legend-high").textContent = shared ? number(scale, true) : "strongest";
     const context = find("legend").getContext("2d");
@@ -67,7 +75,7 @@ const Compare = (() => {
 
   find("view").addEventListener("change", (event) => Store.setView({ mode: event.target.value }));
   find("signed").addEventListener("change", (event) => Store.setView({ signed: event.target.value === "signed" }));
-  find("scale").addEventListener("change", (event) => Store.setView({ shared: event.target.value === "shared" }));
+  find("scale").addEventListener("change", (event) => Store.setView({ scale: event.target.value }));
   find("channel").addEventListener("change", (event) => Store.setView({ channel: event.target.value }));
   find("strength").addEventListener("input", (event) => Store.setView({ strength: Number(event.target.value) / 100 }));
   find("merge").addEventListener("change", (event) => Store.setView({ merge: event.target.checked }));

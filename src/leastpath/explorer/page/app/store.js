@@ -7,7 +7,7 @@ const Store = (() => {
     results: [], // in the order in which they were asked for
     selected: null,
     frame: 0,
-    view: { mode: "patch", signed: true, shared: true, strength: 0.75, channel: "all", merge: false },
+    view: { mode: "patch", signed: true, scale: "auto", strength: 0.75, channel: "all", merge: false },
     on(events, listener) {
       for (const event of events.split(" ")) (listeners[event] ||= []).push(listener);
     },
