@@ -102,7 +102,7 @@ def steps_in_the_page(browser: Any, source: Any, steps: int) -> list[float]:
     with lp.explore(source, open=False) as explorer:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(explorer.url)
-        page.locator("#walk-chart .scatterlayer").wait_for(timeout=600_000)
+        page.locator("#walk-chart .scatterlayer").first.wait_for(timeout=600_000)
         return sorted(page.evaluate(STEPS, steps))
 
 

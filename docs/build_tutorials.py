@@ -3,8 +3,9 @@
     python docs/build_tutorials.py [NAME …]
 
 A tutorial is a plain script in cells (`# %%`, and `# %% [markdown]` for prose), so that it also runs by itself and
-opens as a notebook in most editors. What a cell prints stands below it, and so does every PNG that it writes. Sphinx
-runs this before it reads the pages; a script is run again only when it or the library has changed.
+opens as a notebook in most editors. What a cell prints stands below it, and so does every PNG that it writes. Where a
+library is missing, the cell's picture is that of docs/tutorials/kept/, with the text of the same name. Sphinx runs this
+before it reads the pages; a script is run again only when it or the library has changed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -21,6 +23,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 SCRIPTS, PAGES = DOCS / "tutorials", DOCS / "_generated" / "tutorials"
 LIBRARY = DOCS.parent / "src" / "leastpath"
+KEPT = SCRIPTS / "kept"
 CELL = re.compile(r"^# %%(?P<kind>.*)$", re.M)
 
 
@@ -64,8 +67,23 @@ def page(file: Path, folder: Path) -> str:
             if printed.strip():
                 parts.append(f"```{{code-block}} text\n{printed.rstrip()}\n```")
             drawn = sorted(set(folder.glob("*.png")) - before, key=lambda png: png.stat().st_mtime_ns)
+            if not drawn:
+                parts += kept_parts(body, folder)
             parts += [f"![{re.sub('[-_]', ' ', png.stem)}]({png.name})" for png in drawn]
     return "\n\n".join(parts) + "\n"
+
+
+def kept_parts(code: str, folder: Path) -> list[str]:
+    """What a cell drew and printed where all it needs is installed, if that was kept."""
+    parts = []
+    for name in re.findall(r'savefig\(\s*"([^"]+)\.png"', code):
+        picture = KEPT / f"{name}.png"
+        if picture.exists():
+            shutil.copy(picture, folder)
+            printed = picture.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
+            parts.append("Where it is installed, this is printed and drawn (kept from such a run):")
+            parts += [f"```{{code-block}} text\n{printed}\n```", f"![{re.sub('[-_]', ' ', name)}]({picture.name})"]
+    return parts
 
 
 def fingerprint(file: Path) -> str:

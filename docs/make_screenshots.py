@@ -26,6 +26,7 @@ from leastpath.explorer.sources.texts import TextSource
 
 COLORS = 256  # of the picture's palette: a page needs few, and the file is a third of the size
 GOOD, BAD = ("wonderful", "fine", "moving"), ("predictable", "dull", "awful")
+HIDDEN = 0.15  # of the words of a sentence late in training
 PLAIN = ("the", "film", "story", "was", "and", "acting", "today", "really")
 
 
@@ -46,14 +47,17 @@ def text() -> Any:
     generator = torch.Generator().manual_seed(0)
     pairs = [_sentence(generator) for _ in range(3000)]
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
-    for rows in torch.randint(len(pairs), (250, 32), generator=generator).tolist():
+    for step, rows in enumerate(torch.randint(len(pairs), (400, 32), generator=generator).tolist()):
         encoded = tokenizer([pairs[i][0] for i in rows], padding=True, return_tensors="pt")
+        ids = encoded["input_ids"]
+        hidden = (torch.rand(ids.shape, generator=generator) < HIDDEN * (step > 250)) & (ids > max(tokenizer.all_special_ids))
+        encoded["input_ids"] = ids.masked_fill(hidden, tokenizer.pad_token_id)  # so that the baseline says nothing
         loss = model(**encoded, labels=torch.tensor([pairs[i][1] for i in rows])).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     print(f"loss of the last batch {float(loss.detach()):.3f}")
-    texts = ["the story was not wonderful and the acting was really dull", "the film was not predictable today"]
+    texts = ["the story was not predictable and the acting was really wonderful", "the film was not wonderful today"]
     return TextSource(model.eval().requires_grad_(False), tokenizer, texts)
 
 
@@ -94,7 +98,7 @@ def _bert() -> tuple[nn.Module, Any]:
 SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "table": (table, "dark", ("elastic_band", "kernel_shap", "occlusion")),
     "text": (text, "light", ("elastic_band", "idgi", "occlusion")),
-    "image": (photograph, "light", ("elastic_band", "idgi", "occlusion")),
+    "image": (photograph, "light", ("idgi", "occlusion", "staircase")),
 }
 
 

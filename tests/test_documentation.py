@@ -44,3 +44,18 @@ def test_blocks_are_found_and_marked_ones_left_out():
     skipped = "<!-- no-run: downloads -->\n```python\nx = 2\n```\n"
     text = f"a\n```python\nx = 1\n```\n{skipped}- b\n  ```python\n  x = 3\n  ```\n"
     assert blocks(text) == [(2, "x = 1\n"), (10, "x = 3\n")]
+
+
+def test_the_readme_prints_what_it_shows(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"^```text\n(.*?)^```$", text, re.M | re.S)[1].split()
+    exec(compile(blocks(text)[0][1], "README.md", "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out.split()
+    torch.set_num_threads(1)
+    assert len(printed) == len(shown)
+    for ours, theirs in zip(printed, shown, strict=True):
+        numbers = [re.fullmatch(r"\D*?([+-]?\d+(?:\.\d+)?)\D*", word) for word in (ours, theirs)]
+        if all(numbers):  # another machine rounds differently, and training carries it on
+            assert float(numbers[0][1]) == pytest.approx(float(numbers[1][1]), rel=0.1, abs=0.02), (ours, theirs)
+        else:
+            assert ours == theirs

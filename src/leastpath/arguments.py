@@ -50,8 +50,9 @@ def per_example(value: Tensor) -> Any:
         >>> score(torch.ones(2, 3))
         tensor([2., 1.])
     """
-    if not isinstance(value, Tensor) or value.ndim == 0:
-        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    given: object = value
+    if not isinstance(given, Tensor) or given.ndim == 0:
+        got = f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
         raise ValueError(f"lp.per_example got {got}, expected a tensor (batch, …): mark other arguments lp.shared(…)")
     return Marked(value, "per example")
 

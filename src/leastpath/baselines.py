@@ -72,7 +72,8 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
         >>> baseline("samples", torch.rand(2, 4), points=torch.rand(50, 4), n=3).shape
         torch.Size([2, 3, 4])
     """
-    if not isinstance(name, str) or name not in BASELINES:
+    given: object = name
+    if not isinstance(given, str) or given not in BASELINES:
         raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}")
     kind = getattr(inputs, "dtype", type(inputs).__name__)
     if not getattr(kind, "is_floating_point", False):

@@ -67,7 +67,7 @@ def _outputs(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
         for _ in range(2):
             device = device_of(x)
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-                torch.random.default_generator.manual_seed(0)
+                torch.default_generator.manual_seed(0)
                 found.append(own.outputs(x).double().cpu().reshape(rows, -1)[:, :NUMBERS])
     except Exception as error:
         if is_out_of_memory(error):

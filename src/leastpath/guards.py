@@ -82,7 +82,8 @@ def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: 
         check_tensor("baselines", baseline)
     if not isinstance(baseline, Tensor) or baseline.ndim == 0:
         number = baseline.item() if isinstance(baseline, Tensor) else 0 if baseline is None else baseline
-        if not isinstance(number, numbers.Real):
+        given_number: object = number
+        if not isinstance(given_number, numbers.Real):
             raise ValueError(
                 f"baselines must be None, a number or a tensor, got {type(number).__name__}: torch.as_tensor(baselines)"
             )

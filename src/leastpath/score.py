@@ -62,8 +62,9 @@ class Score:
     batch_size: int | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.model) and hasattr(self.model, "predict"):  # an estimator of scikit-learn
-            object.__setattr__(self, "model", as_module(self.model))
+        given: object = self.model
+        if not callable(given) and hasattr(given, "predict"):  # an estimator of scikit-learn
+            object.__setattr__(self, "model", as_module(given))
         if not callable(self.model):
             raise ValueError(f"model must be callable, got {type(self.model).__name__}: pass the module itself")
         if not callable(self.output) and self.output not in get_args(OutputName):

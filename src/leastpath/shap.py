@@ -5,7 +5,8 @@ The values are path attributions, not Shapley values: only the pictures are SHAP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
         raise ValueError(f"kind={kind!r} is unknown: use one of {list(KINDS)}, or call SHAP's own plot")
     import matplotlib.pyplot as plt  # which SHAP draws on
     from matplotlib.text import Text
-    from matplotlib.ticker import FixedFormatter
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
 
     getattr(shap.plots, kind)(explained, show=False, **settings)
     figure = plt.gcf()
@@ -128,7 +129,13 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
             formatter = axis.get_major_formatter()
             if isinstance(formatter, FixedFormatter):
                 formatter.seq = [_in_our_words(str(label)) for label in formatter.seq]
+            elif isinstance(formatter, FuncFormatter):
+                formatter.func = partial(_reworded, formatter.func)
     return figure
+
+
+def _reworded(label: Callable[[float, int | None], str], at: float, position: int | None = None) -> str:
+    return _in_our_words(label(at, position))
 
 
 def _in_our_words(text: str) -> str:

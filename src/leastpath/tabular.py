@@ -205,8 +205,9 @@ def explain(
            age  job
         0 -1.5 -1.0
     """
-    if hasattr(model, "predict") and not callable(model):
-        model = as_module(model)
+    given: object = model
+    if hasattr(given, "predict") and not callable(given):
+        model = as_module(given)
     _check_frames(model, frame, background)
     space = Space.of(frame, background, preprocess, categorical, groups)
     parameter = parameter_of(model)

@@ -15,6 +15,7 @@ from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.report import Report
 from leastpath.run import Run
 from studies.findings.catalogue import STUDIES
+from studies.findings.charts import with_charts
 from studies.findings.config import Setting
 from studies.findings.headlines import against_expected
 from studies.findings.page import findings_page
@@ -51,7 +52,7 @@ def command(
     setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers)
     page = run_findings(run, setting, studies.split(",") if studies else None, progress=True)
     if save is not None:
-        write_atomically(save / "findings.md", page.encode())
+        write_atomically(save / "findings.md", with_charts(page, save).encode())
         (save / "_generated").mkdir(exist_ok=True)
         write_atomically(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
     if quick:
@@ -97,7 +98,7 @@ def rewrite_page(folder: Path) -> None:
         >>> rewrite_page(Path("docs"))  # doctest: +SKIP
     """
     found = json.loads((folder / "_generated" / "findings.json").read_text(encoding="utf-8"))
-    write_atomically(folder / "findings.md", findings_page(STUDIES, found).encode())
+    write_atomically(folder / "findings.md", with_charts(findings_page(STUDIES, found), folder).encode())
 
 
 def chosen_studies(names: Sequence[str] | None) -> Mapping[str, Study]:

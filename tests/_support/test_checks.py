@@ -55,7 +55,7 @@ def test_others_are_refused(given, words):
         (lambda: lp.NeighborGraph(POINTS, n_neighbors=5.0), "n_neighbors=5.0 must be a whole number"),
         (lambda: lp.NeighborGraph(generate="line", n_points="200"), "n_points='200' must be a whole number"),
         (lambda: lp.EnhancedIG(POINTS, n_neighbors=5.0), "n_neighbors=5.0 must be a whole number"),
-        (lambda: lp.Score(SCORE.model, batch_size=8.0), "batch_size=8.0 must be a whole number, \"auto\" .*, or None"),
+        (lambda: lp.Score(SCORE.model, batch_size=8.0), 'batch_size=8.0 must be a whole number, "auto" .*, or None'),
         (lambda: lp.attribute(SCORE, [X, X]), r"inputs is a list, .*a tuple: pass tuple\(inputs\)"),
         (lambda: lp.attribute(SCORE, [[1.0, 1.0]]), r"use torch.as_tensor\(inputs\)"),
     ],

@@ -89,6 +89,7 @@ def cases() -> Iterator[Case]:
     yield Case("Solver", "a path that ends elsewhere", partial(attribute, solver=Lost()), Refused("Lost", RuntimeError))
     yield Case("Solution", "a solver's own", lambda: len(lp.Solution(LINE).path), Right(lambda: 3))
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
+    yield from doors()
     yield from paths()
     yield from integrals()
     yield from results()
@@ -97,6 +98,36 @@ def cases() -> Iterator[Case]:
     yield from reports()
     yield from tables_of_methods()
     yield from files()
+
+
+def doors() -> Iterator[Case]:
+    """Names that a user meets first: extra arguments, models made ready, kept results, the explorer."""
+    table = torch.rand(len(X), X.shape[1], generator=torch.Generator().manual_seed(0))
+
+    def near(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return -torch.cdist(x, rows).amin(1)
+
+    def explained(argument: Any) -> torch.Tensor:
+        score = lp.Score(near, additional_forward_args=(argument,))
+        return lp.attribute(score, X, solver=lp.StraightLine()).values
+
+    def alone() -> torch.Tensor:
+        return straight_values(lambda x: near(x, table))
+
+    yield Case("shared", "a table as long as the batch", lambda: explained(lp.shared(table)), Right(alone, 1e-6))
+    yield Case("shared", "the same without a mark", lambda: explained(table), Refused("lp.shared"))
+    yield Case("per_example", "too few rows", lambda: explained(lp.per_example(table[:1])), Refused("per_example|rows"))
+    yield Case("per_example", "a word", lambda: lp.per_example("mask"), Refused("per_example"))
+    yield Case("prepared", "a function for a model", lambda: lp.prepared(torch.sin, X), Refused("Module"))
+    yield Case("prepared", "a word for an example", lambda: lp.prepared(NET, "x"), Refused("example"))
+    yield Case(
+        "load", "no file", lambda: lp.load("nothing.safetensors"), Refused("is not a file: pass what result.save")
+    )
+    yield Case("explore", "a model for a score", lambda: lp.explore(NET, X, open=False), Refused("Score"))
+
+
+def straight_values(model: Any) -> torch.Tensor:
+    return lp.attribute(lp.Score(model), X, solver=lp.StraightLine()).values
 
 
 def paths() -> Iterator[Case]:

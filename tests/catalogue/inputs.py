@@ -23,7 +23,9 @@ IMAGES = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8)
 IMAGE_SCORE = lp.Score(lambda x: x.flatten(1).sum(1))
 NEEDED: dict[str, dict[str, Any]] = {
     "enhanced_ig": {"points": torch.linspace(-1, 1, 40).reshape(20, 2), "n_neighbors": 3},
+    "lpi": {"points": torch.linspace(-1, 1, 40).reshape(20, 2)},
     "geodesic_graph": {"points": torch.linspace(-1, 1, 40).reshape(20, 2), "n_neighbors": 3},
+    "discretized_ig": {"points": torch.linspace(-1, 1, 40).reshape(20, 2)},
     "manifold_ig": {"encoder": lambda x: x[:, :1], "decoder": lambda z: torch.cat([z, z], 1)},
 }
 NESTED = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)

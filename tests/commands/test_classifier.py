@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from leastpath.commands.classifier import _padded
+from leastpath.commands.classifier import _padded, imagenet_classes
+
+
+def test_every_class_has_a_name_of_its_own():
+    names = imagenet_classes()
+    assert len(names) == 1000 and all(names)
+    assert (names[0], names[130], names[999]) == ("tench", "flamingo", "toilet tissue")  # the usual numbers
 
 
 @pytest.mark.parametrize("sides", [(1, 1, 1, 1), (0, 1, 0, 1), None])

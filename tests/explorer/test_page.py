@@ -375,7 +375,8 @@ def test_a_table(visit):
 
 def tiny_bert(tmp_path: Path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "pre", "##dict", "##able", "<", ">", "b"]
+    special, plain = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], ["a", "fine", "film", "<", ">", "b"]
+    words = [*special, *plain, "pre", "##dict", "##able"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
     size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

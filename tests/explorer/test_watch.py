@@ -40,7 +40,7 @@ def test_a_stopped_solver_gives_what_it_has():
             return score.model(x)
 
     stopping = lp.Score(StopsItself().eval())
-    result = lp.attribute(stopping, torch.ones(1, 4), solver=lp.ElasticBand(n_rounds=50))
+    result = lp.attribute(stopping, torch.ones(1, 4), solver=lp.ElasticBand(n_rounds=50), on_interrupt="return")
     assert Outcome.INTERRUPTED in result.status[0]
     assert torch.isfinite(result.values).all()
 

@@ -55,6 +55,22 @@ def test_the_reasons_of_a_second_look_are_counted(tmp_path):
     assert "A second look" in jobs.report(found, worst=1) and str(counted["rows"][0]) in jobs.report(found, worst=1)
 
 
+def doubted(score, inputs, baselines, seed):
+    """Tested, and cut short: the first sentence is about support, the reason for a second look is another."""
+    return lp.attribute(
+        score, inputs, baselines, solver=lp.StraightLine(), tolerance=1e-12, max_gradients=4, support=True, seed=seed
+    )
+
+
+def test_support_is_shown_and_the_reason_is_what_asks_for_a_second_look(tmp_path):
+    data = toy_jobs.Numbered(6)
+    found = jobs.explain(data, toy_jobs.model, doubted, tmp_path, target=0, show=False)
+    table, page = found.table(), jobs.report(found, worst=1)
+    assert table["support"].notna().any() and ">Least support</h2>" in page and "were tested by removal" in page
+    cut = table[table["reason"].fillna("").str.contains("before tolerance 1e-12 was reached")]
+    assert len(cut) and not cut["ok"].any() and table.loc[table["ok"], "reason"].isna().all()
+
+
 def test_pictures_are_heat_maps_over_their_inputs(tmp_path):
     pictures = [torch.rand(2, 6, 6, generator=torch.Generator().manual_seed(i)) for i in range(4)]
     found = jobs.explain(pictures, cnn, out=tmp_path, target=1, keep="pixels", show=False)

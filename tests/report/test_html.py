@@ -76,3 +76,13 @@ def test_numbers_are_short():
 def test_errors_say_what_helps(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_rows_in_bold_and_lists_of_terms():
+    page = Report("t").table([{"method": "a", "n": 1}, {"method": "b", "n": 2}], bold=[1]).html()
+    body = page.partition("<tbody>")[2]
+    assert body.count("<strong>") == 2 and "<strong>b</strong>" in body and "<strong>2</strong>" in body
+    assert (
+        "<li><strong>a|b</strong>: one &lt; <code>two</code></li>" in Report("t").terms({"a|b": "one < `two`"}).html()
+    )
+    Outline(page)  # well-formed

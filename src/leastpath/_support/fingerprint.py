@@ -197,7 +197,7 @@ class _Describer:
             **({UNKNOWN: in_doubt} if in_doubt else {}),
         }
 
-    def _module_code(self, module: nn.Module, above: Above) -> Any:
+    def _module_code(self, module: Any, above: Above) -> Any:
         """The code of the module's classes, except for torch's own; of a traced module, its own code and constants."""
         found: list[Any] = [_name(type(module))]
         with contextlib.suppress(AttributeError, RuntimeError):  # a scripted container has no code

@@ -8,6 +8,7 @@ decides: it is watched with the watcher's own clock, so that clocks of two machi
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -20,10 +21,7 @@ from typing import Any
 
 from leastpath._support.files import write_atomically
 
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows
-    fcntl = None  # type: ignore[assignment]
+fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None  # Windows has none
 
 BEAT = 5.0  # seconds between two counts
 STALE = 60.0  # seconds without a count, after which an owner on another machine is taken for dead

@@ -69,7 +69,7 @@ def answers(
         if method.name not in run.store:
             began = time.monotonic()
             result = finished(_explained(question, method, limits, seed))
-            assert isinstance(result.values, Tensor)
+            assert isinstance(result.values, Tensor)  # of one picture
             record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
             curves, kind = _curves(question, result, seed)
             run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})

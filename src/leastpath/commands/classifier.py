@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -46,6 +48,16 @@ class EfficientNetLite0(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """The input of the last layer: (batch, 3, height, width) -> (batch, 1280)."""
         return self.net.extract_features(_scaled(images)).mean((2, 3))
+
+
+def imagenet_classes() -> list[str]:
+    """What the classifier's 1000 classes are called.
+
+    Example:
+        >>> imagenet_classes()[130]
+        'flamingo'
+    """
+    return files("leastpath.commands").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
 
 
 def _scaled(images: Tensor) -> Tensor:

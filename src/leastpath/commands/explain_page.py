@@ -89,9 +89,9 @@ def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure
         ax.imshow(picture[0].clamp(0, 1).permute(1, 2, 0).numpy())
         titled(ax, name)
     values = [answer.values for answer in found]
-    heat_row(axes[0, 1:], values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
-    heat_row(axes[1, 1:], values, question.inputs, view="patches")
-    heat_row(axes[2, 1:], values)
+    heat_row(list(axes[0, 1:]), values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
+    heat_row(list(axes[1, 1:]), values, question.inputs, view="patches")
+    heat_row(list(axes[2, 1:]), values)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
         titled(ax, _titled(answer))
     for ax, view in zip(axes[:, 1], ("smoothed", "patches", "pixels"), strict=True):

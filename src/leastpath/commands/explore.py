@@ -14,7 +14,7 @@ import torch
 
 from leastpath._support.optional import optional
 from leastpath.attribution import load
-from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.model_files import load_model, made_by, made_model
 from leastpath.commands.question import TABLES, read_labels
@@ -34,7 +34,7 @@ MOST = 200  # pictures or rows at once
 
 
 def run_explore(
-    inputs: list[Path] | None,
+    inputs: list[Path] | None = None,
     *,
     text: Sequence[str] = (),
     row: Sequence[int] = (),
@@ -176,6 +176,8 @@ def _pictures(
         ]
         return [*model.lines(), *read, "score = lp.Score(model)"]
 
+    if labels is None and not model.is_given:
+        labels = imagenet_classes()
     score = Score(model.made(), target)
     return TensorSource(score, pixels, titles=list(found)[:MOST], classes=labels, recipe=recipe)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import Source
 from leastpath.images import square_crop
@@ -68,7 +68,7 @@ def _photos() -> Sample:
             "inputs = pixels.permute(2, 0, 1)[None].contiguous()",
         )
 
-    source = TensorSource(Score(model), inputs, titles=names, recipe=lines)
+    source = TensorSource(Score(model), inputs, titles=names, classes=imagenet_classes(), recipe=lines)
     return source, "Sample: two photographs that scikit-learn ships, and EfficientNet-lite0 for ImageNet."
 
 
@@ -96,8 +96,10 @@ def _table() -> Sample:
     model = nn.Sequential(nn.Linear(rows.shape[1], 16), nn.ReLU(), nn.Linear(16, 2))
     _train(model, rows[50:], torch.as_tensor(data.target)[50:])
     names, classes = [str(name) for name in data.feature_names], [str(name) for name in data.target_names]
-    titles = [f"patient {i}" for i in range(50)]
-    source = TensorSource(Score(model), rows[:50], names=names, classes=classes, data=rows[50:], titles=titles)
+    # First those whose answer is clear but not saturated: where it is, little is left to see.
+    order = (model(rows[:50]).softmax(1).amax(1) - 0.9).abs().argsort().tolist()
+    titles = [f"patient {i}" for i in order]
+    source = TensorSource(Score(model), rows[order], names=names, classes=classes, data=rows[50:], titles=titles)
     words = "Sample: the breast cancer table that scikit-learn ships, in standard deviations, and a small net that was"
     return source, f"{words} trained just now."
 

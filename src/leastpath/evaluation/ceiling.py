@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution, without_path
 from leastpath.bound import BoundScore
@@ -57,6 +57,7 @@ class NearOptimalRemoval:
     probability: Probability = "auto"
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         for name, least in (("exact", 0), ("sweeps", 0), ("most", 1)):
             check_integer(name, getattr(self, name), least)
         if self.exact > 20:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath.attribution import Attribution
 from leastpath.evaluation.imputation import BaselineFill, Fill, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators
@@ -129,6 +129,7 @@ class FineTunedFidelity:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         for name in ("most", "share"):
             _check_share(name, getattr(self, name))
         if not self.sizes or any(not 0 < size < 1 for size in self.sizes):

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution
 from leastpath.evaluation.ground_truth import rank_correlation
@@ -56,6 +56,7 @@ class ModelRandomization:
     needs_method: bool = True
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if self.order not in get_args(Order):
             raise ValueError(f"order={self.order!r} is unknown: use one of {list(get_args(Order))}")
         check_integer("stages", self.stages, 1, or_none=", or None for every layer")

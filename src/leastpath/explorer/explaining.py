@@ -24,8 +24,8 @@ from leastpath.integral.notes import FLAT, fixed_steps
 from leastpath.methods import METHODS, Method
 from leastpath.path import Path
 from leastpath.score import Score
-from leastpath.status import Outcome, Status
-from leastpath.tested import Tested
+from leastpath.status import Interrupted, Outcome, Status
+from leastpath.tested import NO_ORDER, Tested
 
 T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
@@ -181,7 +181,11 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
 
 def _by_method(question: Question, score: Score, method: Method, settings: Mapping[str, Any]) -> Attribution:
     baselines = question.baselines if method.takes_baselines else None
-    return method(score, question.subject.inputs, baselines, **settings)
+    try:
+        return method(score, question.subject.inputs, baselines, **settings)
+    except Interrupted as stopped:
+        finished: Attribution = stopped.result
+        return finished
 
 
 def _walk(question: Question, score: Score, method: Method, result: Attribution) -> Walk | None:
@@ -205,10 +209,12 @@ def _tested(
     support = torch.tensor([curves["baseline"].support], dtype=torch.float64)
     beside = math.nan if line is None else float(line.result.support[0])
     unit = "in probability" if question.classes() else "in units of the score"
-    test = Tested(support, torch.tensor([beside], dtype=torch.float64), torch.zeros(1), unit)
-    status = Status((*test.note(0), *result.status[0].notes))
+    test = Tested(support, torch.tensor([beside], dtype=torch.float64), torch.zeros(1), unit, (NO_ORDER,))
+    others = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
     stats = {**result.stats, "line_support": test.line}
-    return replace(result, support=support.to(result.completeness_gap), status=(status,), stats=stats), curves
+    return replace(
+        result, support=support.to(result.completeness_gap), status=(test.told(0, others),), stats=stats
+    ), curves
 
 
 def _values(result: Attribution) -> Tensor:

@@ -88,7 +88,8 @@ def integrate(
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: integrate(lp.Score(model, target), path)"
         )
-    if isinstance(metric, type) or not (metric is None or isinstance(metric, Metric)):
+    given: object = metric
+    if isinstance(given, type) or not (given is None or isinstance(given, Metric)):
         raise ValueError(f"metric={metric!r} is not a metric: pass an instance, as in metric=lp.Conformal()")
     weighting, run = weighting or PathIntegral(), run or Run()
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)

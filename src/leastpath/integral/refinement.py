@@ -104,6 +104,7 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
     waiting, finished = [_State.first(block, known)], list[tuple[Tensor, Integral]]()
     try:
         while waiting and not interrupted:
+            leaving: _State | None
             state = waiting[-1]
             chosen = _affordable(state, state.block.affordable())
             if not chosen.any():

@@ -50,7 +50,7 @@ def run(
             write_report(found, file, dataset=read.source)
         print(f"report: {file}")
     if found.failed == len(found):
-        reasons = Counter({})
+        reasons = Counter[str]()
         for shard in found.shards:
             reasons.update(shard.record["failures"])
         raise ValueError(f"all {len(found):,} rows failed: {reasons.most_common(1)[0][0]}")

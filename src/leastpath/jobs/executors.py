@@ -273,7 +273,8 @@ def executor_of(given: str | Executor, **settings: Any) -> Executor:
         >>> executor_of("processes", workers=2)
         Processes(workers=2, max_retries=3, start_method='spawn')
     """
-    if isinstance(given, (int, float)) or given is None or (isinstance(given, str) and given not in EXECUTORS):
+    is_known = given in EXECUTORS if isinstance(given, str) else hasattr(given, "run")
+    if not is_known:
         raise ValueError(f"executor={given!r} is unknown: use one of {', '.join(EXECUTORS)}")
     if not isinstance(given, str):
         if settings:

@@ -69,7 +69,7 @@ class Job:
         check_integer("threads", self.threads, 1, or_none=", or None")
         check_kind("fail_fast", self.fail_fast, bool, "true or false")
         check_kind("out", self.out, (str, Path), "the name of a folder")
-        if not isinstance(self.model_factory, str) and not callable(self.model_factory):
+        if not callable(self.model_factory):
             check_kind("model_factory", self.model_factory, str, 'a function, or its "package.module:name"')
         for name in ("model_settings", "method_settings"):
             check_kind(name, getattr(self, name), Mapping, "names and values, {name = value}")
@@ -83,7 +83,8 @@ class Job:
         if self.target is not None and not isinstance(self.target, str):
             check_integer("target", self.target, 0, advice='a class index, "label", "predicted" or None')
         if self.dtype is not None:
-            found = getattr(torch, self.dtype, None) if isinstance(self.dtype, str) else None
+            given: object = self.dtype
+            found = getattr(torch, given, None) if isinstance(given, str) else None
             if not isinstance(found, torch.dtype) or not found.is_floating_point:
                 raise ValueError(f"dtype={self.dtype!r} is unknown: use float16, bfloat16, float32 or float64")
         if self.device is not None:
@@ -231,7 +232,10 @@ class Job:
             raise ValueError(
                 f"[run] of {path} has 'init', which can make Ray run any program: give it in Python, Ray(…)"
             )
-        named = (factory, *(v for v in (method, explain.get("output"), explain.get("baselines")) if _is_import_path(v)))
+        named: tuple[Any, ...] = (
+            factory,
+            *(v for v in (method, explain.get("output"), explain.get("baselines")) if _is_import_path(v)),
+        )
         named += tuple(v for v in (source, *data.values()) if _is_import_path(v) and not Path(v).exists())
         for name in named:
             _check_allowed(name, folder, allow, path)

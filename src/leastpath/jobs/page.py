@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 DISTRIBUTIONS = ["support", "completeness_gap", "cancellation", "certificate", "gradients"]
 SHOWN = ["index", "name", "target", "score", "score_change", "support", "completeness_gap", "cancellation",
          "certificate", "gradients", "seconds"]  # fmt: skip
-COLUMNS = """
-score: what was explained, for this row. score_change: the score minus that of the baseline, which is what the values
-add up to. support: how much more the score loses without the features that come out as most important than without the
-least important ones; 0 is chance, higher is better, – is not tested. completeness_gap: the sum of the values minus
-score_change; 0 is exact. cancellation: the sum of |values| minus |score_change|; 0 means that nothing cancels.
-certificate: length of the path over the shortest length possible; 1 is proven shortest. gradients: model gradients
-spent. seconds: of the row's batch, shared by its rows.
-"""
+COLUMNS = {
+    "score": "what was explained, for this row",
+    "score_change": "the score minus that of the baseline, which is what the values add up to",
+    "support": "how much more the score loses without the features that come out as most important than without the "
+    "least important ones; 0 is chance, higher is better, – is not tested",
+    "completeness_gap": "the sum of the values minus score_change; 0 is exact",
+    "cancellation": "the sum of |values| minus |score_change|; 0 means that nothing cancels",
+    "certificate": "length of the path over the shortest length possible; 1 is proven shortest",
+    "gradients": "model gradients spent",
+    "seconds": "of the row's batch, shared by its rows",
+}
 NEEDED = [*SHOWN, "forwards", "ok", "failure"]
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -64,16 +67,11 @@ def report(
     found = found if isinstance(found, Explanations) else Explanations(found)
     source = None if dataset is None else source_of(dataset, **settings)
     table = found.table(NEEDED)
-    method = found.config["method"]
-    if isinstance(method, list):
-        method = method[0]
-    name = method.get("type", "a method") if isinstance(method, dict) else method
-    state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
-    page = Report("Explanations of a data set", f"{found.done:,} rows by {name}.{state}")
+    page = _begun(found, table)
     _add_cost(page, found, table)
     _add_second_look(page, found)
     page.section("Distributions").text(_support_in_words(table))
-    page.table(_quantiles(table), "Quantiles over the rows that were explained.").text(COLUMNS)
+    page.table(_quantiles(table), "Quantiles over the rows that were explained.").terms(COLUMNS)
     page.figure(_histograms(table), "Each bar counts rows. Infinite certificates, where Δf vanishes, are left out.")
     done = table[table["failure"].isna()]
     for title, by, why in (
@@ -98,6 +96,18 @@ def report(
     return page.html()
 
 
+def _begun(found: Explanations, table: pd.DataFrame) -> Report:
+    """The page with its title, and in a line what it is about."""
+    method = found.config["method"]
+    if isinstance(method, list):
+        method = method[0]
+    name = method.get("type", "a method") if isinstance(method, dict) else method
+    state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
+    doubtful = int((~table["ok"] & table["failure"].isna()).sum())
+    look = f" {doubtful:,} of them need a second look." if doubtful else " None of them needs a second look."
+    return Report("Explanations of a data set", f"{found.done:,} rows by {name}.{look}{state}")
+
+
 def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
     seconds = sum(shard.record["seconds"] for shard in found.shards)
     size = sum(file.stat().st_size for shard in found.shards for file in (shard.values, shard.parquet))
@@ -111,7 +121,7 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
             "forwards": [int(table["forwards"].sum())],
             "worker hours": [seconds / 3600],
             "rows per worker second": [len(table) / max(seconds, 1e-9)],
-            "GB on disk": [size / 1e9],
+            "MB on disk": [size / 1e6],
         }
     )
 

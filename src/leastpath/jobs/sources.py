@@ -489,10 +489,10 @@ class Items:
 
         Rows that cannot be read now, or are random, are left out.
         """
-        n, first, second = len(self), {}, {}
+        n, first, second = len(self), dict[str, str](), dict[str, str]()
         for found in (first, second):
             with torch.random.fork_rng(devices=[]):
-                torch.random.default_generator.manual_seed(0)
+                torch.default_generator.manual_seed(0)
                 for i in sorted({round(k * (n - 1) / (PROBED_ROWS - 1)) for k in range(PROBED_ROWS)}):
                     with suppress(Exception):
                         found[str(i)] = digest(self._made[i])
@@ -553,7 +553,7 @@ def _each_read(
     start: int, stop: int, read: Callable[[int], Read]
 ) -> tuple[dict[int, Read], dict[int, str], frozenset[int]]:
     """Rows start to stop − 1 that could be read, by number, why the others could not, and whose reason may pass."""
-    found, errors, passing = {}, {}, set()
+    found, errors, passing = dict[int, Read](), dict[int, str](), set[int]()
     for i in range(start, stop):
         try:
             found[i] = read(i)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
@@ -52,6 +52,7 @@ class DiscretizedIG:
     strategy: Strategy = "greedy"
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         check_integer("n_neighbors", self.n_neighbors, 1)
         check_integer("n_words", self.n_words, 1)
         if self.strategy not in get_args(Strategy):

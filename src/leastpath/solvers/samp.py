@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
@@ -56,6 +56,7 @@ class SAMP:
     momentum: float | None = None
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if self.direction not in get_args(Direction):
             raise ValueError(f"direction={self.direction!r} is unknown: use one of {list(get_args(Direction))}")
         check_integer("n_portions", self.n_portions, 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_settings_of
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
 from leastpath.path import Path
@@ -42,6 +42,7 @@ class SpectralIG:
     n_knots: int = 33
 
     def __post_init__(self) -> None:
+        check_settings_of(self)
         if not 0 < self.overlap <= 1:
             raise ValueError(f"overlap={self.overlap} must be above 0 and at most 1: a share of the way, as in 0.4")
         check_integer("n_knots", self.n_knots, 2, advice="both ends")

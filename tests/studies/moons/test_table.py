@@ -14,7 +14,7 @@ from leastpath.methods import METHODS
 from studies.expected import expected_numbers
 from studies.moons.config import BASELINE, MoonsConfig
 from studies.moons.results import net_of
-from studies.moons.table import MethodResult, against_expected, method_results, table_1
+from studies.moons.table import MethodResult, against_expected, conclusion, method_results, table_1, winner
 from studies.moons.training import Moons
 
 
@@ -67,3 +67,24 @@ def test_a_run_is_held_against_what_is_expected(which, config):
     words = against_expected([far], config)
     assert "Geodesic IG (graph)" in words and f"expected {mean:.3f}" in words
     assert "no numbers of a run with these settings" in against_expected([near], replace(config, points=7))
+
+
+def test_the_conclusion_names_the_winner_and_what_an_ideal_reaches():
+    config = MoonsConfig.quick()
+    results = [
+        planted(m, a, config) for m, a in (("integrated_gradients", 0.4), ("geodesic_graph", 0.5), ("ideal", 0.45))
+    ]
+    words = conclusion(results, config)
+    assert winner(results, config).method == "geodesic_graph"
+    assert words.startswith("Geodesic IG (graph) ranks the test points purest: AUC-purity 0.500, where chance is 0.30")
+    assert "Integrated Gradients has 0.400" in words and "so what is above that is owed to something else" in words
+    assert words.endswith("3 nets are few: they show the direction, not how sure it is; the complete run has 65.")
+
+
+def test_few_nets_have_differences_without_p_values():
+    few, many = MoonsConfig.quick(), MoonsConfig()
+    for config in (few, many):
+        shape = (len(config.seeds), len(config.noises))
+        result = MethodResult("random", torch.full(shape, 0.7), torch.ones(shape), torch.full(shape, 0.5), 0.0, 0.0, 1)
+        assert result.minus_reference() == pytest.approx(0.2)
+        assert (result.against_reference() is None) == (config is few)

@@ -416,9 +416,10 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
 
 
 def _checked_points(points: Tensor) -> Tensor:
-    if isinstance(points, Tensor) and (points.ndim < 2 or not len(points)):
+    given: object = points
+    if isinstance(given, Tensor) and (given.ndim < 2 or not len(given)):
         raise ValueError(
-            f"points have shape {tuple(points.shape)}, expected at least two, (n, *features): "
+            f"points have shape {tuple(given.shape)}, expected at least two, (n, *features): "
             'NeighborGraph(train_inputs), or NeighborGraph(generate="adaptive")'
         )
     return as_points("points", points)
