@@ -1,7 +1,6 @@
 """Sphinx configuration. The build needs no network: no intersphinx, and mathematics is plain Unicode."""
 
 import enum
-import importlib.metadata
 import re
 import sys
 from pathlib import Path
@@ -10,10 +9,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the studies
 sys.path.insert(0, str(Path(__file__).parent))
 from build_tutorials import build_all
 
+from leastpath._support.version import __version__
+
 project = "leastpath"
 author = "The leastpath authors"
 copyright = f"2026, {author}"
-release = importlib.metadata.version(project)
+release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build", "_generated/*.md"]  # the latter are included by pages; those in its folders are pages
