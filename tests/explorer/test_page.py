@@ -17,7 +17,8 @@ import leastpath as lp
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
 expect = sync_api.expect
-WAIT = 30_000  # milliseconds: a loaded machine takes its time to read plotly.js; what is there is not waited for
+WAIT = 15_000  # milliseconds; what is there already is not waited for
+OPEN = 60_000  # a loaded machine takes its time to read plotly.js, which an exported page holds
 expect.set_options(timeout=WAIT)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -49,6 +50,7 @@ def visit(browser):
         if not charts:
             page.route("**/plotly.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page.set_default_timeout(WAIT)
+        page.set_default_navigation_timeout(OPEN)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(address)
         expect(page.locator(".tab").first).to_be_visible()
