@@ -110,12 +110,12 @@ class Pullback(_OfFeatures):
     outputs: PullbackOutput = "logits"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.layer is not None and not isinstance(self.layer, nn.Module):
             raise ValueError(
                 f"layer is a {type(self.layer).__name__}, expected a part of the model: "
                 "lp.Pullback(layer=model.features)"
             )
+        super().__post_init__()
         _check_output(self.outputs, get_args(PullbackOutput))
 
     def features(self, read: Tensor) -> Tensor:
