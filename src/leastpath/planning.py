@@ -90,7 +90,7 @@ def in_words(seconds: float) -> str:
 
     Example:
         >>> in_words(0.0123), in_words(75), in_words(7300)
-        ('12 ms', '1 min 15 s', '2 h 2 min')
+        ('12 ms', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"

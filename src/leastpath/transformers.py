@@ -170,7 +170,7 @@ def explain(
     texts: Text | Sequence[Text],
     target: int | str | Sequence[int] | Tensor | None = None,
     *,
-    baseline: TextBaseline | int | tuple[TextBaseline | int, ...] = "pad",
+    baseline: TextBaseline | int | tuple[TextBaseline | int, ...] | None = None,
     output: Output | None = None,
     merge_words: bool = False,
     support: bool = True,
@@ -189,7 +189,8 @@ def explain(
         target: the class, by index or by its name in the model's configuration, or one index a text. None: the
             predicted class.
         baseline: where tokens start: the embedding of the "pad" token, of the "mask" token, "zero", or of a token id.
-            A tuple of these averages over several: ("mask", "pad").
+            A tuple of these averages over several. None: ("mask", "pad"), or what the tokenizer has of them, as the
+            study of truth chose (docs/truth.md).
         output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.
         merge_words: show words rather than tokens. Both are always in the result.
 
@@ -234,7 +235,8 @@ def explain(
     logits = score.outputs(ids)
     classes = _classes(model, target, logits)
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
-    start = _joint([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in _each(baseline)])
+    starts = usual_baselines(tokenizer) if baseline is None else _each(baseline)
+    start = _joint([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
     labels = _token_labels(free, start.shape[-1]) if support else False
     result = attribute(score, ids, start, support=labels, **settings)
     said = _Said(score(ids), _probabilities(logits, classes), classes)
@@ -411,6 +413,18 @@ def embedding_of(model: nn.Module) -> nn.Module:
             "explain(…, embedding=model.encoder.get_input_embeddings())"
         )
     return found
+
+
+def usual_baselines(tokenizer: Any) -> tuple[TextBaseline, ...]:
+    """Mask and padding, or what the tokenizer has of them; vectors of zeros if it has neither.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> usual_baselines(SimpleNamespace(pad_token_id=0))
+        ('pad',)
+    """
+    wanted: tuple[TextBaseline, ...] = ("mask", "pad")
+    return tuple(name for name in wanted if getattr(tokenizer, f"{name}_token_id", None) is not None) or ("zero",)
 
 
 def baseline_id(baseline: TextBaseline | int, tokenizer: Any) -> int | None:

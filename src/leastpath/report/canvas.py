@@ -73,9 +73,10 @@ def titled(ax: Axes, title: str, *, size: float = 10.0) -> None:
 
     Example:
         >>> from leastpath.report.canvas import new_figure, titled
-        >>> axes = new_figure(4, 2).subplots(1, 2)
+        >>> axes = new_figure(3, 2).subplots(1, 2)
         >>> titled(axes[0], "Integrated Decision Gradients"); print(axes[0].get_title())
-        Integrated Decision
+        Integrated
+        Decision
         Gradients
     """
     width = ax.get_window_extent().width / ax.figure.dpi * POINTS
