@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,15 +46,15 @@ class ColorFill:
 class Keeping:
     """A method that also keeps its heat maps, for pictures and localisation, and stops when time is up.
 
-    Stored results are known by its name and settings; what begins with an underscore does not count.
+    Stored results are known by its name and settings; fields that are not compared do not count.
     """
 
     name: str
     settings: Mapping[str, Any]
-    _method: Method
-    _maps: Store
-    _names: Mapping[str, str]  # of images, by their digests
-    _until: float | None = None
+    _method: Method = field(compare=False)
+    _maps: Store = field(compare=False)
+    _names: Mapping[str, str] = field(compare=False)  # of images, by their digests
+    _until: float | None = field(default=None, compare=False)
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
         """Explain and keep Σ A and Σ|A| over channels: (height, width) each."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -304,3 +305,12 @@ def test_a_module_that_runs_is_described_as_before():
     before = described(net)
     net[:2](torch.zeros(1, 1, 4, 4))
     assert described(net) == before
+
+
+def test_a_field_that_is_not_compared_does_not_count():
+    @dataclass(frozen=True)
+    class Kept:
+        name: str
+        _folder: str = field(default="", compare=False)
+
+    assert digest(Kept("a", "here")) == digest(Kept("a", "there")) != digest(Kept("b", "here"))

@@ -161,7 +161,8 @@ class _Describer:
         if _is_users(kind):
             about["code"] = self._class(kind, above)["code"]
         if is_dataclass(value):
-            names = [f.name for f in fields(value) if _is_users(kind) or not f.name.startswith("_")]
+            # field(compare=False) is a class's own word for what two equal objects may differ in.
+            names = [f.name for f in fields(value) if f.compare and (_is_users(kind) or not f.name.startswith("_"))]
             return about | {name: self.of(getattr(value, name), above) for name in names}
         held = _attributes(value)
         if _pickles_itself(kind) or not held:
