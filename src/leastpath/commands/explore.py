@@ -25,7 +25,7 @@ from leastpath.explorer.session import Session
 from leastpath.explorer.sources.tables import TableSource
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.sources.texts import TextSource
-from leastpath.explorer.subject import Source
+from leastpath.explorer.subject import SubjectSource
 from leastpath.images import read_image
 from leastpath.score import Score
 
@@ -139,7 +139,7 @@ def source_of(
     size: int,
     labels: Sequence[str] | None,
     drop: Sequence[str],
-) -> Source:
+) -> SubjectSource:
     """What the options name: texts, a table or pictures."""
     if texts:
         if files:
@@ -159,7 +159,7 @@ def source_of(
 
 def _pictures(
     files: Sequence[Path], model: _Model, target: int | None, size: int, labels: Sequence[str] | None
-) -> Source:
+) -> SubjectSource:
     found: dict[str, Path] = {}
     for file in files:
         inside = sorted(f for f in file.iterdir() if f.suffix.lower() in PICTURES) if file.is_dir() else [file]
@@ -184,7 +184,7 @@ def _pictures(
 
 def _table(
     file: Path, rows: Sequence[int], model: _Model, target: int | None, labels: Any, drop: Sequence[str]
-) -> Source:
+) -> SubjectSource:
     pandas = optional("pandas", "tables need pandas", "tabular")
     try:
         table = pandas.read_csv(file, sep="\t" if ".tsv" in file.name else ",")

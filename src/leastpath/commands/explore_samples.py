@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.explorer.sources.tensors import TensorSource
-from leastpath.explorer.subject import Source
+from leastpath.explorer.subject import SubjectSource
 from leastpath.images import square_crop
 from leastpath.score import Score
 
 TRAINING_STEPS = 150
-Sample = tuple[Source, str]
+Sample = tuple[SubjectSource, str]
 
 
 def sample_source(name: str | None = None) -> Sample:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from leastpath.attribution import Attribution
     from leastpath.baselines import Several
     from leastpath.explorer.server import Explorer
-    from leastpath.explorer.subject import Source
+    from leastpath.explorer.subject import SubjectSource
     from leastpath.score import Baselines, Inputs, Score
 
 
 def explore(
-    score: Score | Source | Attribution,
+    score: Score | SubjectSource | Attribution,
     inputs: Inputs | None = None,
     baselines: Baselines | Several = None,
     *,

@@ -9,7 +9,7 @@ from leastpath.attribution import Attribution
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.session import Session
 from leastpath.explorer.sources.tensors import TensorSource
-from leastpath.explorer.subject import Source
+from leastpath.explorer.subject import SubjectSource
 from leastpath.score import Score
 
 
@@ -39,7 +39,7 @@ def session_of(
         if inputs is None:
             raise ValueError("a score needs inputs: lp.explore(score, inputs, baselines)")
         given = TensorSource(given, inputs, baselines, names=names, classes=classes, data=data)
-    if not isinstance(given, Source):
+    if not isinstance(given, SubjectSource):
         raise ValueError(
             f"explore got a {type(given).__name__}, expected a Score, a source or a result: "
             "lp.explore(lp.Score(model, target), inputs)"

@@ -21,7 +21,7 @@ from leastpath.explorer.explaining import (
 from leastpath.explorer.findings import as_result, channels_of, features_of, input_of, removed_view
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import rank_of, without
-from leastpath.explorer.subject import Source
+from leastpath.explorer.subject import SubjectSource
 from leastpath.explorer.watch import Watch
 from leastpath.explorer.work import Job, Work
 
@@ -49,7 +49,7 @@ class Session:
         >>> session.close()
     """
 
-    def __init__(self, source: Source, methods: Sequence[str] | None = None, sentence: str = "") -> None:
+    def __init__(self, source: SubjectSource, methods: Sequence[str] | None = None, sentence: str = "") -> None:
         self.source, self.sentence = source, sentence
         self.methods = offered_methods(source.kind, None if methods is None else tuple(methods))
         self._lock = threading.RLock()

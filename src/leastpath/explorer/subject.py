@@ -106,7 +106,7 @@ class Subject:
 
 
 @runtime_checkable
-class Source(Protocol):
+class SubjectSource(Protocol):
     """Where subjects come from: several pictures, rows or texts and one model."""
 
     kind: Kind
