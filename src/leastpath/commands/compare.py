@@ -20,7 +20,7 @@ from leastpath._support.fingerprint import digest
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.model_files import load_model, made_model
-from leastpath.commands.question import TABLES, Question, image_question, read_table, table_question
+from leastpath.commands.question import TABLES, Question, image_question, names_in, read_table, table_question
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation import axioms, masking, robustness
 from leastpath.evaluation.compare import compare
@@ -169,7 +169,7 @@ def chosen_measures(names: str, kind: Kind) -> list[Measure]:
         ['deletion', 'insertion']
     """
     chosen = []
-    for name in _split(names):
+    for name in names_in(names):
         if name not in MEASURES:
             raise ValueError(f"--measures {name!r} is unknown: use {', '.join(MEASURES)}")
         if MEASURES[name].pictures_only and kind.is_table:
@@ -178,12 +178,8 @@ def chosen_measures(names: str, kind: Kind) -> list[Measure]:
     return chosen
 
 
-def _split(names: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-
-
 def _methods(names: str) -> list[str]:
-    wanted = _split(names)
+    wanted = names_in(names)
     if not wanted:
         raise ValueError("--methods is empty: name at least one, as in --methods integrated_gradients")
     for name in wanted:
@@ -246,7 +242,7 @@ def run_compare(
     elif not source.is_file():
         raise ValueError(f"{source} is not a file: pass a folder of pictures, or a table as .csv")
     used = _model(model, factory, model_class, model_args, trust_model, kind)
-    columns = [name for given in drop for name in _split(given)]
+    columns = names_in(*drop)
     asked: dict[str, Any] = {"target": target, "output": output}
     question, names = _questions(source, kind, used, columns, limit, size, baseline, asked)
     if question.baselines.ndim > question.inputs.ndim and fill == "baseline":

@@ -18,7 +18,15 @@ from leastpath.commands.arguments import IMAGE_SIZE, PICTURE_BASELINE, PICTURE_M
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.explain_page import write_report
 from leastpath.commands.model_files import load_model
-from leastpath.commands.question import TABLES, Question, image_question, read_labels, read_table, table_question
+from leastpath.commands.question import (
+    TABLES,
+    Question,
+    image_question,
+    names_in,
+    read_labels,
+    read_table,
+    table_question,
+)
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.methods import METHODS, Method
 from leastpath.methods.paths import SolverExplainer
@@ -69,8 +77,7 @@ def run_explain(
     names = None if labels is None else read_labels(labels)
     settings: dict[str, Any] = {"target": target, "output": output, "labels": names, "baseline": start}
     if is_table and row is not None:
-        columns = [name.strip() for given in drop for name in given.split(",") if name.strip()]
-        question = table_question(read_table(source, columns), row, used, **settings)
+        question = table_question(read_table(source, names_in(*drop)), row, used, **settings)
     else:
         question = image_question(source, used, size=size, **settings)
     config = {
@@ -117,7 +124,7 @@ def chosen_methods(methods: str | None, method: str | None, solver: str | None, 
         methods = default if method is None and solver is None else f"integrated_gradients,{method or ''}"
         if find_spec("captum") is None:
             methods = methods.replace(",occlusion", "") if methods == default else methods
-    names = dict.fromkeys(name.strip() for name in methods.split(",") if name.strip())
+    names = names_in(methods)
     if not names and solver is None:
         raise ValueError("--methods names no method: use names of `leastpath methods`, with commas between them")
     found = [METHODS[name] for name in names]

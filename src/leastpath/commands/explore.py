@@ -17,7 +17,7 @@ from leastpath.attribution import load
 from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.model_files import load_model, made_by, made_model
-from leastpath.commands.question import TABLES, read_labels
+from leastpath.commands.question import TABLES, names_in, read_frame, read_labels
 from leastpath.explorer.opening import session_of
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.server import Explorer
@@ -55,7 +55,7 @@ def run_explore(
 ) -> None:
     """Open the explorer with what the command line names. The arguments are explained in `commands.arguments`."""
     files = inputs or []
-    offered = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    offered = None if methods is None else names_in(methods)
     if files and files[0].suffix == ".safetensors":
         session: Session | SavedSession = SavedSession(load(files[0]), files[0].name)
     elif not files and not text:
@@ -65,8 +65,8 @@ def run_explore(
     else:
         chosen = _Model(model, factory, model_class, model_args, trust_model)
         names = None if labels is None else read_labels(labels)
-        columns = [name.strip() for given in drop for name in given.split(",") if name.strip()]
-        session = session_of(source_of(files, text, row, chosen, target, size, names, columns), methods=offered)
+        source = source_of(files, text, row, chosen, target, size, names, names_in(*drop))
+        session = session_of(source, methods=offered)
     explorer = Explorer(session, host, port)
     print(f"The explorer is at {explorer.url}\nEnd it with Ctrl-C.", flush=True)
     if not no_open:
@@ -185,15 +185,7 @@ def _pictures(
 def _table(
     file: Path, rows: Sequence[int], model: _Model, target: int | None, labels: Any, drop: Sequence[str]
 ) -> SubjectSource:
-    pandas = optional("pandas", "tables need pandas", "tabular")
-    try:
-        table = pandas.read_csv(file, sep="\t" if ".tsv" in file.name else ",")
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read as a table: {str(error).partition(chr(10))[0]}") from error
-    unknown = [name for name in drop if name not in table.columns]
-    if unknown:
-        raise ValueError(f"--drop {unknown[0]!r} is not a column: the table has {', '.join(map(str, table.columns))}")
-    table = table.drop(columns=list(drop)).dropna()
+    table = read_frame(file, drop).dropna()
     chosen = list(rows) or list(table.index[:50])
     missing = [row for row in chosen if row not in table.index]
     if missing:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.optional import optional
 from leastpath.baselines import baseline as made_baseline
 from leastpath.commands.arguments import IMAGE_BASELINES, TABLE_BASELINES
 from leastpath.guards import UnfitInputs
@@ -226,6 +227,36 @@ def _number(text: str, known: Sequence[str]) -> float:
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
+def names_in(*given: str) -> list[str]:
+    """The names in options that take several with commas, each once.
+
+    Example:
+        >>> names_in("age, hours", "age,")
+        ['age', 'hours']
+    """
+    return list(dict.fromkeys(name.strip() for one in given for name in one.split(",") if name.strip()))
+
+
+def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
+    """A table, without the columns to drop.
+
+    Example:
+        >>> read_frame(Path("nowhere.csv"))
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere.csv cannot be read as a table: ...
+    """
+    pandas = optional("pandas", "tables need pandas", "tabular")
+    try:
+        table = pandas.read_csv(file, sep="\t" if ".tsv" in file.name else ",")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {str(error).partition(chr(10))[0]}") from error
+    unknown = [name for name in drop if name not in table.columns]
+    if unknown:
+        raise ValueError(f"--drop {unknown[0]!r} is not a column: the table has {', '.join(map(str, table.columns))}")
+    return table.drop(columns=list(drop))
+
+
 def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
     """A table of numbers, without the columns to drop.
 
@@ -237,14 +268,7 @@ def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
     """
     import pandas as pd
 
-    try:
-        table = pd.read_csv(file, sep="\t" if ".tsv" in file.name else ",")
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read as a table: {error}") from error
-    unknown = [name for name in drop if name not in table.columns]
-    if unknown:
-        raise ValueError(f"--drop {unknown[0]!r} is not a column: the table has {', '.join(map(str, table.columns))}")
-    table = table.drop(columns=list(drop))
+    table = read_frame(file, drop)
     words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
     if words:
         raise ValueError(

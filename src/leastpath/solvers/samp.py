@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -57,8 +57,6 @@ class SAMP:
 
     def __post_init__(self) -> None:
         check_settings_of(self)
-        if self.direction not in get_args(Direction):
-            raise ValueError(f"direction={self.direction!r} is unknown: use one of {list(get_args(Direction))}")
         check_integer("n_portions", self.n_portions, 1)
         for name in ("max_step", "momentum"):
             value = getattr(self, name)
