@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path as File
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import seed_of
+from leastpath._support.checks import check_setting, seed_of
 from leastpath.baselines import Several
 from leastpath.bound import BoundScore
 from leastpath.budget import Clock, OutOfTime
@@ -240,9 +240,8 @@ def attribute(
     seed = seed_of(seed)
     if on_interrupt not in ("raise", "return"):
         raise ValueError(f"on_interrupt={on_interrupt!r} is unknown: use 'raise' or 'return'")
+    check_setting("measure", measure, Measure)
     check_seconds(max_seconds)
-    if measure not in get_args(Measure):
-        raise ValueError(f"measure={measure!r} is unknown: use one of {list(get_args(Measure))}")
     metric, clock = metric or Conformal(), Clock(max_seconds)
     warn_of_training_mode(score.model)
     with at_work(score.model, device_of(inputs)):

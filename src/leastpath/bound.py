@@ -83,8 +83,9 @@ class ModelCalls:
             with as_the_user_runs_it(), seen_drawing(self.model) if self._first_of_its_kind() else nullcontext():
                 return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            told = advice_on(self.model, self.inputs[0], error, [arg for arg, _ in self._args])
-            advice = self._advice_on_args(error) or told
+            advice = self._advice_on_args(error) or advice_on(
+                self.model, self.inputs[0], error, [arg for arg, _ in self._args]
+            )
             if advice is None:
                 raise
             raise advice from error

@@ -5,12 +5,12 @@ Both sum gradient × step along the way from the input to an example of another 
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
@@ -128,8 +128,7 @@ def mfaba(
     """
     check_integer("mfaba: n_steps", n_steps, 1)
     check_limits(limits)
-    if variant not in get_args(Variant):
-        raise ValueError(f"variant={variant!r} is unknown: use one of {list(get_args(Variant))}")
+    check_setting("variant", variant, Variant)
     bound, rows, walking = problem.bound, torch.arange(len(problem)), torch.arange(len(problem))
     first = problem.end.to(bound.work_dtype)
     x, values = first.clone(), torch.zeros_like(first)

@@ -100,10 +100,23 @@ def numbered_groups(segments: Tensor, batch: int, shape: torch.Size) -> Tensor:
     return torch.stack([torch.unique(row, return_inverse=True)[1] for row in maps]).expand(batch, *shape)
 
 
-def shared_evenly(coefficients: Tensor, groups: Tensor) -> Tensor:
-    """The coefficient of each group (k,), shared by its features: groups (*shape) -> (*shape)."""
-    size = torch.bincount(groups.flatten(), minlength=len(coefficients))
-    return (coefficients / size.to(coefficients))[groups.to(coefficients.device)]
+def shared_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = None) -> Tensor:
+    """The coefficient of each group (k,), shared by its features: groups (*shape) -> (*shape).
+
+    Args:
+        coefficients: (k,)
+        groups: (*shape) numbers from 0 to k − 1.
+        among: (*shape) bool, those that get a share; None: all.
+
+    Example:
+        >>> among = torch.tensor([True, True, False, True])
+        >>> shared_evenly(torch.tensor([4.0, 1.0]), torch.tensor([0, 0, 0, 1]), among)
+        tensor([2., 2., 0., 1.])
+    """
+    counted = groups if among is None else groups[among]
+    size = torch.bincount(counted.flatten(), minlength=len(coefficients)).clamp_min(1)
+    each = (coefficients / size.to(coefficients))[groups.to(coefficients.device)]
+    return each if among is None else each * among.to(each)
 
 
 def window_of(problem: Problem, window: Any) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.methods.groups import feature_groups, is_image
+from leastpath.methods.groups import feature_groups, is_image, shared_evenly
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 from leastpath.methods.permutation import gains_of_order, score_of_start
 
@@ -59,7 +59,7 @@ def _row(problem: Problem, row: int, n_orders: int, patch: int | None) -> Tensor
         k = int(groups.max()) + 1
         order = torch.randperm(k, generator=generator)
         there, back = (gains_of_order(problem, row, groups, each, base) for each in (order, order.flip(0)))
-        total += shared_by_moving((there + back) / (2 * n_orders), groups, moves)
+        total += shared_evenly((there + back) / (2 * n_orders), groups, moves)
     problem.bar.advance()
     return total.to(problem.end.device)
 
@@ -74,16 +74,3 @@ def _groups(problem: Problem, row: int, patch: int | None, generator: torch.Gene
     i, j = (torch.arange(shape[1]) + down) // side, (torch.arange(shape[2]) + right) // side
     cells = i[:, None] * (int(j[-1]) + 1) + j
     return torch.unique(cells, return_inverse=True)[1].expand(shape)
-
-
-def shared_by_moving(gains: Tensor, groups: Tensor, moves: Tensor) -> Tensor:
-    """Share the gain of each group (k,) evenly among those of its features (*shape) that move: (*shape).
-
-    Example:
-        >>> moves = torch.tensor([True, True, False, True])
-        >>> shared_by_moving(torch.tensor([4.0, 1.0]), torch.tensor([0, 0, 0, 1]), moves)
-        tensor([2., 2., 0., 1.])
-    """
-    flat, counted = groups.reshape(-1), moves.reshape(-1).to(gains)
-    sizes = torch.zeros_like(gains).scatter_add_(0, flat, counted).clamp_min(1)
-    return ((gains / sizes)[flat] * counted).reshape(moves.shape)
