@@ -61,7 +61,8 @@ def marks_picture(told: Mapping[str, Any]) -> Figure | None:
         ax.barh(range(len(found)), [of.get(name, np.nan) for of in found.values()], color="#4477aa")
         if IG in found:
             ax.axvline(found[IG].get(name, np.nan) - 0.05, color="black", linestyle=":", linewidth=1)
-        ax.set_title(f"{name} (dotted: IG less 5 points)", fontsize=9)
+        ax.set_title(name, fontsize=9)
+    figure.suptitle("The planted mark; dotted: IG less 5 points", fontsize=9)
     axes[0].set_yticks(range(len(found)), [told["candidates"][method] for method in found], fontsize=8)
     axes[0].invert_yaxis()
     return figure
