@@ -9,7 +9,7 @@ import pytest
 
 import toy_jobs
 from leastpath import jobs
-from leastpath.jobs.executors import executor_of
+from leastpath.jobs.executors import UNGUARDED, _exit_code, _refuse_unguarded, executor_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")
@@ -50,6 +50,33 @@ def test_nothing_more_is_begun_once_stopping(tmp_path):
         job, config = None, None
 
     assert list(jobs.Processes(workers=1).run(Work(), [1, 2], lambda: True)) == []
+
+
+class _Ending:
+    """A process whose exit code is known only at the third look, as while another thread collects it."""
+
+    def __init__(self, code):
+        self.looks, self.code = 0, code
+
+    @property
+    def exitcode(self):
+        self.looks += 1
+        return self.code if self.looks > 2 else None
+
+
+class _Pool:
+    def __init__(self, code):
+        self._processes = {1: _Ending(code)}
+
+
+def test_an_exit_code_that_comes_late_is_waited_for():
+    _refuse_unguarded(_Pool(-9))
+    with pytest.raises(ValueError, match="put the call under"):
+        _refuse_unguarded(_Pool(UNGUARDED))
+
+
+def test_a_process_that_does_not_end_has_no_exit_code():
+    assert _exit_code(_Ending(None), patience=0.02) is None
 
 
 class FakeRay:

@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import threading
+import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, current_process, get_all_start_methods, get_context, parent_process
+from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 import torch
@@ -138,11 +140,23 @@ def end_if_imported_by_a_worker() -> None:
 
 
 def _refuse_unguarded(pool: ProcessPoolExecutor) -> None:
-    if any(process.exitcode == UNGUARDED for process in (pool._processes or {}).values()):
+    if any(_exit_code(process) == UNGUARDED for process in (pool._processes or {}).values()):
         raise ValueError(
             "each worker process imports your script, and the script starts the job when it is imported: put the call "
             'under `if __name__ == "__main__":`'
         )
+
+
+def _exit_code(dead: BaseProcess, patience: float = 10.0) -> int | None:
+    """The exit code of a process that has just ended.
+
+    A pool knows that its worker died when the worker's files close. Its exit code comes a moment later, and is unknown
+    for another moment while the pool's own thread collects it.
+    """
+    given_up = time.monotonic() + patience
+    while dead.exitcode is None and time.monotonic() < given_up:
+        time.sleep(0.005)
+    return dead.exitcode
 
 
 def _warn_of_loss(shard: int, reason: str) -> None:
