@@ -74,3 +74,13 @@ def test_the_page_in_the_documentation_comes_from_the_kept_results(tmp_path):
     assert (DOCS / "findings.md").read_text(encoding="utf-8") == (tmp_path / "findings.md").read_text(encoding="utf-8")
     found = json.loads(kept)
     assert list(found) == [name for name in STUDIES if name in found]
+
+
+def test_who_wins_is_read_anew_from_the_study_of_truth(tmp_path):
+    (tmp_path / "_generated").mkdir()
+    kept = json.loads((DOCS / "_generated" / "findings.json").read_text(encoding="utf-8"))
+    del kept["winners"]
+    (tmp_path / "_generated" / "findings.json").write_text(json.dumps(kept), encoding="utf-8")
+    rewrite_page(tmp_path, DOCS / "_generated")
+    assert (DOCS / "findings.md").read_text(encoding="utf-8") == (tmp_path / "findings.md").read_text(encoding="utf-8")
+    assert next(iter(json.loads((tmp_path / "_generated" / "findings.json").read_text(encoding="utf-8")))) == "winners"
