@@ -54,7 +54,7 @@ class Plan:
     rival: Tensor | None = None  # (batch,) lengths that these are only compared with
     clock: Clock = field(default_factory=Clock)
 
-    @property
+    @cached_property
     def order(self) -> int:
         """Gradients a piece: 2 at a tolerance of 1 %, more for smaller ones."""
         assert self.tolerance is not None
@@ -74,6 +74,11 @@ class Plan:
     def groups(self) -> Tensor:
         """(batch,) `BoundScore.groups`, computed once."""
         return self.score.groups
+
+    @cached_property
+    def directed(self) -> bool:
+        """Whether a segment adds the opposite when it is walked the other way."""
+        return not isinstance(self.weighting, WholePathWeighting)
 
 
 class Live(NamedTuple):
@@ -265,7 +270,7 @@ class Block:
     def _carried_sign(self) -> Tensor:
         """(segments,) the direction in which a carrier walks a segment: +1 for one that several walk."""
         s, sign = self.segments, torch.ones(len(self.segments), dtype=torch.long)
-        if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
+        if self.plan.directed:
             sign[s.leg_segment] = s.leg_sign
         return torch.where(self.sharers == 1, sign, 1)
 
@@ -294,8 +299,13 @@ class Block:
 
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
-        each = self.segment_gradients / self.sharers.double().clamp_min(1)
+        each = self.segment_gradients / self._payers
         return self.spent_before + total_by(each[self.segments.leg_segment], self.segments.leg_example, len(self))
+
+    @cached_property
+    def _payers(self) -> Tensor:
+        """(segments,) float64, how many share the cost of each."""
+        return self.sharers.double().clamp_min(1)
 
     def chunks(self, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Pieces with `nodes` (pieces,) gradients each: how many, and rows, no more than the model takes at once."""
@@ -332,15 +342,19 @@ class Block:
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
         """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); it is known at the knots."""
+        inner = (t > 0) & (t < 1)
+        if len(t) <= self.plan.score.batch_size and bool(inner.all()):  # the usual case: nothing to put together
+            return self._inner_score(segment, t)
         f = self.f_tail.new_zeros(len(t))
         for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
             f[known.to(f.device)] = value[segment[known].to(f.device)]
-        inner = (t > 0) & (t < 1)
         for rows in inner.nonzero()[:, 0].split(self.plan.score.batch_size):
-            pieces = self._pieces(segment[rows], t[rows], t[rows])
-            points = pieces.at(t[rows], self.plan.score.work_dtype)
-            f[rows.to(f.device)] = self.plan.score.values(points, pieces.example)
+            f[rows.to(f.device)] = self._inner_score(segment[rows], t[rows])
         return f
+
+    def _inner_score(self, segment: Tensor, t: Tensor) -> Tensor:
+        pieces = self._pieces(segment, t, t)
+        return self.plan.score.values(pieces.at(t, self.plan.score.work_dtype), pieces.example)
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
@@ -383,7 +397,7 @@ class Block:
         of_segment = total_by(sums[rows], (carrier[shared] - len(self)).to(total.device), len(s))
         for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
             signed = of_segment[s.leg_segment[rows].to(total.device)]
-            if not isinstance(self.plan.weighting, WholePathWeighting):
+            if self.plan.directed:
                 signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
             total.index_add_(0, s.leg_example[rows].to(total.device), signed)
         return total

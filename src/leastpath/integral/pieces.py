@@ -13,7 +13,7 @@ from leastpath._support.rows import per_row
 from leastpath.bound import BoundScore
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
-from leastpath.metric import FeatureMetric, Metric, length, speed_of
+from leastpath.metric import FeatureMetric, Metric, compares_features, length, speed_of
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def quadrature(
     t = t0[:, None] + span[:, None] * nodes  # (m, n)
     total, values, speeds = torch.zeros_like(start), torch.empty_like(t), torch.empty_like(t)
     per_call = max(1, score.batch_size // max(1, m))
-    by_chords = isinstance(metric, FeatureMetric)
+    by_chords = compares_features(metric)
     held = start.new_empty(m * min(n, per_call), *start.shape[1:])  # allocated once: a new one each time is slow
     for first in range(0, n, per_call):
         some = slice(first, first + per_call)
@@ -131,7 +131,7 @@ def quadrature(
     attributions = weighting.finish(total, step) * per_row(span, start)
     lengths = (
         chords(score, pieces, metric, n, strict=strict)
-        if isinstance(metric, FeatureMetric)
+        if compares_features(metric)
         else length(speeds, weights) * span
     )
     return Estimate(attributions, lengths, values.amin(1), values.amax(1))

@@ -251,13 +251,13 @@ class _Shares:
             limits = Errors(*(limit * root for limit in limits))
         leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
 
-        def least(of_leg: Tensor) -> Tensor:
-            return extreme_by(of_leg.double(), leg_segment, len(s), "amin")
-
-        one = Errors(*((limit / pieces).cpu()[leg_example] for limit in limits))
-        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples[leg_example]]
-        logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)
-        return cls(least(one.attribution), least(one.residual), least(one.length), logit)
+        one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
+        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
+        columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)[leg_example]
+        least = columns.new_full((len(s), 4), torch.inf)
+        least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
+        attribution, residual, length, largest = least.unbind(1)
+        return cls(attribution, residual, length, largest.nan_to_num(posinf=0.0))
 
     def excess(self, block: Block, live: Live) -> tuple[Tensor, Tensor, Tensor]:
         """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
@@ -309,6 +309,8 @@ def _affordable(state: _State, purse: Tensor) -> Tensor:
     `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut.
     """
     block, live, s = state.block, state.standing.live, state.block.segments
+    if 2 * block.plan.order * int(state.wanted.sum()) <= float(purse.min()):
+        return state.wanted  # whoever pays for what
     n = len(state.standing.bundles)
     bundle, segment = live.bundle[state.wanted], live.segment[state.wanted]
     wanted = torch.unique(bundle)
