@@ -387,7 +387,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
                 integral.notes[b],
             )
         )
-        for b, r in enumerate(ratio.tolist())
+        for b, r in enumerate(ratio.cpu().numpy().tolist())
     ]
 
     def mean(tensor: Tensor) -> Tensor:

@@ -343,20 +343,22 @@ def _integral(state: _State, interrupted: bool) -> Integral:
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
     by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.watched)
-    dtype, told = str(plan.score.dtype).removeprefix("torch."), []
-    columns = (
-        sums.flat, done, by_rounding, stuck, block.gradients(), block.budget,
-        torch.stack(errors, 1), torch.stack(limits, 1),
-    )  # fmt: skip
-    for flat, ok, rounding, stays, spent, budget, error, limit in zip(*(of.tolist() for of in columns), strict=True):
-        if flat:
-            told.append(notes.FLAT)
+    dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
+    told = [notes.within(plan.tolerance, round(spent)) for spent in gradients.numpy().tolist()]
+    others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
+    of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
+    columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
+    for i, is_flat, ok, stays, spent, budget, error, limit in zip(
+        *(of.numpy().tolist() for of in (*columns, of_limits)), strict=True
+    ):
+        if is_flat:
+            told[i] = notes.FLAT
         elif ok:
-            told.append(notes.reached(plan.tolerance, dtype, rounding, spent, error[1], limit[1]))
+            told[i] = notes.as_exact_as_rounding(plan.tolerance, dtype, spent, error[1], limit[1])
         else:
-            missing = notes.missing(error, limit)
-            told.append(notes.not_reached(
-                plan.tolerance, dtype, missing, interrupted, stays, spent, budget, plan.max_gradients,
+            told[i] = notes.not_reached(
+                plan.tolerance, dtype, notes.missing(error, limit), interrupted, stays, spent, budget,
+                plan.max_gradients,
                 plan.clock.words if plan.clock.asked is not None and budget - spent >= 2 * plan.order else "",
-            ))  # fmt: skip
+            )  # fmt: skip
     return block.integral(sums, told, state.value_cost)
