@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import taken
 from leastpath.integral import notes
 from leastpath.integral.block import Block, Live, Look, Standing
 from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by, sketched
@@ -175,10 +176,10 @@ def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[Look, Tensor]]:
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
     block, live = state.block, state.standing.live
     parents, n_carriers = live.where(chosen), len(block) + len(block.segments)
-    carrier = block.carrier[parents.segment]
-    after = torch.bincount(block.carrier[live.segment], minlength=n_carriers)
+    carrier = taken(block.carrier, parents.segment)
+    after = torch.bincount(taken(block.carrier, live.segment), minlength=n_carriers)
     after += torch.bincount(carrier, minlength=n_carriers)  # each piece that is cut becomes two
-    crowded = (after > OWN_SUMS)[carrier]
+    crowded = taken(after > OWN_SUMS, carrier)
     kinds = _Kinds(state, parents, rank_by(carrier)) if crowded.any() else None
     for rows in torch.arange(len(carrier)).split(max(1, block.plan.score.batch_size // 2)):
         look = _parts(block, parents if len(rows) == len(carrier) else parents.take(rows))
@@ -205,7 +206,7 @@ class _Kinds:
 def _walked_pieces(block: Block, segment: Tensor) -> Tensor:
     """(batch,) how many of the pieces on `segment` (pieces,) each example walks."""
     s = block.segments
-    return total_by(torch.bincount(segment, minlength=len(s))[s.leg_segment], s.leg_example, len(block))
+    return total_by(taken(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
 
 
 def _parts(block: Block, parents: Live) -> Look:
@@ -250,15 +251,19 @@ class _Shares:
             root = pieces.sqrt()
             limits = Errors(limits.attribution / 2**0.5, limits.gap, limits.length / 8**0.5, limits.residual / 2)
             limits = Errors(*(limit * root for limit in limits))
-        leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
+        leg_example, leg_segment = s.leg_example, s.leg_segment
+        if not is_open.all():
+            open_legs = taken(is_open, leg_example).nonzero()[:, 0]
+            leg_example, leg_segment = taken(leg_example, open_legs), taken(leg_segment, open_legs)
 
-        def least(of_leg: Tensor) -> Tensor:
-            return extreme_by(of_leg.double(), leg_segment, len(s), "amin")
-
-        one = Errors(*((limit / pieces).cpu()[leg_example] for limit in limits))
-        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples[leg_example]]
-        logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)
-        return cls(least(one.attribution), least(one.residual), least(one.length), logit)
+        one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
+        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
+        columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)
+        columns = taken(columns, leg_example)
+        least = columns.new_full((len(s), 4), torch.inf)
+        least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
+        attribution, residual, length, largest = least.unbind(1)
+        return cls(attribution, residual, length, largest.nan_to_num(posinf=0.0))
 
     def excess(self, block: Block, live: Live) -> tuple[Tensor, Tensor, Tensor]:
         """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
@@ -267,7 +272,7 @@ class _Shares:
         """
         score = block.plan.score
         ends = torch.maximum(live.f0.abs(), live.f1.abs())
-        noise = 2 * score.eps * torch.maximum(ends, self.logit[live.segment].to(ends.dtype).to(ends.device))
+        noise = 2 * score.eps * torch.maximum(ends, taken(self.logit, live.segment).to(ends.dtype).to(ends.device))
         errors, watched = list[tuple[Tensor, Tensor]](), block.plan.watched
         if watched != "values":
             errors.append((live.length_moved, self.length))
@@ -276,7 +281,7 @@ class _Shares:
         excess = torch.zeros(len(live.segment), dtype=torch.float64)
         curable = torch.zeros(len(live.segment), dtype=torch.bool)
         for error, limits in errors:
-            of_piece, limit = error.cpu().double(), limits[live.segment]
+            of_piece, limit = error.cpu().double(), taken(limits, live.segment)
             above = of_piece > limit
             curable |= above & (error > noise).cpu()
             times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
@@ -294,14 +299,15 @@ def _wanted(block: Block, standing: Standing, shares: _Shares, is_open: Tensor) 
     excess, can_cut, too_much = shares.excess(block, live)
     count = torch.bincount(live.bundle, minlength=n).clamp_min(1)
     too_bad = total_by(excess.clamp_max(1e300), live.bundle, n) / count > 1
-    helps = torch.zeros(n, dtype=torch.bool)
-    helps[live.bundle[can_cut]] = True
+    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, taken(live.bundle, can_cut.nonzero()[:, 0]), True)
     helps[live.bundle[live.t1 - live.t0 <= 4 * torch.finfo(block.plan.score.work_dtype).eps]] = False
-    hopeless = torch.zeros(len(s), dtype=torch.bool)
-    hopeless[live.segment[too_much & ~helps[live.bundle]]] = True
+    lost = too_much & ~taken(helps, live.bundle)
     stuck = torch.zeros(len(block), dtype=torch.bool)
-    stuck[s.leg_example[hopeless[s.leg_segment]]] = True
-    return (too_bad & helps)[live.bundle], stuck & is_open
+    if lost.any():
+        hopeless = torch.zeros(len(s), dtype=torch.bool)
+        hopeless[live.segment[lost]] = True
+        stuck[s.leg_example[hopeless[s.leg_segment]]] = True
+    return taken(too_bad & helps, live.bundle), stuck & is_open
 
 
 def _step(state: _State) -> Tensor:
@@ -327,8 +333,12 @@ def _affordable(state: _State, purse: Tensor, step: Tensor) -> Tensor:
     has paid its `step` (batch,) waits for the next round, unless a segment's other examples want to go on.
     """
     block, live, s = state.block, state.standing.live, state.block.segments
+    rows = state.wanted.nonzero()[:, 0]
+    bundle, segment = taken(live.bundle, rows), taken(live.segment, rows)
+    each = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers
+    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= purse - 1).all()):
+        return state.wanted  # enough for all, and a gradient to spare: no need to know what each bundle costs
     n = len(state.standing.bundles)
-    bundle, segment = live.bundle[state.wanted], live.segment[state.wanted]
     wanted = torch.unique(bundle)
     of_bundle = torch.zeros(n, dtype=torch.long)
     of_bundle[bundle] = segment  # any of its segments: all have the same walkers
@@ -361,20 +371,22 @@ def _integral(state: _State, interrupted: bool) -> Integral:
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
     by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.watched)
-    dtype, told = str(plan.score.dtype).removeprefix("torch."), []
-    columns = (
-        sums.flat, done, by_rounding, stuck, block.gradients(), block.budget,
-        torch.stack(errors, 1), torch.stack(limits, 1),
-    )  # fmt: skip
-    for flat, ok, rounding, stays, spent, budget, error, limit in zip(*(of.tolist() for of in columns), strict=True):
-        if flat:
-            told.append(notes.FLAT)
+    dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
+    told = [notes.within(plan.tolerance, round(spent)) for spent in gradients.numpy().tolist()]
+    others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
+    of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
+    columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
+    for i, is_flat, ok, stays, spent, budget, error, limit in zip(
+        *(of.numpy().tolist() for of in (*columns, of_limits)), strict=True
+    ):
+        if is_flat:
+            told[i] = notes.FLAT
         elif ok:
-            told.append(notes.reached(plan.tolerance, dtype, rounding, spent, error[1], limit[1]))
+            told[i] = notes.as_exact_as_rounding(plan.tolerance, dtype, spent, error[1], limit[1])
         else:
-            missing = notes.missing(error, limit)
-            told.append(notes.not_reached(
-                plan.tolerance, dtype, missing, interrupted, stays, spent, budget, plan.max_gradients,
+            told[i] = notes.not_reached(
+                plan.tolerance, dtype, notes.missing(error, limit), interrupted, stays, spent, budget,
+                plan.max_gradients,
                 plan.clock.words if plan.clock.asked is not None and budget - spent >= 2 * plan.order else "",
-            ))  # fmt: skip
+            )  # fmt: skip
     return block.integral(sums, told, state.value_cost)
