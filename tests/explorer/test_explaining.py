@@ -73,6 +73,19 @@ def test_the_support_is_that_of_attribute():
     assert float(found.result.support) == pytest.approx(float(known.support), abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band"])
+def test_the_picture_is_shown_before_removal_is_measured(name):
+    question, early = Question.about(picture_source().subject(0)), []
+    found = explained(question, METHODS[name], None, Watch(1), show=early.append)
+    (first,) = early
+    assert not first.is_tested
+    assert first.curves == {}
+    assert first.result.support.isnan().all()
+    assert found.is_tested
+    assert torch.equal(first.result.values, found.result.values)
+    assert first.walk is found.walk
+
+
 def test_a_stop_gives_what_is_finished():
     question, watch = Question.about(picture_source().subject(0)), Watch(1)
 

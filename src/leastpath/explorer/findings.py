@@ -35,6 +35,8 @@ LABELS = {
     "certificate": "Certificate", "n_gradients": "Gradients", "seconds": "Seconds",
 }  # fmt: skip
 
+MEASURING = "Removal is being measured: whether it confirms this explanation is told in a moment."
+
 
 def as_result(key: str, finding: Finding) -> dict[str, Any]:
     """A finding as `GET /api/results/KEY` gives it."""
@@ -48,7 +50,8 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "label": finding.method.title,
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
-        "headline": headline(support, bool(finding.question.classes())),
+        "tested": finding.is_tested,
+        "headline": headline(support, bool(finding.question.classes())) if finding.is_tested else MEASURING,
         "trusted": None if math.isnan(support) else told and support > 0,
         "status": result.status[0].value,
         "evidence": evidence(result, finding.seconds),

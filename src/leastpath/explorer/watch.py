@@ -40,6 +40,11 @@ class Watch:
         """Interrupt the work at the model's next call, as Ctrl-C would: what is finished by then is kept."""
         self._wanted.set()
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether nobody asked to stop."""
+        return not self._wanted.is_set()
+
     def passing(self, rows: int) -> None:
         """The model is about to be given some rows. Raises KeyboardInterrupt, once, where a stop was asked for."""
         if self._wanted.is_set() and not self.stopped:
