@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from leastpath._support.numbers import written
 from leastpath.attribution import Attribution
 from leastpath.explorer.arrays import packed
 from leastpath.explorer.explaining import Finding
@@ -71,13 +72,11 @@ def headline(support: float, is_probability: bool) -> str:
     """
     if math.isnan(support):
         return "Whether removal confirms this explanation was not measured."
+    said = written(support, 2)
     if support <= 0:
-        return f"Removal does not confirm this explanation: support {support:.2g}, which should be above 0."
-    if not is_probability:
-        return f"Removing what it ranks first changes the score by {support:.2g} more than removing what it ranks last."
-    return (
-        f"Removing what it ranks first lowers the probability by {support:.2g} more than removing what it ranks last."
-    )
+        return f"Removal does not confirm this explanation: support {said}, which should be above 0."
+    changes = "lowers the probability" if is_probability else "changes the score"
+    return f"Removing what it ranks first {changes} by {said} more than removing what it ranks last."
 
 
 def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str, Any]]:
@@ -96,11 +95,9 @@ def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str
 
 
 def _number(name: str, value: float) -> str:
-    if math.isinf(value):
-        return "infinite"
-    if name == "n_gradients":
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if name == "seconds" else f"{value:.3g}"
+    if name == "seconds":
+        return f"{value:,.1f}"
+    return written(int(value) if name == "n_gradients" else value)
 
 
 def numbers_of(subject: Subject, result: Attribution, rank: Rank) -> dict[str, Any]:
