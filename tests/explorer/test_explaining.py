@@ -128,7 +128,19 @@ def test_methods_follow_the_kind_and_the_wish():
         offered_methods("table", ("magic",))
 
 
+def test_occlusion_hides_a_category_as_a_whole():
+    subject = table_source().subject(0)
+    question = Question.about(subject)
+    found = explained(question, METHODS["occlusion"], None, Watch(1))
+    score, start = question.score, question.baselines
+    for column in range(2):
+        hidden = torch.where(subject.feature_of == column, start, subject.inputs)
+        fall = score(subject.inputs) - score(hidden)
+        assert torch.allclose(subject.by_feature(found.result.values)[:, column], fall, atol=1e-5)
+
+
 def test_columns_and_tokens_move_together():
     subject = table_source().subject(0)
+    assert settings_of(subject, METHODS["occlusion"], None)["segments"] is subject.feature_of
     assert settings_of(subject, METHODS["elastic_band"], 2.0)["groups"] is subject.feature_of
     assert settings_of(subject, METHODS["elastic_band"], 2.0)["stiffness"] == 2.0

@@ -153,10 +153,8 @@ def settings_of(subject: Subject, method: Method, stiffness: float | None) -> di
         return settings
     if method.name == "elastic_band":
         settings["groups"] = subject.feature_of
-    if method.name == "kernel_shap":
+    if method.name in ("kernel_shap", "occlusion"):
         settings["segments"] = subject.feature_of
-    if method.name == "occlusion" and subject.kind == "text":
-        settings["window"] = (1, subject.shape[-1])
     return settings
 
 

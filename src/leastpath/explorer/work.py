@@ -112,8 +112,8 @@ class Work:
 
     def close(self) -> None:
         """Stop all jobs and end the thread."""
-        for job in self._jobs.values():
-            job.watch.stop()
+        for job in list(self._jobs.values()):
+            job.watch.stop(for_good=True)
         self._waiting.put(None)
         self._thread.join(timeout=10)
 
