@@ -336,7 +336,7 @@ def _affordable(state: _State, purse: Tensor, step: Tensor) -> Tensor:
     rows = state.wanted.nonzero()[:, 0]
     bundle, segment = taken(live.bundle, rows), taken(live.segment, rows)
     each = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers
-    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= purse - 1).all()):
+    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= torch.minimum(purse, step) - 1).all()):
         return state.wanted  # enough for all, and a gradient to spare: no need to know what each bundle costs
     n = len(state.standing.bundles)
     wanted = torch.unique(bundle)
