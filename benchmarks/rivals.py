@@ -90,6 +90,7 @@ def main() -> None:
     score = lp.Score(net, net(inputs).argmax(1), "softmax")
     line = {"tolerance": None, "n_steps": 50}
     measured("integrated_gradients", score, inputs, line)  # warm
+    measured("saliency", score, inputs, {})  # loads Captum
     reference = measured("integrated_gradients", score, inputs, line)
     print(f"{len(inputs)} photographs of {given.size} pixels, {torch.get_num_threads()} threads\n")
     print("| method | gradients | forwards | seconds | × IG | gap | published |\n|---|---:|---:|---:|---:|---:|---|")

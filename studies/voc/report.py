@@ -155,7 +155,7 @@ def draw_maps(
 ) -> Figure | None:
     """One row an image, one column a method; None where there is no image."""
     if len(methods) > len(DRAWN):
-        methods = [name for name in DRAWN if name in methods]
+        methods = [name for name in DRAWN if name in methods] or list(methods[: len(DRAWN)])
     if not places:
         return None
     images = data.images([p.name for p in places], config.size)
