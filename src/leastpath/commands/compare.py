@@ -29,12 +29,12 @@ from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAl
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.images import PICTURES
 from leastpath.methods import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 STAGES = 4  # of model randomisation: the layers are drawn anew in so many groups
 
 
