@@ -32,7 +32,7 @@ from leastpath.integral.sums import ROUNDING, Measure
 from leastpath.integral.weightings import Weighting
 from leastpath.kinds import Kind, kind_of
 from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
-from leastpath.metric import Conformal, FeatureMetric, Metric
+from leastpath.metric import Conformal, Metric, compares_features
 from leastpath.outputs import OutputName
 from leastpath.path import Path
 from leastpath.planning import Watch, check_seconds, planned_gradients, told_of_time
@@ -387,7 +387,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
                 integral.notes[b],
             )
         )
-        for b, r in enumerate(ratio.tolist())
+        for b, r in enumerate(ratio.cpu().numpy().tolist())
     ]
 
     def mean(tensor: Tensor) -> Tensor:
@@ -433,7 +433,7 @@ def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
     bound, metric, length = work.bound, work.metric, integral.length
     if work.measure == "values":
         return torch.full_like(length, torch.nan)
-    if isinstance(metric, FeatureMetric):
+    if compares_features(metric):
         everyone = torch.arange(len(path))
         first, last = (end.to(bound.work_dtype) for end in (path.start, path.end))
         before, after = (bound.features(end, everyone, metric) for end in (first, last))

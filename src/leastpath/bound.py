@@ -370,9 +370,11 @@ class BoundScore:
             return torch.zeros(0, dtype=self.work_dtype, device=self.device)
 
         def chunk(rows: slice) -> Tensor:
+            whole = rows.stop - rows.start == len(points)
+            some, of = (points, examples) if whole else (points[rows], examples[rows])
             with torch.no_grad():
-                value = self._run(points[rows], examples[rows]).detach().to(self.work_dtype)
-            return self._finite(value, examples[rows]) if strict else value
+                value = self._run(some, of).detach().to(self.work_dtype)
+            return self._finite(value, of) if strict else value
 
         values = self._calls.in_batches(chunk, len(points))
         return values[0] if len(values) == 1 else torch.cat(values)

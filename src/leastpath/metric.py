@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +75,22 @@ class FeatureMetric(Metric, Protocol):
     def distance(self, before: Tensor, after: Tensor, step: Tensor) -> Tensor:
         """Features at both ends (rows, width) and the step between them (rows, *features) -> (rows,)."""
         ...
+
+
+_COMPARES_FEATURES: dict[type, bool] = {}
+
+
+def compares_features(metric: Metric) -> TypeGuard[FeatureMetric]:
+    """`isinstance(metric, FeatureMetric)`, asked once for a class: Python looks at every member each time.
+
+    Example:
+        >>> compares_features(Conformal())
+        False
+    """
+    kind = type(metric)
+    if kind not in _COMPARES_FEATURES:
+        _COMPARES_FEATURES[kind] = isinstance(metric, FeatureMetric)
+    return _COMPARES_FEATURES[kind]
 
 
 @dataclass(frozen=True)

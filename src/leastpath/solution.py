@@ -126,6 +126,9 @@ def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:
 
 def joined(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
     """Solutions for disjoint sets of examples (each with its example numbers) as one, in the order of the examples."""
+    if len(parts) == 1 and torch.equal(parts[0][0], torch.arange(len(parts[0][1].path))):
+        only = parts[0][1]
+        return replace(only, notes=only.notes or ((),) * len(only.path), never_longer=False)
     order = torch.argsort(torch.cat([examples for examples, _ in parts]))
     solutions = [solution for _, solution in parts]
     path, shifts = _joined_paths([solution.path for solution in solutions], order)

@@ -132,7 +132,7 @@ def finished(result: Result) -> Result:
         >>> finished(result) is result
         True
     """
-    if any(Outcome.INTERRUPTED in status for status in result.status):
+    if any(note.outcome is Outcome.INTERRUPTED for status in result.status for note in status.notes):
         raise Interrupted(result)
     return result
 

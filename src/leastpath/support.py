@@ -67,18 +67,26 @@ def symmetric_gain(
     points, examples = judged.explained(), torch.arange(judged.batch)
     places, sizes = removal_places(values, labels, rank)
     clean = judged.values(points, examples).double().cpu() if kind == "score" else None
-    gain = torch.zeros(judged.batch, dtype=torch.float64)
-    for share in shares:
-        # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
-        counts = torch.floor(share * sizes + 0.5 + 1e-9).clamp_min(1)
-        most = (places >= 0) & (places < per_row(counts, places))
-        least = places >= per_row(sizes - counts, places).clamp_min(0)
-        masked, both = torch.cat([least, most]), examples.repeat(2)
-        filled = torch.where(masked, fill(both, masked).to(points), points.repeat(2, *[1] * (points.ndim - 1)))
-        reached = judged.values(filled, both).double().cpu()
-        level = reached.sigmoid() if clean is None else -(reached - clean.repeat(2)).abs()
-        gain += level[: judged.batch] - level[judged.batch :]
+    gain, both = torch.zeros(judged.batch, dtype=torch.float64), examples.repeat(2)
+    per_call = max(1, judged.batch_size // max(1, 2 * judged.batch))
+    for first in range(0, len(shares), per_call):  # as many shares as the model takes at once
+        masked = torch.stack([_without(places, sizes, share) for share in shares[first : first + per_call]])
+        fills = torch.cat([fill(both, of_share).to(points) for of_share in masked.flatten(1, 2)])
+        filled = torch.where(masked, fills.view_as(masked), points)  # (shares, 2, batch, *shape)
+        reached = judged.values(filled.flatten(0, 2), both.repeat(len(masked))).double().cpu()
+        reached = reached.view(len(masked), 2, judged.batch)
+        level = reached.sigmoid() if clean is None else -(reached - clean).abs()
+        for without_least, without_most in level:
+            gain += without_least - without_most
     return torch.where(flat_rows(values).abs().amax(1).cpu() > 0, gain / len(shares), 0.0)
+
+
+def _without(places: Tensor, sizes: Tensor, share: float) -> Tensor:
+    """What is removed (2, batch, *shape): a share of the least important features, and of the most important ones."""
+    # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
+    counts = torch.floor(share * sizes + 0.5 + 1e-9).clamp_min(1)
+    most = (places >= 0) & (places < per_row(counts, places))
+    return torch.stack([places >= per_row(sizes - counts, places).clamp_min(0), most])
 
 
 def removal_places(values: Tensor, labels: Tensor | None, rank: Rank) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -50,9 +50,14 @@ class Tested:
         note = self.note(example)
         return Status((*others.notes, note) if note.outcome is Outcome.NOT_TESTED else (note, *others.notes))
 
+    @cached_property
+    def _numbers(self) -> list[tuple[float, float]]:
+        """Support of the explanation and of the line, for each example: one number of a tensor at a time is slow."""
+        return list(zip(*(of.cpu().numpy().tolist() for of in (self.support, self.line)), strict=True))
+
     def note(self, example: int) -> Note:
         """What became of the test."""
-        mine, line = float(self.support[example]), float(self.line[example])
+        mine, line = self._numbers[example]
         if math.isnan(mine):
             return self.unknown[example]
         beside = "" if math.isnan(line) else f" (straight line {line:.2g})"

@@ -8,6 +8,7 @@ import numbers
 import types
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -101,13 +102,19 @@ def check_settings_of(settings: Any) -> None:
         ...
         ValueError: n_steps=2.5 must be a whole number
     """
-    kinds = get_type_hints(type(settings))
+    kinds = _type_hints(type(settings))
     for field in fields(settings):
         if field.init:
             given = getattr(settings, field.name)
             check_setting(field.name, given, kinds[field.name])
             if isinstance(given, np.generic):
                 object.__setattr__(settings, field.name, given.item())
+
+
+@lru_cache(maxsize=256)
+def _type_hints(settings: type) -> dict[str, Any]:
+    """The types of a class's fields, resolved once: that takes longer than all the rest of a check."""
+    return get_type_hints(settings)
 
 
 def check_setting(name: str, given: object, kind: Any) -> None:

@@ -11,6 +11,16 @@ def flat_rows(tensor: Tensor) -> Tensor:
     return tensor.reshape(len(tensor), tensor.shape[1:].numel())  # −1 does not work for no rows
 
 
+def taken(tensor: Tensor, rows: Tensor) -> Tensor:
+    """`tensor[rows]` for row numbers (n,) of any device: several times as fast.
+
+    Example:
+        >>> taken(torch.tensor([5, 6, 7]), torch.tensor([2, 0])).tolist()
+        [7, 5]
+    """
+    return tensor.index_select(0, rows if rows.device == tensor.device else rows.to(tensor.device))
+
+
 def norms(tensor: Tensor, dims: int) -> Tensor:
     """Euclidean norms over all but the first `dims` dimensions."""
     return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath._support.rows import flat_rows, norms, per_row, taken
 from leastpath.bound import BoundScore
 from leastpath.budget import Clock
 from leastpath.integral.bundles import Bundles, sketched
@@ -54,7 +54,7 @@ class Plan:
     rival: Tensor | None = None  # (batch,) lengths that these are only compared with
     clock: Clock = field(default_factory=Clock)
 
-    @property
+    @cached_property
     def order(self) -> int:
         """Gradients a piece: 2 at a tolerance of 1 %, more for smaller ones."""
         assert self.tolerance is not None
@@ -74,6 +74,11 @@ class Plan:
     def groups(self) -> Tensor:
         """(batch,) `BoundScore.groups`, computed once."""
         return self.score.groups
+
+    @cached_property
+    def directed(self) -> bool:
+        """Whether a segment adds the opposite when it is walked the other way."""
+        return not isinstance(self.weighting, WholePathWeighting)
 
 
 class Live(NamedTuple):
@@ -131,7 +136,7 @@ class Standing:
         parts: list[Standing] = []
         for (live, attributions), kind in looks:
             segment = live.segment
-            bundles, row = Bundles.of(block.signed(attributions, segment), block.carrier[segment], kind)
+            bundles, row = Bundles.of(block.signed(attributions, segment), taken(block.carrier, segment), kind)
             parts.append(cls(live._replace(bundle=row), bundles))
             if len(parts) == PARTS_HELD:
                 parts = [cls.join(parts)]
@@ -152,7 +157,7 @@ class Standing:
         if not gone.any():
             return self
         stays = torch.ones(len(self.bundles), dtype=torch.bool)
-        stays[self.live.bundle[gone]] = False
+        stays.index_fill_(0, taken(self.live.bundle, gone.nonzero()[:, 0]), False)
         return Standing(self._renumbered(self.live.where(~gone), stays), self.bundles.take(stays.nonzero()[:, 0]))
 
     def part(self, segment: Tensor, carrier: Tensor) -> Standing:
@@ -166,7 +171,7 @@ class Standing:
 
     @staticmethod
     def _renumbered(live: Live, stays: Tensor) -> Live:
-        return live._replace(bundle=(stays.cumsum(0) - 1)[live.bundle])
+        return live._replace(bundle=taken(stays.cumsum(0) - 1, live.bundle))
 
 
 @dataclass(frozen=True)
@@ -256,18 +261,22 @@ class Block:
 
     def signed(self, attributions: Tensor, segment: Tensor) -> Tensor:
         """Attributions (pieces, *features) on `segment` (pieces,) as its carrier adds them: in its own direction."""
-        sign = self._carried_sign[segment]
-        if bool((sign > 0).all()):
+        if self._all_forward:
             return attributions
+        sign = taken(self._carried_sign, segment)
         return attributions * per_row(sign.to(attributions.device, attributions.dtype), attributions)
 
     @cached_property
     def _carried_sign(self) -> Tensor:
         """(segments,) the direction in which a carrier walks a segment: +1 for one that several walk."""
         s, sign = self.segments, torch.ones(len(self.segments), dtype=torch.long)
-        if not isinstance(self.plan.weighting, WholePathWeighting):  # these add the same in both directions
+        if self.plan.directed:
             sign[s.leg_segment] = s.leg_sign
         return torch.where(self.sharers == 1, sign, 1)
+
+    @cached_property
+    def _all_forward(self) -> bool:
+        return bool((self._carried_sign > 0).all())
 
     def leg_lengths(self) -> Tensor:
         """(legs,) Euclidean, float64."""
@@ -294,8 +303,13 @@ class Block:
 
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
-        each = self.segment_gradients / self.sharers.double().clamp_min(1)
-        return self.spent_before + total_by(each[self.segments.leg_segment], self.segments.leg_example, len(self))
+        each = self.segment_gradients / self.payers
+        return self.spent_before + total_by(taken(each, self.segments.leg_segment), self.segments.leg_example, len(self))
+
+    @cached_property
+    def payers(self) -> Tensor:
+        """(segments,) float64, how many share the cost of each."""
+        return self.sharers.double().clamp_min(1)
 
     def chunks(self, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Pieces with `nodes` (pieces,) gradients each: how many, and rows, no more than the model takes at once."""
@@ -332,19 +346,29 @@ class Block:
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
         """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); it is known at the knots."""
+        inner = (t > 0) & (t < 1)
+        if len(t) <= self.plan.score.batch_size and bool(inner.all()):  # the usual case: nothing to put together
+            return self._inner_score(segment, t)
         f = self.f_tail.new_zeros(len(t))
         for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
             f[known.to(f.device)] = value[segment[known].to(f.device)]
-        inner = (t > 0) & (t < 1)
         for rows in inner.nonzero()[:, 0].split(self.plan.score.batch_size):
-            pieces = self._pieces(segment[rows], t[rows], t[rows])
-            points = pieces.at(t[rows], self.plan.score.work_dtype)
-            f[rows.to(f.device)] = self.plan.score.values(points, pieces.example)
+            f[rows.to(f.device)] = self._inner_score(segment[rows], t[rows])
         return f
+
+    def _inner_score(self, segment: Tensor, t: Tensor) -> Tensor:
+        pieces = self._pieces(segment, t, t)
+        return self.plan.score.values(pieces.at(t, self.plan.score.work_dtype), pieces.example)
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
-        return Pieces(self.path.points, s.tail[segment], s.head[segment], self.examples[s.owner[segment]], t0, t1)
+        where = (taken(of, segment) for of in (s.tail, s.head, self._segment_example))
+        return Pieces(self.path.points, *where, t0, t1)
+
+    @cached_property
+    def _segment_example(self) -> Tensor:
+        """(segments,) the number in the bound score of an example that walks each."""
+        return self.examples[self.segments.owner]
 
     def sums(self, standing: Standing) -> Sums:
         """Pieces summed by segment, and segments along each example's route."""
@@ -352,8 +376,9 @@ class Block:
         device = live.length.device
         segment, legs, examples = (index.to(device) for index in (live.segment, s.leg_segment, s.leg_example))
         errors = torch.stack([live.residual, live.moved, live.length_moved], 1)
-        columns = torch.cat([live.length[:, None], torch.ones_like(errors[:, :1]), errors, errors**2], 1)
-        columns = total_by(total_by(columns, segment, len(s))[legs], examples, batch)
+        squares = [errors**2] if self.plan.errors_average else []
+        columns = torch.cat([live.length[:, None], torch.ones_like(errors[:, :1]), errors, *squares], 1)
+        columns = total_by(taken(total_by(columns, segment, len(s)), legs), examples, batch)
         length, pieces, errors = columns[:, 0], columns[:, 1], columns[:, 2:5]
         if self.plan.errors_average:
             shift = total_by(live.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
@@ -361,8 +386,8 @@ class Block:
             moves = size_of_error(total_by(shift, examples, batch)), total_by(of_length, examples, batch).abs()
             errors = averaged_errors(errors, columns[:, 5:], *moves)
         residual, moved, length_moved = errors.unbind(1)
-        low = extreme_by(extreme_by(live.low, segment, len(s), "amin")[legs], examples, batch, "amin")
-        high = extreme_by(extreme_by(live.high, segment, len(s), "amax")[legs], examples, batch, "amax")
+        low = extreme_by(taken(extreme_by(live.low, segment, len(s), "amin"), legs), examples, batch, "amin")
+        high = extreme_by(taken(extreme_by(live.high, segment, len(s), "amax"), legs), examples, batch, "amax")
         low, high = torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high)
         rival = length.new_full((batch,), torch.nan)
         if self.plan.rival is not None:
@@ -382,8 +407,8 @@ class Block:
         rows = shared.nonzero()[:, 0].to(total.device)
         of_segment = total_by(sums[rows], (carrier[shared] - len(self)).to(total.device), len(s))
         for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
-            signed = of_segment[s.leg_segment[rows].to(total.device)]
-            if not isinstance(self.plan.weighting, WholePathWeighting):
+            signed = taken(of_segment, s.leg_segment[rows])
+            if self.plan.directed:
                 signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
             total.index_add_(0, s.leg_example[rows].to(total.device), signed)
         return total

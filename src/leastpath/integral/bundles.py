@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows
+from leastpath._support.rows import flat_rows, taken
 
 OWN_SUMS = 48  # pieces of a path that have a sum of their own
 STRANDS = 2  # bundles of about equal errors: a budget that does not pay for both may pay for one
@@ -39,7 +39,7 @@ class Bundles:
 
     def take(self, rows: Tensor) -> Bundles:
         """Some of them (rows,)."""
-        return Bundles(self.sums[rows.to(self.sums.device)], self.carrier[rows], self.kind[rows])
+        return Bundles(taken(self.sums, rows), taken(self.carrier, rows), taken(self.kind, rows))
 
     @classmethod
     def of(cls, attributions: Tensor, carrier: Tensor, kind: Tensor) -> tuple[Bundles, Tensor]:

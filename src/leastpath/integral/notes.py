@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from leastpath.status import Note, Outcome
 
@@ -40,16 +41,28 @@ def fixed_steps(
     )
 
 
-def reached(tolerance: float, dtype: str, by_rounding: bool, spent: float, gap: float, allowed: float) -> Note:
-    """An example that is done. `by_rounding`: the allowed gap is mostly that of rounding errors."""
-    cost = f"after {spent:.0f} gradient{'' if round(spent) == 1 else 's'}"
-    if not by_rounding:
-        return Note(Outcome.REACHED, f"the integral is within tolerance {tolerance:g}, {cost}")
+@lru_cache(maxsize=4096)
+def within(tolerance: float, spent: int) -> Note:
+    """An example that is done: the same note for all that took as many gradients.
+
+    Example:
+        >>> within(0.01, 1).sentence
+        'the integral is within tolerance 0.01, after 1 gradient'
+    """
+    return Note(Outcome.REACHED, f"the integral is within tolerance {tolerance:g}, {_after(spent)}")
+
+
+def as_exact_as_rounding(tolerance: float, dtype: str, spent: float, gap: float, allowed: float) -> Note:
+    """An example that is done, where the allowed gap is mostly that of rounding errors."""
     return Note(
         Outcome.REACHED,
         f"the integral is as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance "
-        f"{tolerance:g}: completeness gap {gap:.2g} ({allowed:.2g} allowed), {cost}",
+        f"{tolerance:g}: completeness gap {gap:.2g} ({allowed:.2g} allowed), {_after(round(spent))}",
     )
+
+
+def _after(spent: int) -> str:
+    return f"after {spent} gradient{'' if spent == 1 else 's'}"
 
 
 def not_reached(

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import per_row
+from leastpath._support.rows import per_row, taken
 from leastpath.bound import BoundScore
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
-from leastpath.metric import FeatureMetric, Metric, length, speed_of
+from leastpath.metric import FeatureMetric, Metric, compares_features, length, speed_of
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,13 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.tail)
 
-    def take(self, rows: Tensor | slice) -> Pieces:
-        """Some of the pieces."""
-        return Pieces(self.points, self.tail[rows], self.head[rows], self.example[rows], self.t0[rows], self.t1[rows])
+    def take(self, rows: Tensor) -> Pieces:
+        """Some of the pieces (rows,)."""
+        return Pieces(self.points, *(taken(of, rows) for of in (self.tail, self.head, self.example, self.t0, self.t1)))
 
     def ends(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """First and last point of each whole segment: (pieces, *features) twice."""
-        device = self.points.device
-        return self.points[self.tail.to(device)].to(dtype), self.points[self.head.to(device)].to(dtype)
+        return taken(self.points, self.tail).to(dtype), taken(self.points, self.head).to(dtype)
 
     def at(self, t: Tensor, dtype: torch.dtype) -> Tensor:
         """The point of each segment at parameter t (pieces,): (pieces, *features). Exact at the knots."""
@@ -109,7 +108,7 @@ def quadrature(
     t = t0[:, None] + span[:, None] * nodes  # (m, n)
     total, values, speeds = torch.zeros_like(start), torch.empty_like(t), torch.empty_like(t)
     per_call = max(1, score.batch_size // max(1, m))
-    by_chords = isinstance(metric, FeatureMetric)
+    by_chords = compares_features(metric)
     held = start.new_empty(m * min(n, per_call), *start.shape[1:])  # allocated once: a new one each time is slow
     for first in range(0, n, per_call):
         some = slice(first, first + per_call)
@@ -117,7 +116,7 @@ def quadrature(
         where = per_row(t[:, some], start.unsqueeze(1))
         points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), where, out=held[: m * k].view(m, k, *start.shape[1:]))
         flat = points.flatten(0, 1)  # (m · k, *features)
-        examples = pieces.example if k == 1 else pieces.example.repeat_interleave(k)
+        examples = pieces.example if k == 1 else pieces.example[:, None].expand(m, k).flatten()
         value, gradient = score.gradients(flat, examples, strict=strict)
         values[:, some] = value.view(m, k)
         if not by_chords:
@@ -131,7 +130,7 @@ def quadrature(
     attributions = weighting.finish(total, step) * per_row(span, start)
     lengths = (
         chords(score, pieces, metric, n, strict=strict)
-        if isinstance(metric, FeatureMetric)
+        if compares_features(metric)
         else length(speeds, weights) * span
     )
     return Estimate(attributions, lengths, values.amin(1), values.amax(1))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.rows import taken
 from leastpath.integral import notes
 from leastpath.integral.block import Block, Live, Look, Standing
 from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by, sketched
@@ -26,7 +27,8 @@ LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave
 MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
 SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but looked at once more
 GLANCED = 0.764  # of a segment, its last part: the middle of this lies off the nodes of the first look
-HELD_NUMBERS = 2**22  # of pieces and sums: a block with more is halved, if it has several examples
+HELD_NUMBERS = 2**21  # of pieces and sums: a block with more is halved, if it has several examples
+GAP_STEP = 0.1  # of the gradients spent so far, in a round that only closes the gap
 SCALARS = 16  # numbers of a piece, beside its sketches
 
 
@@ -106,7 +108,7 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
         while waiting and not interrupted:
             leaving: _State | None
             state = waiting[-1]
-            chosen = _affordable(state, state.block.affordable())
+            chosen = _affordable(state, state.block.affordable(), _step(state))
             if not chosen.any():
                 leaving, staying = state, list[_State]()
             else:
@@ -174,10 +176,10 @@ def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[Look, Tensor]]:
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
     block, live = state.block, state.standing.live
     parents, n_carriers = live.where(chosen), len(block) + len(block.segments)
-    carrier = block.carrier[parents.segment]
-    after = torch.bincount(block.carrier[live.segment], minlength=n_carriers)
+    carrier = taken(block.carrier, parents.segment)
+    after = torch.bincount(taken(block.carrier, live.segment), minlength=n_carriers)
     after += torch.bincount(carrier, minlength=n_carriers)  # each piece that is cut becomes two
-    crowded = (after > OWN_SUMS)[carrier]
+    crowded = taken(after > OWN_SUMS, carrier)
     kinds = _Kinds(state, parents, rank_by(carrier)) if crowded.any() else None
     for rows in torch.arange(len(carrier)).split(max(1, block.plan.score.batch_size // 2)):
         look = _parts(block, parents if len(rows) == len(carrier) else parents.take(rows))
@@ -204,7 +206,7 @@ class _Kinds:
 def _walked_pieces(block: Block, segment: Tensor) -> Tensor:
     """(batch,) how many of the pieces on `segment` (pieces,) each example walks."""
     s = block.segments
-    return total_by(torch.bincount(segment, minlength=len(s))[s.leg_segment], s.leg_example, len(block))
+    return total_by(taken(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
 
 
 def _parts(block: Block, parents: Live) -> Look:
@@ -249,15 +251,19 @@ class _Shares:
             root = pieces.sqrt()
             limits = Errors(limits.attribution / 2**0.5, limits.gap, limits.length / 8**0.5, limits.residual / 2)
             limits = Errors(*(limit * root for limit in limits))
-        leg_example, leg_segment = (of_leg[is_open[s.leg_example]] for of_leg in (s.leg_example, s.leg_segment))
+        leg_example, leg_segment = s.leg_example, s.leg_segment
+        if not is_open.all():
+            open_legs = taken(is_open, leg_example).nonzero()[:, 0]
+            leg_example, leg_segment = taken(leg_example, open_legs), taken(leg_segment, open_legs)
 
-        def least(of_leg: Tensor) -> Tensor:
-            return extreme_by(of_leg.double(), leg_segment, len(s), "amin")
-
-        one = Errors(*((limit / pieces).cpu()[leg_example] for limit in limits))
-        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples[leg_example]]
-        logit = least(torch.where(logit > 0, logit, torch.inf)).nan_to_num(posinf=0.0)
-        return cls(least(one.attribution), least(one.residual), least(one.length), logit)
+        one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
+        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
+        columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)
+        columns = taken(columns, leg_example)
+        least = columns.new_full((len(s), 4), torch.inf)
+        least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
+        attribution, residual, length, largest = least.unbind(1)
+        return cls(attribution, residual, length, largest.nan_to_num(posinf=0.0))
 
     def excess(self, block: Block, live: Live) -> tuple[Tensor, Tensor, Tensor]:
         """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
@@ -266,7 +272,7 @@ class _Shares:
         """
         score = block.plan.score
         ends = torch.maximum(live.f0.abs(), live.f1.abs())
-        noise = 2 * score.eps * torch.maximum(ends, self.logit[live.segment].to(ends.dtype).to(ends.device))
+        noise = 2 * score.eps * torch.maximum(ends, taken(self.logit, live.segment).to(ends.dtype).to(ends.device))
         errors, watched = list[tuple[Tensor, Tensor]](), block.plan.watched
         if watched != "values":
             errors.append((live.length_moved, self.length))
@@ -275,7 +281,7 @@ class _Shares:
         excess = torch.zeros(len(live.segment), dtype=torch.float64)
         curable = torch.zeros(len(live.segment), dtype=torch.bool)
         for error, limits in errors:
-            of_piece, limit = error.cpu().double(), limits[live.segment]
+            of_piece, limit = error.cpu().double(), taken(limits, live.segment)
             above = of_piece > limit
             curable |= above & (error > noise).cpu()
             times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
@@ -293,24 +299,46 @@ def _wanted(block: Block, standing: Standing, shares: _Shares, is_open: Tensor) 
     excess, can_cut, too_much = shares.excess(block, live)
     count = torch.bincount(live.bundle, minlength=n).clamp_min(1)
     too_bad = total_by(excess.clamp_max(1e300), live.bundle, n) / count > 1
-    helps = torch.zeros(n, dtype=torch.bool)
-    helps[live.bundle[can_cut]] = True
+    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, taken(live.bundle, can_cut.nonzero()[:, 0]), True)
     helps[live.bundle[live.t1 - live.t0 <= 4 * torch.finfo(block.plan.score.work_dtype).eps]] = False
-    hopeless = torch.zeros(len(s), dtype=torch.bool)
-    hopeless[live.segment[too_much & ~helps[live.bundle]]] = True
+    lost = too_much & ~taken(helps, live.bundle)
     stuck = torch.zeros(len(block), dtype=torch.bool)
-    stuck[s.leg_example[hopeless[s.leg_segment]]] = True
-    return (too_bad & helps)[live.bundle], stuck & is_open
+    if lost.any():
+        hopeless = torch.zeros(len(s), dtype=torch.bool)
+        hopeless[live.segment[lost]] = True
+        stuck[s.leg_example[hopeless[s.leg_segment]]] = True
+    return taken(too_bad & helps, live.bundle), stuck & is_open
 
 
-def _affordable(state: _State, purse: Tensor) -> Tensor:
+def _step(state: _State) -> Tensor:
+    """(batch,) gradients to spend before errors are looked at again: all, or a few where only the gap is too large.
+
+    The gap is a sum of errors of both signs, and it is known exactly. To cut every piece that adds to it would take
+    many gradients that change neither attributions nor lengths any more.
+    """
+    block, plan = state.block, state.block.plan
+    if not plan.errors_average or plan.watched == "length":
+        return torch.full((len(block),), torch.inf, dtype=torch.float64)
+    errors, limits = state.sums.errors, plan.allowed(state.sums)
+    settled = errors.attribution <= limits.attribution
+    if plan.watched == "all":
+        settled &= errors.length <= limits.length
+    return torch.where(settled.cpu(), GAP_STEP * block.gradients(), torch.inf)
+
+
+def _affordable(state: _State, purse: Tensor, step: Tensor) -> Tensor:
     """(pieces,) the worst of the wanted bundles, as many as all the examples that walk them can pay for.
 
-    `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut.
+    `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut. An example that
+    has paid its `step` (batch,) waits for the next round, unless a segment's other examples want to go on.
     """
     block, live, s = state.block, state.standing.live, state.block.segments
+    rows = state.wanted.nonzero()[:, 0]
+    bundle, segment = taken(live.bundle, rows), taken(live.segment, rows)
+    each = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers
+    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= torch.minimum(purse, step) - 1).all()):
+        return state.wanted  # enough for all, and a gradient to spare: no need to know what each bundle costs
     n = len(state.standing.bundles)
-    bundle, segment = live.bundle[state.wanted], live.segment[state.wanted]
     wanted = torch.unique(bundle)
     of_bundle = torch.zeros(n, dtype=torch.long)
     of_bundle[bundle] = segment  # any of its segments: all have the same walkers
@@ -322,16 +350,18 @@ def _affordable(state: _State, purse: Tensor) -> Tensor:
     leg = s.leg_segment.argsort()[first[of_bundle[wanted]][item] + place]
     payer, part = s.leg_example[leg], 2 * block.plan.order * (count / walkers.double())[item]
     bill = total_by(part, payer, len(purse))
-    if bool((bill <= purse).all()):
+    if bool((bill <= torch.minimum(purse, step)).all()):
         return state.wanted
-    badness = torch.maximum(live.moved, live.residual).cpu().double()[state.wanted]
-    badness = (total_by(badness.clamp_max(1e300), bundle, n)[wanted] / count)[item]
+    errors = torch.stack([live.residual, torch.maximum(live.moved, live.residual)]).cpu().double()[:, state.wanted]
+    closing, badness = (total_by(of_piece.clamp_max(1e300), bundle, n)[wanted] / count for of_piece in errors)
+    badness = torch.where(torch.isfinite(step[payer]), closing[item], badness[item])
     order = torch.as_tensor(np.lexsort((-badness.numpy(), payer.numpy())))
-    so_far = part[order].cumsum(0) - (bill.cumsum(0) - bill)[payer[order]]
+    item, payer, part = item[order], payer[order], part[order]
+    so_far = part.cumsum(0) - (bill.cumsum(0) - bill)[payer]
     chosen = torch.zeros(n, dtype=torch.bool)
-    chosen[wanted] = True
     # Sums of thirds are not exact: a millionth of a gradient does not count.
-    chosen[wanted[item[order[so_far > purse[payer[order]] + 1e-6]]]] = False
+    chosen[wanted[item[so_far - part < step[payer] - 1e-6]]] = True
+    chosen[wanted[item[so_far > purse[payer] + 1e-6]]] = False
     return state.wanted & chosen[live.bundle]
 
 
@@ -341,20 +371,22 @@ def _integral(state: _State, interrupted: bool) -> Integral:
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
     assert plan.tolerance is not None
     by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.watched)
-    dtype, told = str(plan.score.dtype).removeprefix("torch."), []
-    columns = (
-        sums.flat, done, by_rounding, stuck, block.gradients(), block.budget,
-        torch.stack(errors, 1), torch.stack(limits, 1),
-    )  # fmt: skip
-    for flat, ok, rounding, stays, spent, budget, error, limit in zip(*(of.tolist() for of in columns), strict=True):
-        if flat:
-            told.append(notes.FLAT)
+    dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
+    told = [notes.within(plan.tolerance, round(spent)) for spent in gradients.numpy().tolist()]
+    others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
+    of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
+    columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
+    for i, is_flat, ok, stays, spent, budget, error, limit in zip(
+        *(of.numpy().tolist() for of in (*columns, of_limits)), strict=True
+    ):
+        if is_flat:
+            told[i] = notes.FLAT
         elif ok:
-            told.append(notes.reached(plan.tolerance, dtype, rounding, spent, error[1], limit[1]))
+            told[i] = notes.as_exact_as_rounding(plan.tolerance, dtype, spent, error[1], limit[1])
         else:
-            missing = notes.missing(error, limit)
-            told.append(notes.not_reached(
-                plan.tolerance, dtype, missing, interrupted, stays, spent, budget, plan.max_gradients,
+            told[i] = notes.not_reached(
+                plan.tolerance, dtype, notes.missing(error, limit), interrupted, stays, spent, budget,
+                plan.max_gradients,
                 plan.clock.words if plan.clock.asked is not None and budget - spent >= 2 * plan.order else "",
-            ))  # fmt: skip
+            )  # fmt: skip
     return block.integral(sums, told, state.value_cost)

@@ -50,9 +50,15 @@ def rule_nodes(rule: str, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
         >>> round(float(weights.sum()), 6)
         1.0
     """
+    return _nodes(rule, n, like.dtype, like.device)
+
+
+@lru_cache(maxsize=64)
+def _nodes(rule: str, n: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Made once: nobody writes on them."""
     check_rule(rule)
     if n < 1:
         raise ValueError(f"a rule needs at least one step, got {n}")
     # Cast on the CPU first: MPS has no float64 at all.
-    nodes, weights = (torch.as_tensor(part).to(like.dtype).to(like.device) for part in RULES[rule](n))
+    nodes, weights = (torch.as_tensor(part).to(dtype).to(device) for part in RULES[rule](n))
     return nodes, weights

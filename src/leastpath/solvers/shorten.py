@@ -19,7 +19,7 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.integral.integrator import integrate
-from leastpath.metric import FeatureMetric, Metric
+from leastpath.metric import Metric, compares_features
 from leastpath.path import Path
 from leastpath.run import Bar, Run
 from leastpath.solvers.chords import chord_force, sampled_chords
@@ -130,7 +130,7 @@ def sampled_length(score: BoundScore, metric: Metric, knots: Tensor, examples: T
 
     Endless where the score or its gradient is not finite: a bad place, not an error.
     """
-    if isinstance(metric, FeatureMetric):
+    if compares_features(metric):
         return sampled_chords(score, metric, knots, examples, t)
     points, steps, _, _ = _at(knots, t)
     flat = points.flatten(0, 1)
@@ -147,7 +147,7 @@ def length_force(
     Costs two gradients a position, three with double back-propagation; under a feature metric one a position and knot.
     Bad places pull nowhere.
     """
-    if isinstance(metric, FeatureMetric):
+    if compares_features(metric):
         return chord_force(score, metric, knots, examples, t)
     points, steps, k, fraction = _at(knots, t)
     flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)

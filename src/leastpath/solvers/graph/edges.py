@@ -14,7 +14,7 @@ from leastpath.bound import BoundScore
 from leastpath.budget import Budget
 from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
 from leastpath.integral.rules import rule_nodes
-from leastpath.metric import FeatureMetric, Metric, length
+from leastpath.metric import Metric, compares_features, length
 from leastpath.run import Bar
 from leastpath.solvers.graph import neighbors
 
@@ -103,7 +103,7 @@ class EdgeTable:
         tail, head = torch.as_tensor(topology.edges).unbind(1)
         pieces = segment_pieces(topology.points, tail, head, torch.full_like(tail, example))
         node_score = None
-        if metric.needs_gradient or isinstance(metric, FeatureMetric):
+        if metric.needs_gradient or compares_features(metric):
             as_example = torch.full((len(topology.points),), example)
             node_score = score.values(topology.points.to(score.work_dtype), as_example, strict=False)
         if not metric.needs_gradient:
@@ -176,7 +176,7 @@ def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
 
 def plain_lengths(score: BoundScore, metric: Metric, pieces: Pieces, n_steps: int) -> np.ndarray:
     """Lengths (pieces,) of whole segments under a metric that needs no gradient; inf where they are not finite."""
-    if isinstance(metric, FeatureMetric):
+    if compares_features(metric):
         found = chords(score, pieces, metric, n_steps, strict=False)
         return torch.where(torch.isfinite(found), found, torch.inf).double().cpu().numpy()
     start, end = pieces.ends(score.work_dtype)

@@ -189,9 +189,10 @@ class Router:
         crossed[over_edge] = self.topology.is_bridge[self.topology.edge_rows(low[over_edge], high[over_edge])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
         known = self._known(used, low, high, roots, tips, n + len(starts) + len(end))
-        left_out = self.table.left_out
-        notes = tuple(self._notes(int(n), cut, left_out) for n, cut in zip(bridges, cut_off, strict=True))
-        return Solution(path, notes, {}, known)
+        notes: list[tuple[Note, ...]] = [()] * len(path)
+        for b in np.flatnonzero((bridges > 0) | cut_off | (self.table.left_out > 0)).tolist():
+            notes[b] = self._notes(int(bridges[b]), bool(cut_off[b]), self.table.left_out)
+        return Solution(path, tuple(notes), {}, known)
 
     def _notes(self, n_bridges: int, cut_off: bool, left_out: int) -> tuple[Note, ...]:
         notes, n = [], len(self.topology.points)
