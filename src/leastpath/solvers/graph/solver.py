@@ -282,9 +282,9 @@ class Graph:
         note = _too_expensive("joining an example to the graph", cost, budget, torch.arange(len(start)), run, remedy)
         if note is not None:
             return straight_with_note(start, end, note)
-        parts = []
+        parts, groups = [], score.groups
         for group, label in labels.items():
-            examples = (score.groups == group).nonzero()[:, 0]
+            examples = (groups == group).nonzero()[:, 0]
             self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
             router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees)
@@ -308,6 +308,8 @@ class Graph:
         some = points[rows.to(points.device)].to(score.work_dtype)
         now = score.values(some, torch.full_like(rows, example), strict=False).cpu()
         then = known.to(now)[rows]
+        if torch.equal(now, then):  # the usual case
+            return
         scale = torch.where(torch.isfinite(then), then, 0).abs().max()
         other = ~torch.isclose(now, then, rtol=1e-2, atol=float(1e-3 * scale + 1e-6), equal_nan=True)
         if other.any():
