@@ -31,7 +31,7 @@ class Segments:
     leg_sign: Tensor  # (legs,) +1 from tail to head, -1 the other way
 
     def __len__(self) -> int:
-        return len(self.tail)
+        return self.tail.shape[0]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Path:
         return cls.polyline(torch.stack([start, end], dim=1))
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return self.offsets.shape[0] - 1
 
     def __repr__(self) -> str:
         low, high = int(self.n_knots.min()), int(self.n_knots.max())
