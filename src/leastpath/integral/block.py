@@ -364,8 +364,8 @@ class Block:
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
-        where = (taken(of, segment) for of in (s.tail, s.head, self._segment_example))
-        return Pieces(self.path.points, *where, t0, t1)
+        tail, head, example = (taken(of, segment) for of in (s.tail, s.head, self._segment_example))
+        return Pieces(self.path.points, tail, head, example, t0, t1)
 
     @cached_property
     def _segment_example(self) -> Tensor:
