@@ -14,7 +14,7 @@ from leastpath.status import Note, Outcome
 
 FIRST = 8  # gradients an example, after which the plan is said …
 SOON = 3.0  # … or seconds, if these are over before
-OF_LINE, OF_BENT = 60, 200  # gradients that measuring a path typically takes; a bent one with the line beside it
+OF_LINE, OF_BENT = 120, 200  # gradients that measuring a path typically takes; a bent one with the line beside it
 TIME_TO_SOLVE = 0.5  # of max_seconds; the rest is for measuring
 
 

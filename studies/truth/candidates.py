@@ -32,7 +32,7 @@ class Candidate:
         title: as in tables.
         solver: its name in leastpath, or of one of `REFERENCES`, or of a method in `leastpath.methods.METHODS`.
         settings: of the solver or method; `groups` is a name that the problem knows, `points="words"` are the
-            embeddings of all words.
+            embeddings of all words, `points="others"` the problem's other examples, compared by the net's outputs.
         several: from all of the problem's baselines instead of the first.
         weighting: name of a weighting; None: the line integral.
         damping: of the metric, in units of the straight line's mean squared gradient along it.
@@ -82,6 +82,7 @@ class Candidate:
         if self.solver in METHODS:
             model = problem.score(problem.output).model
             known = not self.solver.startswith("grad_cam") or _has_maps(model)
+            known = known and (self.settings.get("points") != "others" or problem.others is not None)
         grouped = self.settings.get("groups") is None or self.settings["groups"] in problem.groups
         return known and grouped and (not self.several or problem.baselines.shape[1] > 1)
 
@@ -123,6 +124,8 @@ def _by_method(candidate: Candidate, problem: Problem, baselines: Tensor) -> tup
     if settings.get("points") == "words":
         assert isinstance(score.layer, nn.Embedding)
         settings["points"] = score.layer.weight.detach()
+    if settings.get("points") == "others" and problem.others is not None:
+        settings |= {"points": problem.others(), "represent": score.model}
     if "limits" in method.defaults and problem.inputs.ndim == 4:
         settings["limits"] = (0.0, 1.0)  # the images of this study are RGB or grey in [0, 1]
     if "tolerance" in method.defaults:
@@ -197,6 +200,8 @@ def _rivals() -> tuple[Candidate, ...]:
                   kinds=("text", "table", "few")),
         Candidate("discretized", "Discretised IG", "discretized_ig", {"points": "words"}, gradients=50, reference=True,
                   kinds=("text",)),
+        Candidate("lpi", "Local path integration", "lpi", {"points": "others", "n_centers": 2}, gradients=50,
+                  reference=True, kinds=("image",)),
         Candidate("ig2", "IG²", "ig2", gradients=402, reference=True),
         Candidate("agi", "AGI", "agi", gradients=400, **classes),
         Candidate("mfaba", "MFABA", "mfaba", gradients=20, **classes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -30,6 +30,7 @@ PHOTO_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 BATCH = 16  # rows in one model call: more gains nothing on a CPU, and memory stays small
 FILLS = {"black": "baseline", "mean": "mean", "blur": "blur", "neighbours": "linear"}
 IMAGENET_GREY = (0.485, 0.456, 0.406)
+OTHERS = slice(120, 180)  # images that are in neither half of any net of digits
 
 
 # ---- digits ------------------------------------------------------------------------------------------------------
@@ -48,7 +49,10 @@ def open_digits(architecture: Architecture, setting: Setting, data: Path | None,
     record = setting.store.read(f"net digits {architecture}").record
 
     def problem(rows: Sequence[int]) -> Problem:
-        return image_problem(net, images[list(rows)], targets[list(rows)], "log_softmax", groups={"patch": 2})
+        return image_problem(
+            net, images[list(rows)], targets[list(rows)], "log_softmax", groups={"patch": 2},
+            others=lambda: images[OTHERS],
+        )  # fmt: skip
 
     return Opened(len(images), problem, {"accuracy": record["test_accuracy"]})
 
@@ -66,7 +70,7 @@ def open_marks(kind: Literal["planted", "control"], setting: Setting, data: Path
         some = list(rows)
         return image_problem(
             net, images[some], targets[some], "log_softmax", groups={"patch": 2}, marks=masks[some],
-            unmarked=bordered(digits[some]),
+            unmarked=bordered(digits[some]), others=lambda: images[OTHERS],
         )  # fmt: skip
 
     return Opened(len(images), problem, setting.store.read(f"net shortcut {kind} seed=0").record)
@@ -154,6 +158,11 @@ def open_imagenet(name: str, grey: Sequence[float], setting: Setting, data: Path
     return _opened_images(net, images, len(files), labels, cells=CELLS, patch=SIZE // CELLS, grey=grey)
 
 
+def others_from(first: int, n: int, images: Callable[[list[int]], Tensor]) -> Callable[[], Tensor]:
+    """At most 60 of n images, from the first on, read when they are asked for and then kept."""
+    return cache(lambda: images(list(range(first, min(n, first + 60)))))
+
+
 def _opened_images(
     net: nn.Module,
     images: Callable[[list[int]], Tensor],
@@ -164,13 +173,15 @@ def _opened_images(
     patch: int,
     grey: Sequence[float] | None = None,
 ) -> Opened:
+    others = others_from(40, n, images)  # 20 are in each half
+
     def problem(rows: Sequence[int]) -> Problem:
         some = images(list(rows))
         with torch.no_grad():
             targets = net(some).argmax(1)
         return image_problem(
             net, some, targets, "softmax", grey=grey, labels=patches(some.shape[2], some.shape[3], cells),
-            shares=PHOTO_SHARES, groups={"group": "pixel", "patch": patch},
+            shares=PHOTO_SHARES, groups={"group": "pixel", "patch": patch}, others=others,
         )  # fmt: skip
 
     few = list(range(min(n, 40)))
@@ -201,6 +212,7 @@ def open_voc_head(setting: Setting, data: Path | None) -> Opened:
     head.load_state_dict(kept.arrays)
     net = Classifier(backbone, head)
     names = [sorted(val)[i] for i in shuffled(torch.arange(len(val))).tolist()]
+    others = others_from(80, len(names), lambda rows: voc.images([names[row] for row in rows], SIZE))
 
     def problem(rows: Sequence[int]) -> Problem:
         images = voc.images([names[row] for row in rows], SIZE)
@@ -214,7 +226,7 @@ def open_voc_head(setting: Setting, data: Path | None) -> Opened:
         return image_problem(
             net, images, targets, "softmax", grey=backbone.grey.tolist(), labels=patches(SIZE, SIZE, CELLS),
             shares=PHOTO_SHARES, groups={"group": "pixel", "patch": SIZE // CELLS},
-            objects=torch.stack(objects)[:, None],
+            objects=torch.stack(objects)[:, None], others=others,
         )  # fmt: skip
 
     return Opened(len(names), problem, kept.record)

@@ -39,6 +39,7 @@ class Problem:
         objects: (n, 1, height, width) bool, where the object is; rows without one are all False.
         marks: (n, 1, height, width) bool, where a planted mark is.
         unmarked: (n, *features), the inputs without their marks.
+        others: gives (m, *features), examples of the net that are in neither half: data for methods that need some.
 
     Example:
         >>> Problem(lambda output: Score(lambda x: x.sum(1)), "raw", torch.ones(2, 3), ...)  # doctest: +SKIP
@@ -57,6 +58,7 @@ class Problem:
     objects: Tensor | None = None
     marks: Tensor | None = None
     unmarked: Tensor | None = None
+    others: Callable[[], Tensor] | None = None
 
 
 @dataclass(frozen=True)

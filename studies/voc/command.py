@@ -10,7 +10,7 @@ from typer import Option
 
 from leastpath.commands.run_folder import default_folder
 from studies.voc.backbones import BACKBONES, DEFAULT
-from studies.voc.config import OUTPUTS, PAPER_METHODS, VocConfig
+from studies.voc.config import OUTPUTS, PAPER_METHODS, RIVALS, VocConfig
 from studies.voc.data import download_voc, open_voc
 from studies.voc.experiment import run_voc
 from studies.voc.methods import OWN
@@ -27,7 +27,11 @@ def command(
     backbone: Annotated[str, Option(help=f"Frozen network: {', '.join(BACKBONES)}.")] = DEFAULT,
     weights: Annotated[Path | None, Option(help="Its weights, .safetensors or .pth; else downloaded.")] = None,
     methods: Annotated[
-        str, Option(help=f"Names of `leastpath methods`, with commas; also {', '.join(OWN)}.")
+        str,
+        Option(
+            help=f"Names of `leastpath methods`, with commas; also {', '.join(OWN)}, and `rivals` for all methods of "
+            "others that have come since the paper."
+        ),
     ] = ",".join(PAPER_METHODS),
     output: Annotated[str, Option(help=f"What is explained: {', '.join(OUTPUTS)}.")] = "log_softmax",
     baseline: Annotated[str, Option(help="black, white or grey.")] = "black",
@@ -46,7 +50,8 @@ def command(
         torch.set_num_threads(threads)
     if download:
         data = download_voc(data)
-    chosen = tuple(name.strip() for name in methods.split(",") if name.strip())
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = tuple(dict.fromkeys(one for name in names for one in (RIVALS if name == "rivals" else (name,))))
     config = VocConfig(
         images, skip, size, backbone, None if weights is None else str(weights), output, baseline, chosen, steps,
         budget, seed,

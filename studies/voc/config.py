@@ -19,6 +19,11 @@ PAPER_METHODS: tuple[str, ...] = (
     "idgi", IDGI_SAMPLED, "geodesic_descent", "geodesic_idgi", GEODESIC_SAMPLED, "geodesic_variational",
 )  # fmt: skip
 """The methods of the paper's Table 2, with IDGI and our own beside them."""
+RIVALS: tuple[str, ...] = (
+    "saliency", "grad_cam", "grad_cam_plus_plus", "samp", "samp_plus_plus", "spectral_ig", "ig2", "agi", "mfaba",
+    "boundary_ig", "fisher_rao", "elastic_band", "staircase",
+)  # fmt: skip
+"""What has come since, and our own later ones. Expected Gradients from one baseline would be Gradient SHAP."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ def _contender(name: str, config: VocConfig) -> Method:
 def _settings(name: str, config: VocConfig) -> dict[str, Any]:
     """Fixed steps for what integrates once; half of the budget for the solver of what finds its path first."""
     fixed: dict[str, Any] = {"tolerance": None, "n_steps": config.steps}
+    if name in RIVALS:
+        return {"limits": (0.0, 1.0)} | (fixed | {"support": False} if "tolerance" in METHODS[name].defaults else {})
     window = max(1, config.size // 8)
     solver = Descent(max_gradients=max(1, config.budget // 2))
     special: dict[str, dict[str, Any]] = {

@@ -60,7 +60,8 @@ class Keeping:
         """Explain and keep Σ A and Σ|A| over channels: (height, width) each."""
         if self._until is not None and time.monotonic() > self._until:
             raise KeyboardInterrupt  # what `compare` takes for: enough, return what is finished
-        result = finished(self._method(score, inputs, baselines, seed=seed))
+        start = baselines if self._method.takes_baselines else None
+        result = finished(self._method(score, inputs, start, seed=seed))
         assert isinstance(inputs, Tensor) and isinstance(result.values, Tensor)
         for image, values in zip(inputs, result.values, strict=True):
             planes = {"sum": values.sum(0), "magnitude": values.abs().sum(0)}

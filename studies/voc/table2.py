@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leastpath.evaluation.comparison import Comparison
-from leastpath.evaluation.statistics import bootstrap_interval, paired_test
+from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
 from leastpath.methods import METHODS
 from studies.expected import expected_numbers
 from studies.markdown import markdown_table
@@ -24,11 +24,19 @@ PAPER: Mapping[str, Mapping[str, float]] = expected_numbers("voc")["paper"]["tab
 RIVAL, CONTROL = "idgi", IDGI_SAMPLED
 OTHERS = (LINE, RIVAL, CONTROL)  # what methods are tested against
 FILLS = ("grey", "black")
+CLEAR = 0.05  # after Holm's correction
+GLANCE = (
+    "**× IG at a glance.** + and −: clearly better or worse than IG; ⊕ and ⊖: than IDGI, too. Clear is p < 0.05 in a "
+    "paired test, after Holm's correction over all rows and columns of this table"
+)
 TITLES = {"comprehensiveness": "AUC comprehensiveness", "log_prob_ratio": "AOC log-odds"}
 
 
 def table2(found: Comparison, methods: Sequence[str]) -> pd.DataFrame:
-    """One row a method, measure and fill: mean, interval, ratio to IG, the paper's ratio, paired tests."""
+    """One row a method, measure and fill: mean, interval, ratio to IG, the paper's ratio, paired tests.
+
+    Holm's correction is over all methods, measures and fills that are shown, against one rival.
+    """
     import pandas as pd
 
     values = found.per_example.pivot_table(index="name", columns="method", values=_columns(found), sort=False)
@@ -37,7 +45,13 @@ def table2(found: Comparison, methods: Sequence[str]) -> pd.DataFrame:
         for measure in MEASURES:
             each = values[f"{measure} {fill}"]
             rows += [_row(each, method, measure, fill) for method in methods if method in each]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    for other in OTHERS:
+        tested = table["measure"].isin(TITLES) & table[f"p_{other}"].notna()
+        table[f"holm_{other}"] = np.nan
+        if tested.any():
+            table.loc[tested, f"holm_{other}"] = holm(table.loc[tested, f"p_{other}"].to_numpy())
+    return table
 
 
 def _columns(found: Comparison) -> list[str]:
@@ -76,12 +90,38 @@ def readable(rows: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
             "area": f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]",
             "× IG": _short(row["ratio"], ".2f"),
             "paper's × IG": _short(row["paper_ratio"], ".2f"),
-            "p against IG": _short(row[f"p_{LINE}"], ".2g"),
-            "p against IDGI": _short(row[f"p_{RIVAL}"], ".2g"),
+            "p against IG (Holm)": _tested(row, LINE),
+            "p against IDGI (Holm)": _tested(row, RIVAL),
         }
         for row in rows.to_dict("records")
     }
     return pd.DataFrame.from_dict(table, orient="index")
+
+
+def _tested(row: Mapping[str, Any], other: str) -> str:
+    if np.isnan(row[f"p_{other}"]):
+        return "–"
+    return f"{row[f'p_{other}']:.2g} ({row[f'holm_{other}']:.2g})"
+
+
+def at_a_glance(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
+    """A row a method, a column a measure and fill: × IG; + or − if clear of IG, ⊕ or ⊖ if also clear of IDGI."""
+    import pandas as pd
+
+    found: dict[str, dict[str, str]] = {}
+    for row in table[table["measure"].isin(TITLES)].to_dict("records"):
+        mark = _clear(row, LINE)
+        mark = {"+": " ⊕", "−": " ⊖", "": ""}[mark] if mark == _clear(row, RIVAL) else f" {mark}".rstrip()
+        cells = found.setdefault(titles[row["method"]], {"images": str(row["n"])})
+        cells[f"{TITLES[row['measure']]}, {row['fill']}"] = _short(row["ratio"], ".2f") + mark
+    return pd.DataFrame.from_dict(found, orient="index")
+
+
+def _clear(row: Mapping[str, Any], other: str) -> str:
+    """The sign of a difference that is clear after Holm's correction."""
+    if not row[f"holm_{other}"] < CLEAR:
+        return ""
+    return "+" if row[f"difference_{other}"] > 0 else "−"
 
 
 def _short(value: float, spec: str) -> str:
@@ -107,8 +147,8 @@ def verdicts(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame, titles: Mapping[str, str], lead: str, more: Mapping[str, pd.DataFrame]) -> str:
-    """The four tables, the verdicts and more tables as a page that documentation can include."""
-    parts = [lead]
+    """A glance, the four tables, the verdicts and more tables as a page that documentation can include."""
+    parts = [lead, GLANCE, _piped(at_a_glance(table, titles))]
     for measure, title in TITLES.items():
         for fill in FILLS:
             rows = table[(table["fill"] == fill) & (table["measure"] == measure)]

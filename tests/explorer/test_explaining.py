@@ -73,6 +73,19 @@ def test_the_support_is_that_of_attribute():
     assert float(found.result.support) == pytest.approx(float(known.support), abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band"])
+def test_the_picture_is_shown_before_removal_is_measured(name):
+    question, early = Question.about(picture_source().subject(0)), []
+    found = explained(question, METHODS[name], None, Watch(1), show=early.append)
+    (first,) = early
+    assert not first.is_tested
+    assert first.curves == {}
+    assert first.result.support.isnan().all()
+    assert found.is_tested
+    assert torch.equal(first.result.values, found.result.values)
+    assert first.walk is found.walk
+
+
 def test_a_stop_gives_what_is_finished():
     question, watch = Question.about(picture_source().subject(0)), Watch(1)
 
@@ -115,7 +128,19 @@ def test_methods_follow_the_kind_and_the_wish():
         offered_methods("table", ("magic",))
 
 
+def test_occlusion_hides_a_category_as_a_whole():
+    subject = table_source().subject(0)
+    question = Question.about(subject)
+    found = explained(question, METHODS["occlusion"], None, Watch(1))
+    score, start = question.score, question.baselines
+    for column in range(2):
+        hidden = torch.where(subject.feature_of == column, start, subject.inputs)
+        fall = score(subject.inputs) - score(hidden)
+        assert torch.allclose(subject.by_feature(found.result.values)[:, column], fall, atol=1e-5)
+
+
 def test_columns_and_tokens_move_together():
     subject = table_source().subject(0)
+    assert settings_of(subject, METHODS["occlusion"], None)["segments"] is subject.feature_of
     assert settings_of(subject, METHODS["elastic_band"], 2.0)["groups"] is subject.feature_of
     assert settings_of(subject, METHODS["elastic_band"], 2.0)["stiffness"] == 2.0

@@ -1,13 +1,14 @@
 """What the page is told: headline and evidence in words, arrays of the right shapes, texts with gaps."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from explorer_subjects import finished, picture_source, session_over, table_source, text_source
 from leastpath.explorer.arrays import unpacked
-from leastpath.explorer.findings import headline, removed_view
+from leastpath.explorer.findings import evidence, headline, removed_view
 
 
 def test_headlines_say_what_removal_says():
@@ -15,6 +16,18 @@ def test_headlines_say_what_removal_says():
     assert "changes the score" in headline(0.41, False)
     assert "does not confirm" in headline(-0.1, True)
     assert "not measured" in headline(math.nan, True)
+
+
+def test_numbers_are_written_as_people_write_them():
+    with session_over(table_source()) as session:
+        result = session.finding(finished(session, "integrated_gradients")).result
+    figures = {
+        "certificate": 1804.2, "completeness_gap": -0.003142, "length": math.inf, "n_gradients": 12345,
+    }  # fmt: skip
+    changed = replace(result, **{name: torch.tensor([value]) for name, value in figures.items()})
+    said = {one["name"]: one["text"] for one in evidence(changed, 1234.56)}
+    assert [said[name] for name in figures] == ["1,800", "−0.00314", "infinite", "12,345"]
+    assert said["seconds"] == "1,234.6"
 
 
 @pytest.mark.parametrize(

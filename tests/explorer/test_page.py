@@ -54,6 +54,7 @@ def visit(browser):
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(address)
         expect(page.locator(".tab").first).to_be_visible()
+        expect(page.locator("#jobs li")).to_have_count(0)  # removal is measured after the first picture
         page.wait_for_load_state("load")
         return page
 
@@ -165,6 +166,7 @@ def test_switch_solver_and_compare_on_one_scale(visit, explorer):
     page.click("#explain")
     expect(page.locator(".card")).to_have_count(2)
     expect(page.locator(".tab[aria-pressed=true]")).to_contain_text("stiffness 3.16")
+    expect(page.locator("#jobs li")).to_have_count(0)
     assert page.locator("#headline").inner_text() == finding(explorer, "elastic_band")["headline"]
     page.select_option("#scale", "shared")
     strongest = max(np.abs(unpacked(finding(explorer, name)["units"])).max() for name in ("gradients", "elastic_band"))

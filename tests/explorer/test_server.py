@@ -21,7 +21,7 @@ STATE = {
 }  # fmt: skip
 RESULT = {
     "key", "method", "label", "stiffness", "stopped", "headline", "trusted", "status", "evidence", "values", "units",
-    "order", "walk", "sentence_walk", "curves",
+    "order", "walk", "sentence_walk", "curves", "tested",
 }  # fmt: skip
 
 

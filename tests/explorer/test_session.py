@@ -1,6 +1,7 @@
 """Sessions: choices, results that belong to them, removal, files that are added."""
 
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from PIL import Image
 
 from explorer_subjects import finished, picture_net, picture_source, session_over, table_source, text_source
+from leastpath.explorer import explaining
 from leastpath.explorer import session as module
 from leastpath.explorer.arrays import packed, unpacked
 from leastpath.explorer.session import Unknown
@@ -31,6 +33,29 @@ def test_a_finished_result_is_not_computed_again():
         before = session.finding(key)
         assert finished(session, "integrated_gradients") == key
         assert session.finding(key) is before
+
+
+def test_what_is_shown_first_says_that_removal_is_still_measured(monkeypatch):
+    gate, real = threading.Event(), explaining._tested
+
+    def waiting(*given, **more):
+        gate.wait(10)
+        return real(*given, **more)
+
+    monkeypatch.setattr(explaining, "_tested", waiting)
+    with session_over(picture_source()) as session:
+        session.begin()
+        job = session.explain("integrated_gradients")  # the page asks for what has begun
+        assert session.job(job.name, patience=10)["state"] == "running"
+        early = session.result(job.result)
+        assert (early["tested"], early["curves"], early["trusted"]) == (False, {}, None)
+        assert "being measured" in early["headline"]
+        assert session.state()["results"] == []
+        gate.set()
+        assert session.job(job.name, job.result, patience=10)["state"] == "done"
+        whole = session.result(job.result)
+        assert whole["tested"]
+        assert whole["values"] == early["values"]
 
 
 def test_stiffness_makes_another_result():

@@ -26,6 +26,14 @@ def test_a_stop_interrupts_once():
     assert watch.stopped
 
 
+def test_a_stop_for_good_lets_nothing_pass():
+    watch = Watch(10)
+    watch.stop(for_good=True)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            watch.passing(1)
+
+
 def test_a_stopped_solver_gives_what_it_has():
     watch = Watch(1)
     score = watch.over(lp.Score(lambda x: torch.sigmoid(8 * x.prod(1) - 4)))

@@ -18,12 +18,12 @@ def work():
 def test_one_job_at_a_time(work):
     gate, order = threading.Event(), []
 
-    def first(watch):
+    def first(job):
         gate.wait(10)
         order.append("first")
         return "a", False
 
-    def second(watch):
+    def second(job):
         order.append("second")
         return "b", False
 
@@ -36,7 +36,7 @@ def test_one_job_at_a_time(work):
 
 
 def test_an_error_is_a_sentence(work):
-    def broken(watch):
+    def broken(job):
         raise RuntimeError("the model ran out of paper\ntraceback")
 
     job = work.begin(broken, Watch(1))
@@ -47,10 +47,10 @@ def test_an_error_is_a_sentence(work):
 def test_a_stop_before_the_first_call_gives_nothing(work):
     ready, gate = threading.Event(), threading.Event()
 
-    def long(watch):
+    def long(job):
         ready.set()
         gate.wait(10)
-        watch.passing(1)
+        job.watch.passing(1)
         return "a", False
 
     job = work.begin(long, Watch(1))
@@ -62,7 +62,7 @@ def test_a_stop_before_the_first_call_gives_nothing(work):
 
 
 def test_what_was_cut_short_is_stopped_with_a_result(work):
-    job = work.begin(lambda watch: ("a", True), Watch(1))
+    job = work.begin(lambda job: ("a", True), Watch(1))
     assert job.finished.wait(10)
     assert (job.state, job.result) == ("stopped", "a")
 
@@ -70,11 +70,44 @@ def test_what_was_cut_short_is_stopped_with_a_result(work):
 def test_too_many_jobs_are_refused(work):
     gate = threading.Event()
 
-    def waits(watch):
+    def waits(job):
         gate.wait(10)
         return "a", False
 
     with pytest.raises(ValueError, match="waiting already"):
         for _ in range(MOST_WAITING + 2):
             work.begin(waits, Watch(1))
+    gate.set()
+
+
+def test_what_is_there_early_can_be_seen_while_the_work_goes_on(work):
+    gate = threading.Event()
+
+    def task(job):
+        job.show("a")
+        gate.wait(10)
+        return "a", False
+
+    job = work.begin(task, Watch(1))
+    job.wait_for_news(None, 10)
+    assert (job.status()["state"], job.status()["result"]) == ("running", "a")
+    job.wait_for_news("a", 0)
+    assert not job.finished.is_set()
+    gate.set()
+    job.wait_for_news("a", 10)
+    assert job.state == "done"
+
+
+def test_one_job_for_one_purpose_unless_it_was_stopped(work):
+    gate = threading.Event()
+
+    def waits(job):
+        gate.wait(10)
+        return "a", False
+
+    first = work.begin(waits, Watch(1), "the same")
+    assert work.begin(waits, Watch(1), "the same") is first
+    assert work.begin(waits, Watch(1), "another") is not first
+    work.stop(first.name)
+    assert work.begin(waits, Watch(1), "the same") is not first
     gate.set()

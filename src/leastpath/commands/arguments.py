@@ -42,6 +42,9 @@ METHODS_HELP = (
     "Names of `leastpath methods`, with commas, as in integrated_gradients,elastic_band,grad_cam,saliency. "
     f"Pictures: {PICTURE_METHODS} by default; tables: {TABLE_METHODS}."
 )
+JUDGE_HELP = (
+    "Of fine_tuned_fidelity: a copy of the model that `leastpath.evaluation.fine_tuned` made, as a file like --model."
+)
 DEFAULT_METHODS = "random,integrated_gradients,elastic_band"
 DEFAULT_MEASURES = "symmetric_relevance_gain,comprehensiveness,deletion,insertion"
 
@@ -131,6 +134,7 @@ def compare(
     model_class: Annotated[str | None, typer.Option(help="Class of the weights, package.module:Class.")] = None,
     model_args: Annotated[str | None, typer.Option(help="Arguments of class or function, a JSON object.")] = None,
     trust_model: Annotated[bool, typer.Option("--trust-model", help=TRUST_HELP)] = False,
+    judge: Annotated[Path | None, typer.Option(help=JUDGE_HELP)] = None,
     target: Annotated[int | None, typer.Option(help="Class to explain; the model's first of each input.")] = None,
     output: Annotated[str | None, typer.Option(help=OUTPUT_HELP)] = None,
     baseline: Annotated[str | None, typer.Option(help=BASELINE_HELP)] = None,

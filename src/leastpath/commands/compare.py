@@ -14,36 +14,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.commands.model_files import load_model, made_model
+from leastpath.commands.model_files import load_model, made_model, with_weights
 from leastpath.commands.question import TABLES, Question, image_question, names_in, read_table, table_question
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation import axioms, masking, robustness
+from leastpath.evaluation.ceiling import NearOptimalRemoval
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
+from leastpath.evaluation.fine_tuning import FineTunedFidelity
 from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.explainer import Contender
 from leastpath.methods import METHODS
+from leastpath.support import patches
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 STAGES = 4  # of model randomisation: the layers are drawn anew in so many groups
+CEILING = "near_optimal_removal"
+CEILING_CELLS = 8  # a side of a picture: a search over the 16 of other measures would take 16 times as long
+CEILING_WORDS = (
+    "No explanation but a ceiling: the best order of removal that a search finds. "
+    f"Up to 300 columns; pictures: {CEILING_CELLS} × {CEILING_CELLS} patches, about 5,000 forward passes each."
+)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What measures depend on: the kind of input, and what replaces removed features."""
+    """What measures depend on: the kind of input, what replaces removed features, and a judge where one is needed."""
 
     is_table: bool
     fill: str
+    judge: nn.Module | None = None
 
     @cached_property
     def paper(self) -> masking.Masking:
@@ -54,6 +65,19 @@ class Kind:
     def full(self) -> masking.Masking:
         """From the whole input to nothing of it."""
         return replace(self.paper, areas=masking.FULL_AREAS)
+
+    def fidelity(self) -> FineTunedFidelity:
+        """Needs the judge."""
+        if self.judge is None:
+            raise ValueError(
+                "--measures 'fine_tuned_fidelity' needs a judge: pass --judge weights.safetensors, the weights of a "
+                "copy of the model that leastpath.evaluation.fine_tuned(model, data) made"
+            )
+        return FineTunedFidelity(self.judge, features=self.paper.features, fill=self.fill)
+
+    def ceiling(self, size: int) -> NearOptimalRemoval:
+        """Of pictures of so many pixels a side, or of a table's columns."""
+        return NearOptimalRemoval("values" if self.is_table else patches(size, size, CEILING_CELLS), self.fill)
 
 
 @dataclass(frozen=True)
@@ -106,6 +130,9 @@ MEASURES: Mapping[str, Choice] = {
     ),
     "model_randomization": Choice(
         lambda kind: ModelRandomization(stages=STAGES), "Likeness of the values for drawn weights. Explains again."
+    ),
+    "fine_tuned_fidelity": Choice(
+        Kind.fidelity, "What a judge loses without top features, less without others. Needs --judge."
     ),
     "completeness_gap": Choice(lambda kind: axioms.Completeness(), "|Σ values − Δf|."),
     "cancellation": Choice(lambda kind: axioms.Cancellation(), "Σ|values| − |Δf|."),
@@ -178,13 +205,18 @@ def chosen_measures(names: str, kind: Kind) -> list[Measure]:
     return chosen
 
 
-def _methods(names: str) -> list[str]:
+def chosen_methods(names: str, kind: Kind, size: int) -> dict[str, Contender]:
+    """Methods by their names, with commas, and the ceiling of removal.
+
+    Example:
+        >>> list(chosen_methods("random,near_optimal_removal", Kind(True, "mean"), 224))
+        ['random', 'near_optimal_removal']
+    """
     wanted = names_in(names)
     if not wanted:
         raise ValueError("--methods is empty: name at least one, as in --methods integrated_gradients")
-    for name in wanted:
-        METHODS[name]  # an unknown name is an error that lists those that are known
-    return wanted
+    # An unknown name is an error that lists those that are known.
+    return {name: kind.ceiling(size) if name == CEILING else METHODS[name] for name in wanted}
 
 
 def write_results(run: RunFolder, found: Comparison) -> None:
@@ -201,6 +233,7 @@ def print_choices() -> None:
     print("methods (--methods):")
     for name, method in METHODS.items():
         print(f"  {name:26s} {method.summary}")
+    print(f"  {CEILING:26s} {CEILING_WORDS}")
     print("measures (--measures):")
     for name, choice in MEASURES.items():
         print(f"  {name:26s} {choice.words}{' Pictures only.' if choice.pictures_only else ''}")
@@ -217,6 +250,7 @@ def run_compare(
     model_class: str | None = None,
     model_args: str | None = None,
     trust_model: bool = False,
+    judge: Path | None = None,
     target: int | None = None,
     output: str | None = None,
     baseline: str | None = None,
@@ -232,10 +266,15 @@ def run_compare(
     Example:
         >>> run_compare(Path("pictures"), methods="random,integrated_gradients")  # doctest: +SKIP
     """
-    kind, wanted = Kind(source.name.lower().endswith(TABLES), fill), _methods(methods)
+    kind = Kind(source.name.lower().endswith(TABLES), fill)
     if fill not in FILLS or (kind.is_table and fill in ("blur", "linear")):
         known = [name for name in FILLS if not kind.is_table or name not in ("blur", "linear")]
         raise ValueError(f"--fill {fill!r} is unknown for this input: use {', '.join(known)}")
+    wanted = chosen_methods(methods, kind, size)
+    if judge is not None:
+        if "fine_tuned_fidelity" not in names_in(measures):
+            raise ValueError("--judge is for one measure, which is not asked for: add --measures fine_tuned_fidelity")
+        kind = replace(kind, judge=_judge(judge, model, factory, model_class, model_args, trust_model))
     judged = chosen_measures(measures, kind)
     if not kind.is_table:
         picture_files(source)  # refused before a model is loaded
@@ -251,6 +290,7 @@ def run_compare(
         "model": None if model is None else digest(model.read_bytes()), "factory": factory,
         "model_class": model_class, "model_args": model_args, "output": question.score.output, "target": target,
         "baseline": baseline, "fill": fill, "measures": [m.name for m in judged], "size": size, "seed": seed,
+        **({} if judge is None else {"judge": digest(judge.read_bytes())}),
     }  # fmt: skip
     run = RunFolder.open(default_folder("compare", resume) if out is None else out, "compare", config, resume=resume)
     with warnings.catch_warnings():
@@ -317,3 +357,23 @@ def _model(
             "package.module:Class, or --factory package.module:function"
         )
     return EfficientNetLite0()
+
+
+def _judge(
+    file: Path,
+    model: Path | None,
+    factory: str | None,
+    model_class: str | None,
+    arguments: str | None,
+    trust: bool,
+) -> nn.Module:
+    """A model like the explained one, with weights of its own."""
+    if not file.is_file():
+        raise ValueError(f"--judge {file} is not a file: pass the weights of the fine-tuned copy of your model")
+    if model is not None:
+        judge = load_model(file, model_class, arguments, trust=trust)
+    else:
+        judge = EfficientNetLite0() if factory is None else made_model(factory, arguments)
+    if not isinstance(judge, nn.Module):
+        raise ValueError(f"--factory {factory!r} makes a {type(judge).__name__}, and --judge needs a torch.nn.Module")
+    return judge if model is not None else with_weights(judge, file, factory or "the ImageNet classifier")

@@ -131,11 +131,20 @@ def _from_class(file: Path, model_class: str, arguments: str | None) -> nn.Modul
     model = _imported("--model-class", model_class)(**_keywords(arguments))
     if not isinstance(model, nn.Module):
         raise ValueError(f"--model-class {model_class!r} makes a {type(model).__name__}, expected a torch.nn.Module")
+    return with_weights(model, file, model_class)
+
+
+def with_weights(model: nn.Module, file: Path, name: str) -> nn.Module:
+    """The model itself, in evaluation mode, with the weights of a file; `name` is for the error where they do not fit.
+
+    Example:
+        >>> with_weights(nn.Linear(2, 1), Path("weights.safetensors"), "Linear")  # doctest: +SKIP
+    """
     try:
         model.load_state_dict(read_state(file))
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise ValueError(f"the weights in {file} do not fit {model_class}: {reason}") from error
+        raise ValueError(f"the weights in {file} do not fit {name}: {reason}") from error
     return model.eval()
 
 

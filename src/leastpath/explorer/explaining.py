@@ -65,6 +65,8 @@ class Finding:
     curves: Mapping[str, Curve]
     seconds: float
     stopped: bool = False
+    is_tested: bool = True
+    """False while the curves of removal are still being measured."""
 
 
 def offered_methods(kind: Kind, wanted: tuple[str, ...] | None = None) -> dict[str, Method]:
@@ -95,11 +97,22 @@ def expected_rows(question: Question, method: Method) -> int:
 
 
 def explained(
-    question: Question, method: Method, stiffness: float | None, watch: Watch, line: Finding | None = None
+    question: Question,
+    method: Method,
+    stiffness: float | None,
+    watch: Watch,
+    line: Finding | None = None,
+    show: Callable[[Finding], None] = lambda early: None,
 ) -> Finding:
     """Explain. An interrupted method gives what it has; KeyboardInterrupt where that is nothing.
 
-    `line`: what the straight line says of the same question, if that is known.
+    Args:
+        question: what is asked.
+        method: that answers.
+        stiffness: of the elastic band; None for others.
+        watch: counts what the model is given, and can stop it.
+        line: what the straight line says of the same question, if that is known.
+        show: is given the finding as soon as there is a picture of it, before removal is measured.
     """
     began = time.monotonic()
     score = watch.over(question.score)
@@ -112,6 +125,7 @@ def explained(
             watch.stage = "walking along the path"
             walk = _unless_stopped(lambda: _walk(question, score, method, result))
         watch.stage = "removing features"
+        show(Finding(question, method, stiffness, result, walk, {}, time.monotonic() - began, is_tested=False))
         tested = _unless_stopped(lambda: _tested(question, score, result, line, only_first=watch.stopped))
         result, curves = tested or _tested(question, score, result, line, only_first=True)
     stopped = watch.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
@@ -139,10 +153,8 @@ def settings_of(subject: Subject, method: Method, stiffness: float | None) -> di
         return settings
     if method.name == "elastic_band":
         settings["groups"] = subject.feature_of
-    if method.name == "kernel_shap":
+    if method.name in ("kernel_shap", "occlusion"):
         settings["segments"] = subject.feature_of
-    if method.name == "occlusion" and subject.kind == "text":
-        settings["window"] = (1, subject.shape[-1])
     return settings
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from leastpath._support.numbers import written
 from leastpath.attribution import Attribution
 from leastpath.explorer.arrays import packed
 from leastpath.explorer.explaining import Finding
@@ -35,6 +36,8 @@ LABELS = {
     "certificate": "Certificate", "n_gradients": "Gradients", "seconds": "Seconds",
 }  # fmt: skip
 
+MEASURING = "Removal is being measured: whether it confirms this explanation is told in a moment."
+
 
 def as_result(key: str, finding: Finding) -> dict[str, Any]:
     """A finding as `GET /api/results/KEY` gives it."""
@@ -48,7 +51,8 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "label": finding.method.title,
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
-        "headline": headline(support, bool(finding.question.classes())),
+        "tested": finding.is_tested,
+        "headline": headline(support, bool(finding.question.classes())) if finding.is_tested else MEASURING,
         "trusted": None if math.isnan(support) else told and support > 0,
         "status": result.status[0].value,
         "evidence": evidence(result, finding.seconds),
@@ -68,13 +72,11 @@ def headline(support: float, is_probability: bool) -> str:
     """
     if math.isnan(support):
         return "Whether removal confirms this explanation was not measured."
+    said = written(support, 2)
     if support <= 0:
-        return f"Removal does not confirm this explanation: support {support:.2g}, which should be above 0."
-    if not is_probability:
-        return f"Removing what it ranks first changes the score by {support:.2g} more than removing what it ranks last."
-    return (
-        f"Removing what it ranks first lowers the probability by {support:.2g} more than removing what it ranks last."
-    )
+        return f"Removal does not confirm this explanation: support {said}, which should be above 0."
+    changes = "lowers the probability" if is_probability else "changes the score"
+    return f"Removing what it ranks first {changes} by {said} more than removing what it ranks last."
 
 
 def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str, Any]]:
@@ -93,11 +95,9 @@ def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str
 
 
 def _number(name: str, value: float) -> str:
-    if math.isinf(value):
-        return "infinite"
-    if name == "n_gradients":
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if name == "seconds" else f"{value:.3g}"
+    if name == "seconds":
+        return f"{value:,.1f}"
+    return written(int(value) if name == "n_gradients" else value)
 
 
 def numbers_of(subject: Subject, result: Attribution, rank: Rank) -> dict[str, Any]:

@@ -61,6 +61,9 @@ class SavedSession:
         names = [{"name": f"example {b}"} for b in examples]
         self._states = [_state(result, subject, b, names) for b, subject in enumerate(subjects)]
 
+    def begin(self) -> None:
+        """All is there already."""
+
     def close(self) -> None:
         """Nothing runs."""
 
@@ -104,7 +107,7 @@ class SavedSession:
         """Refused: it needs the model."""
         raise ValueError(READ_ONLY)
 
-    def job(self, name: str) -> dict[str, Any]:
+    def job(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
         """There is none."""
         raise Unknown(f"no job is called {name!r}")
 

@@ -18,6 +18,7 @@ from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, l
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
 
+PATIENCE = 0.25  # seconds that a question about a job waits for news
 NEED = "the explorer needs starlette, uvicorn and plotly"
 
 
@@ -71,7 +72,7 @@ def application(session: Any, gate: Gate) -> App:
         return await _json(lambda: {"code": session.code()})
 
     async def job(request: Request) -> Any:
-        return await _json(session.job, request.path_params["name"])
+        return await _json(session.job, request.path_params["name"], request.query_params.get("seen"), PATIENCE)
 
     async def stop(request: Request) -> Any:
         return await _json(session.stop, request.path_params["name"])
@@ -182,7 +183,8 @@ class Explorer:
             time.sleep(0.01)
 
     def open(self) -> None:
-        """Show the page in the browser."""
+        """Show the page in the browser. What it asks for first is begun while the browser starts."""
+        self.session.begin()
         webbrowser.open(self.url)
 
     def wait(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from leastpath._support.version import __version__
@@ -141,17 +142,25 @@ class Session:
             question, sample = self._question, self._sample
         key, line = question.key(sample, name, stiffness), question.key(sample, QUICK, None)
 
-        def task(watch: Watch) -> tuple[str, bool]:
+        def task(job: Job) -> tuple[str, bool]:
             if key not in self._findings or self._findings[key].stopped:
-                finding = explained(question, method, stiffness, watch, self._findings.get(line))
+                show = partial(self._show_early, key, job)
+                finding = explained(question, method, stiffness, job.watch, self._findings.get(line), show)
                 self._keep(key, finding)
             return key, self._findings[key].stopped
 
-        return self._work.begin(task, Watch(expected_rows(question, method)))
+        return self._work.begin(task, Watch(expected_rows(question, method)), key)
 
-    def job(self, name: str) -> dict[str, Any]:
-        """How far a job has come."""
-        return self._found(name).status()
+    def begin(self) -> None:
+        """Begin with what the page asks for first, before it asks."""
+        if self.methods:
+            self.explain(next(iter(self.methods)))
+
+    def job(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
+        """How far a job has come. Where that is no more than `seen`, some seconds are waited for news."""
+        job = self._found(name)
+        job.wait_for_news(seen, patience)
+        return job.status()
 
     def stop(self, name: str) -> dict[str, Any]:
         """Ask a job to stop."""
@@ -215,13 +224,20 @@ class Session:
             "text": text,
         }  # fmt: skip
 
+    def _show_early(self, key: str, job: Job, finding: Finding) -> None:
+        shown = as_result(key, finding)
+        with self._lock:
+            self._shown[key] = shown
+        job.show(key)
+
     def _keep(self, key: str, finding: Finding) -> None:
         shown = as_result(key, finding)
         with self._lock:
             self._findings[key], self._shown[key] = finding, shown
-            while len(self._findings) > MOST_KEPT:
-                oldest = next(iter(self._findings))
-                del self._findings[oldest], self._shown[oldest]
+            while len(self._shown) > MOST_KEPT:
+                oldest = next(iter(self._shown))
+                del self._shown[oldest]
+                self._findings.pop(oldest, None)  # none where removal failed
 
     def _keys_of(self, question: Question, sample: int) -> list[str]:
         with self._lock:

@@ -33,16 +33,25 @@ class Watch:
         self.rows = 0
         self.stage = ""
         self.stopped = False
-        self._wanted = threading.Event()
+        self._wanted, self._for_good = threading.Event(), False
         self._begun = time.monotonic()
 
-    def stop(self) -> None:
-        """Interrupt the work at the model's next call, as Ctrl-C would: what is finished by then is kept."""
+    def stop(self, for_good: bool = False) -> None:
+        """Interrupt the work at the model's next call, as Ctrl-C would: what is finished by then is kept.
+
+        For good, nothing more is asked of the model, not even what a result still needs.
+        """
+        self._for_good = self._for_good or for_good
         self._wanted.set()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether nobody asked to stop."""
+        return not self._wanted.is_set()
 
     def passing(self, rows: int) -> None:
         """The model is about to be given some rows. Raises KeyboardInterrupt, once, where a stop was asked for."""
-        if self._wanted.is_set() and not self.stopped:
+        if self._wanted.is_set() and (self._for_good or not self.stopped):
             self.stopped = True
             raise KeyboardInterrupt
         self.rows += rows

@@ -17,21 +17,35 @@ MOST_WAITING = 32
 
 @dataclass
 class Job:
-    """One computation. `task` gets a watch and returns the name of what it found, and whether it was cut short.
+    """One computation. `task` gets its job and returns the name of what it found, and whether it was cut short.
+
+    The task may `show` what it has before it is done.
 
     Example:
-        >>> Job(lambda watch: ("key", False), Watch(1)).state
+        >>> Job(lambda job: ("key", False), Watch(1)).state
         'running'
     """
 
-    task: Callable[[Watch], tuple[str, bool]]
+    task: Callable[[Job], tuple[str, bool]]
     watch: Watch
+    purpose: str | None = None
+    """Jobs with the same one do the same."""
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     state: State = "running"
     result: str | None = None
     said: str = ""
     begun: bool = False
     finished: threading.Event = field(default_factory=threading.Event)
+    shown: threading.Event = field(default_factory=threading.Event)
+
+    def show(self, result: str) -> None:
+        """There is something to see, though the work goes on."""
+        self.result = result
+        self.shown.set()
+
+    def wait_for_news(self, seen: str | None, patience: float) -> None:
+        """Until there is a result, or after `seen` until the end; at most `patience` seconds."""
+        (self.shown if seen is None else self.finished).wait(patience)
 
     def status(self) -> dict[str, Any]:
         """What the page shows of it."""
@@ -45,7 +59,7 @@ class Job:
         """Do the work. Whatever happens is told by the state."""
         self.begun = True
         try:
-            self.result, stopped = self.task(self.watch)
+            self.result, stopped = self.task(self)
             self.state, self.said = ("stopped", "stopped: this is what was finished") if stopped else ("done", "")
         except KeyboardInterrupt:
             self.state, self.said = "stopped", "stopped before anything was finished"
@@ -54,6 +68,7 @@ class Job:
             self.state, self.said = "failed", reason
         finally:
             self.finished.set()
+            self.shown.set()
 
 
 class Work:
@@ -61,7 +76,7 @@ class Work:
 
     Example:
         >>> work = Work()
-        >>> job = work.begin(lambda watch: ("key", False), Watch(1))
+        >>> job = work.begin(lambda job: ("key", False), Watch(1))
         >>> job.finished.wait(10), job.status()["result"]
         (True, 'key')
         >>> work.close()
@@ -73,8 +88,11 @@ class Work:
         self._thread = threading.Thread(target=self._loop, name="leastpath explorer", daemon=True)
         self._thread.start()
 
-    def begin(self, task: Callable[[Watch], tuple[str, bool]], watch: Watch) -> Job:
-        """Put a job in the queue."""
+    def begin(self, task: Callable[[Job], tuple[str, bool]], watch: Watch, purpose: str | None = None) -> Job:
+        """Put a job in the queue, or find the one that serves the same purpose and is not over."""
+        for known in list(self._jobs.values()):
+            if purpose is not None and known.purpose == purpose and known.state == "running" and known.watch.goes_on:
+                return known
         if self._waiting.qsize() >= MOST_WAITING:
             raise ValueError(f"{MOST_WAITING} computations are waiting already: wait for them, or stop some")
         job = Job(task, watch)
@@ -94,8 +112,8 @@ class Work:
 
     def close(self) -> None:
         """Stop all jobs and end the thread."""
-        for job in self._jobs.values():
-            job.watch.stop()
+        for job in list(self._jobs.values()):
+            job.watch.stop(for_good=True)
         self._waiting.put(None)
         self._thread.join(timeout=10)
 

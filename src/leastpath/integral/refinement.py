@@ -27,7 +27,8 @@ LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave
 MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
 SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but looked at once more
 GLANCED = 0.764  # of a segment, its last part: the middle of this lies off the nodes of the first look
-HELD_NUMBERS = 2**22  # of pieces and sums: a block with more is halved, if it has several examples
+HELD_NUMBERS = 2**21  # of pieces and sums: a block with more is halved, if it has several examples
+GAP_STEP = 0.1  # of the gradients spent so far, in a round that only closes the gap
 SCALARS = 16  # numbers of a piece, beside its sketches
 
 
@@ -107,7 +108,7 @@ def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
         while waiting and not interrupted:
             leaving: _State | None
             state = waiting[-1]
-            chosen = _affordable(state, state.block.affordable())
+            chosen = _affordable(state, state.block.affordable(), _step(state))
             if not chosen.any():
                 leaving, staying = state, list[_State]()
             else:
@@ -309,16 +310,33 @@ def _wanted(block: Block, standing: Standing, shares: _Shares, is_open: Tensor) 
     return taken(too_bad & helps, live.bundle), stuck & is_open
 
 
-def _affordable(state: _State, purse: Tensor) -> Tensor:
+def _step(state: _State) -> Tensor:
+    """(batch,) gradients to spend before errors are looked at again: all, or a few where only the gap is too large.
+
+    The gap is a sum of errors of both signs, and it is known exactly. To cut every piece that adds to it would take
+    many gradients that change neither attributions nor lengths any more.
+    """
+    block, plan = state.block, state.block.plan
+    if not plan.errors_average or plan.watched == "length":
+        return torch.full((len(block),), torch.inf, dtype=torch.float64)
+    errors, limits = state.sums.errors, plan.allowed(state.sums)
+    settled = errors.attribution <= limits.attribution
+    if plan.watched == "all":
+        settled &= errors.length <= limits.length
+    return torch.where(settled.cpu(), GAP_STEP * block.gradients(), torch.inf)
+
+
+def _affordable(state: _State, purse: Tensor, step: Tensor) -> Tensor:
     """(pieces,) the worst of the wanted bundles, as many as all the examples that walk them can pay for.
 
-    `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut.
+    `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut. An example that
+    has paid its `step` (batch,) waits for the next round, unless a segment's other examples want to go on.
     """
     block, live, s = state.block, state.standing.live, state.block.segments
     rows = state.wanted.nonzero()[:, 0]
     bundle, segment = taken(live.bundle, rows), taken(live.segment, rows)
     each = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers
-    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= purse - 1).all()):
+    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= torch.minimum(purse, step) - 1).all()):
         return state.wanted  # enough for all, and a gradient to spare: no need to know what each bundle costs
     n = len(state.standing.bundles)
     wanted = torch.unique(bundle)
@@ -332,16 +350,18 @@ def _affordable(state: _State, purse: Tensor) -> Tensor:
     leg = s.leg_segment.argsort()[first[of_bundle[wanted]][item] + place]
     payer, part = s.leg_example[leg], 2 * block.plan.order * (count / walkers.double())[item]
     bill = total_by(part, payer, len(purse))
-    if bool((bill <= purse).all()):
+    if bool((bill <= torch.minimum(purse, step)).all()):
         return state.wanted
-    badness = torch.maximum(live.moved, live.residual).cpu().double()[state.wanted]
-    badness = (total_by(badness.clamp_max(1e300), bundle, n)[wanted] / count)[item]
+    errors = torch.stack([live.residual, torch.maximum(live.moved, live.residual)]).cpu().double()[:, state.wanted]
+    closing, badness = (total_by(of_piece.clamp_max(1e300), bundle, n)[wanted] / count for of_piece in errors)
+    badness = torch.where(torch.isfinite(step[payer]), closing[item], badness[item])
     order = torch.as_tensor(np.lexsort((-badness.numpy(), payer.numpy())))
-    so_far = part[order].cumsum(0) - (bill.cumsum(0) - bill)[payer[order]]
+    item, payer, part = item[order], payer[order], part[order]
+    so_far = part.cumsum(0) - (bill.cumsum(0) - bill)[payer]
     chosen = torch.zeros(n, dtype=torch.bool)
-    chosen[wanted] = True
     # Sums of thirds are not exact: a millionth of a gradient does not count.
-    chosen[wanted[item[order[so_far > purse[payer[order]] + 1e-6]]]] = False
+    chosen[wanted[item[so_far - part < step[payer] - 1e-6]]] = True
+    chosen[wanted[item[so_far > purse[payer] + 1e-6]]] = False
     return state.wanted & chosen[live.bundle]
 
 

@@ -106,9 +106,19 @@ def deep_lift(problem: Problem) -> Explained:
     return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
 
 
-@method_without_path(lambda window, stride: f"Occlusion(window={window}, stride={stride})")
+def _hiding(window: Any, stride: Any, segments: int | Tensor | None) -> str:
+    if segments is not None:
+        return f"Occlusion(segments={'given' if isinstance(segments, Tensor) else segments})"
+    return f"Occlusion(window={window}, stride={stride})"
+
+
+@method_without_path(_hiding)
 def occlusion(
-    problem: Problem, *, window: int | tuple[int, ...] | None = None, stride: int | tuple[int, ...] | None = None
+    problem: Problem,
+    *,
+    window: int | tuple[int, ...] | None = None,
+    stride: int | tuple[int, ...] | None = None,
+    segments: int | Tensor | None = None,
 ) -> Explained:
     """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
 
@@ -119,7 +129,11 @@ def occlusion(
         window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
             all channels, a token of a layer's (tokens, width), otherwise single features.
         stride: between windows, one number or one a dimension. None: half a window, rounded up.
+        segments: groups that are hidden one after another in place of windows, as for `kernel_shap`. So all numbers
+            that stand for one category of a table are hidden together: segments=torch.tensor([0, 1, 1, 1]).
     """
+    if segments is not None:
+        return _occluded_groups(problem, window, stride, segments)
     peer, size = imported_captum("occlusion").Occlusion(problem.bound.differentiable), window_of(problem, window)
     if not isinstance(stride, tuple):
         check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
@@ -134,6 +148,24 @@ def occlusion(
 
     values = in_chunks(problem, chunk) / math.prod(size)
     return Explained(values, {"window": size, "stride": step})
+
+
+def _occluded_groups(problem: Problem, window: Any, stride: Any, segments: int | Tensor) -> Explained:
+    """What hiding each group costs, shared evenly by its features."""
+    if window is not None or stride is not None:
+        raise ValueError("occlusion hides windows or segments: pass segments alone, or window and stride")
+    bound, (groups, said) = problem.bound, feature_groups(problem, segments)
+    values = []
+    for row, members in enumerate(groups.to(problem.end.device)):
+        k, start, end = int(members.max()) + 1, problem.start[row : row + 1], problem.end[row : row + 1]
+        is_hidden = members == torch.arange(k, device=end.device).reshape(-1, *[1] * members.ndim)  # (k, *shape)
+        points = torch.cat([end, torch.where(is_hidden, start, end)])
+        scores = bound.values(points, torch.full((k + 1,), row))
+        values.append(shared_evenly(scores[0] - scores[1:], members))
+        problem.bar.advance()
+    counts = groups.flatten(1).amax(1) + 1
+    remarks = [f"each of {k} groups of features hidden once{how}" for k, how in zip(counts.tolist(), said, strict=True)]
+    return Explained(torch.stack(values), {"n_groups": counts[:: problem.m]}, remarks)
 
 
 @method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions(n_samples, segments)})")

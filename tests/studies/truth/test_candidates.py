@@ -15,6 +15,11 @@ from studies.truth.nets import image_problem
 from studies.truth.problem import Problem
 
 
+class Linear(nn.Module):
+    def forward(self, x):
+        return x @ WEIGHTS[:, None]
+
+
 @pytest.mark.parametrize(
     "name", ["ig", "ig-two", "line", "descent", "descent-damped", "descent-margin", "band", "monotone", "monotone-two"]
 )
@@ -58,6 +63,17 @@ def test_maps_are_read_where_there_are_convolutions():
         6,
         6,
     )
+
+
+def test_other_examples_are_where_local_paths_start():
+    """Oracle: on a linear score, the weighted mean reference, so values add up to the change that is told."""
+    problem, lpi = linear_problem(), CANDIDATES["lpi"]
+    assert not lpi.fits(problem)
+    others = torch.rand(8, 3, generator=torch.Generator().manual_seed(0))
+    near = replace(problem, others=lambda: others, score=lambda output: lp.Score(Linear().eval(), output="raw"))
+    assert lpi.fits(near)
+    found = explained(lpi, near)
+    torch.testing.assert_close(found.values.sum(1).double(), found.change, atol=1e-4, rtol=1e-4)
 
 
 def test_words_are_those_of_the_embedding():

@@ -19,6 +19,7 @@ def test_help_names_the_options_and_the_studys_own_methods():
     [
         (["--data", "nowhere"], "nowhere is no folder: pass --data VOCdevkit"),
         (["--data", "DEVKIT", "--methods", "magic"], "no method is called 'magic'"),
+        (["--data", "DEVKIT", "--methods", "rivals,magic"], "no method is called 'magic'"),
     ],
 )
 def test_mistakes_are_sentences(tmp_path, words, sentence):

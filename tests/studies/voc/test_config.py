@@ -2,7 +2,8 @@
 
 import pytest
 
-from studies.voc.config import VocConfig, contenders
+from leastpath.methods import METHODS
+from studies.voc.config import RIVALS, VocConfig, contenders
 
 
 def test_settings_follow_the_budget():
@@ -12,6 +13,15 @@ def test_settings_follow_the_budget():
     assert found["geodesic_descent"].defaults["solver"].max_gradients == 45
     assert found["geodesic_variational"].defaults["max_gradients"] == 90
     assert found["occlusion"].defaults["window"] == 16
+
+
+def test_rivals_stay_within_the_range_of_pictures_and_take_the_steps_of_ig():
+    found = contenders(VocConfig(methods=RIVALS, steps=7))
+    for name, method in found.items():
+        assert method.defaults.get("limits", (0.0, 1.0)) == (0.0, 1.0)
+        if "tolerance" in METHODS[name].defaults:
+            assert (method.defaults["tolerance"], method.defaults["n_steps"]) == (None, 7)
+    assert found["ig2"].defaults["n_steps"] == METHODS["ig2"].defaults["n_steps"]  # its own, of an attack
 
 
 def test_the_authors_settings_of_the_variational_solver_whatever_the_budget():

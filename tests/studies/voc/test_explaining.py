@@ -21,6 +21,13 @@ def test_half_a_heat_map_is_not_kept(tmp_path):
     assert not list(store)
 
 
+def test_methods_that_find_their_own_start_get_no_baseline(tmp_path):
+    image, method = torch.rand(1, 3, 4, 4), METHODS["mfaba"]
+    keeping = Keeping("mfaba", method.defaults, method, Store(tmp_path, {}), {digest(image[0]): "a picture"})
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)).eval()
+    assert keeping(lp.Score(net, 0, "softmax"), image, torch.zeros_like(image), 0).values.shape == image.shape
+
+
 def test_images_are_chosen_by_seed_and_skipped_ones_are_others():
     names = [f"{i:03d}" for i in range(30)]
     first = chosen_images(names, VocConfig(images=10))

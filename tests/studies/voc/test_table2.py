@@ -6,8 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from leastpath.evaluation.statistics import holm
 from studies.expected import expected_numbers
-from studies.voc.table2 import FILLS, PAPER, TITLES, table2, verdicts
+from studies.voc.table2 import FILLS, PAPER, TITLES, at_a_glance, table2, verdicts
 
 
 class Found:
@@ -44,6 +45,25 @@ def test_ratios_and_paired_tests_are_those_of_the_same_images():
     )  # all 2⁶ sign flips
     words = verdicts(table, {"geodesic_variational": "G", "integrated_gradients": "IG", "idgi": "IDGI"})
     assert words.loc["G − IDGI", "AOC log-odds, black"] == "+0.513 (p = 0.031) *"
+
+
+def test_holm_is_over_all_rows_and_columns_that_are_shown():
+    table = table2(found(), ["integrated_gradients", "idgi", "geodesic_variational"])
+    shown = table[table["measure"].isin(TITLES) & table["p_idgi"].notna()]
+    assert len(shown) == 2 * len(TITLES) * len(FILLS)  # two methods against IDGI
+    assert shown["holm_idgi"].tolist() == holm(shown["p_idgi"]).tolist()
+    assert table.loc[table["measure"] == "log_odds", "holm_idgi"].isna().all()  # not shown, so it costs nothing
+
+
+def test_marks_say_who_is_clear_of_ig_and_of_idgi():
+    table = table2(found(), ["integrated_gradients", "idgi", "geodesic_variational"])
+    titles = {"geodesic_variational": "G", "integrated_gradients": "IG", "idgi": "IDGI"}
+    column = "AOC log-odds, black"
+    assert at_a_glance(table, titles)[column].tolist() == ["1.00", "1.50", "2.00"]  # 2 / 64, eight times: not clear
+    table["holm_integrated_gradients"], table["holm_idgi"] = 0.01, 0.2
+    assert at_a_glance(table, titles).loc["G", column] == "2.00 +"
+    table["holm_idgi"] = 0.01
+    assert at_a_glance(table, titles).loc["G", column] == "2.00 ⊕"
 
 
 @pytest.mark.parametrize(("measure", "ratio"), [("comprehensiveness", 1.29), ("log_prob_ratio", 1.15)])

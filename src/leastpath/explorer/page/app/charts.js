@@ -19,9 +19,26 @@ const Charts = (() => {
 
   const line = (name, x, y, color, extra = {}) => ({ name, x, y, type: "scatter", mode: "lines", hovertemplate: "%{y:.3g}", ...extra, line: { color, width: 2, ...extra.line } });
 
-  /** Score and attribution above, the gradient's norm below; grey where nothing happens. */
-  function walk(host, { positions, scores, attributed, gradient_norms: norms, idle }) {
+  const wanted = new Map(); // host -> the drawing that it waits for
+
+  /** Draws a chart after the next frame, so that the pictures are seen first. Of several drawings for a host, the last. */
+  function afterPictures(host, draw) {
     if (!window.Plotly) return;
+    if (!wanted.size) window.requestAnimationFrame(() => window.setTimeout(drawWanted));
+    wanted.set(host, draw);
+  }
+
+  function drawWanted() {
+    const drawings = [...wanted.values()];
+    wanted.clear();
+    for (const draw of drawings) draw();
+  }
+
+  const walk = (host, course) => afterPictures(host, () => drawWalk(host, course));
+  const curves = (host, ...given) => afterPictures(host, () => drawCurves(host, ...given));
+
+  /** Score and attribution above, the gradient's norm below; grey where nothing happens. */
+  function drawWalk(host, { positions, scores, attributed, gradient_norms: norms, idle }) {
     const traces = [
       line("score", positions, scores, Colors.variable("--ink")),
       line("attributed so far", positions, attributed, Colors.variable("--accent"), { line: { dash: "dash" } }),
@@ -38,8 +55,7 @@ const Charts = (() => {
   }
 
   /** Score or probability over the share that is removed, for every result: the first ranked first solid, the last ranked first dotted. */
-  function curves(host, results, fill, share, level, here) {
-    if (!window.Plotly) return;
+  function drawCurves(host, results, fill, share, level, here) {
     const traces = results.filter((result) => result.curves?.[fill]).flatMap((result) => {
       const all = here === undefined || here === null ? [] : [here]; // nothing removed
       const [shares, most, least] = [[...all.map(() => 0), ...result.curves[fill].shares], [...all, ...result.curves[fill].most], [...all, ...result.curves[fill].least]];

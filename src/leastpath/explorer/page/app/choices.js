@@ -99,13 +99,13 @@ const Choices = (() => {
     if (!method) return;
     const mine = generation;
     const entry = jobEntry(method.label);
+    const begun = Server.explain(name, method.stiffness ? stiffness() : null);
+    entry.stop.addEventListener("click", () => {
+      entry.stop.disabled = true;
+      begun.then(({ job }) => Server.stop(job)).catch((failure) => Errors.show(failure.message));
+    });
     try {
-      const { job } = await Server.explain(name, method.stiffness ? stiffness() : null);
-      entry.stop.addEventListener("click", async () => {
-        entry.stop.disabled = true;
-        await Server.stop(job).catch((failure) => Errors.show(failure.message));
-      });
-      await follow(job, entry, mine);
+      await follow((await begun).job, entry, mine);
     } catch (failure) {
       if (mine === generation) Errors.show(failure.message);
     } finally {
@@ -114,9 +114,9 @@ const Choices = (() => {
   }
 
   async function follow(job, entry, mine) {
-    let [shown, wait] = [null, 60];
+    let shown = null;
     while (mine === generation) {
-      const { state, done, sentence, result } = await Server.job(job);
+      const { state, done, sentence, result } = await Server.job(job, shown);
       if (mine !== generation) return;
       entry.meter.value = done;
       entry.words.textContent = sentence;
@@ -127,12 +127,11 @@ const Choices = (() => {
         if (mine !== generation) return;
         Store.addResult(full, shown !== result);
         shown = result;
-        speak(`${full.label}: ${full.headline}`);
+        if (over) speak(`${full.label}: ${full.headline}`);
       }
       if (over && !result) Errors.show(`${entry.label}: ${sentence}.`);
       if (over) return;
-      await new Promise((resume) => { window.setTimeout(resume, wait); });
-      wait = Math.min(400, wait * 1.3);
+      await new Promise((resume) => { window.setTimeout(resume, 50); });
     }
   }
 

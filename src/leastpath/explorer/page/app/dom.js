@@ -21,14 +21,19 @@ function fillSelect(select, options, chosen) {
   select.value = String(chosen);
 }
 
-/** Three significant digits with a true minus sign; signed numbers get their plus. */
+const THREE_DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+
+/** Three significant digits as the server writes them: 18,000 and 0.0021, a true minus sign; signed numbers get their plus. */
 function number(value, signed = false) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
-  let text = size !== 0 && (size < 1e-3 || size >= 1e5) ? size.toExponential(1) : String(Number(size.toPrecision(3)));
-  text = text.replace("e-", "e−").replace("e+", "e");
-  if (value < 0 && Number(text.replace("−", "-")) !== 0) return `−${text}`;
-  return signed && value > 0 ? `+${text}` : text;
+  const sign = value < 0 ? "−" : signed && value > 0 ? "+" : "";
+  if (size !== 0 && (size < 1e-4 || size >= 1e15)) {
+    const [mantissa, exponent] = size.toExponential(2).split("e");
+    const raised = Array.from(String(Number(exponent)), (letter) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(letter)]).join("");
+    return `${sign}${Number(mantissa)} × 10${raised}`;
+  }
+  return sign + THREE_DIGITS.format(size);
 }
 
 const percent = (share) => `${Math.round(share * 100)} %`;

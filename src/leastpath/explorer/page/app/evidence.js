@@ -30,7 +30,7 @@ const Evidence = (() => {
   function words() {
     const result = Store.selected;
     for (const id of ["evidence", "walk", "compare", "removal", "numbers"]) find(id).hidden = !result;
-    find("export-result").disabled = !result;
+    find("export-result").disabled = !result || result.tested === false;
     if (!result) return;
     find("headline").textContent = result.headline;
     const mark = { true: ["✓", "good"], false: ["!", "bad"], null: ["–", ""] }[String(result.trusted ?? null)];
