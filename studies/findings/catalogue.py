@@ -14,9 +14,10 @@ from studies.findings.half_moons.metric import METRIC
 from studies.findings.shortcut import SHORTCUT
 from studies.findings.study import Study
 from studies.findings.tables import MOONS, OBJECTS, PATHS, VOC
+from studies.findings.winners import WINNERS
 
 _ALL = (
-    MOONS, VOC, OBJECTS, PATHS, SIGN, ENERGY, METRIC, BASELINE, OUTPUT, FLAT, SHORTCUT, DOMAINS, ARCHITECTURES,
+    WINNERS, MOONS, VOC, OBJECTS, PATHS, SIGN, ENERGY, METRIC, BASELINE, OUTPUT, FLAT, SHORTCUT, DOMAINS, ARCHITECTURES,
 )  # fmt: skip
 STUDIES: Mapping[str, Study] = {study.name: study for study in _ALL}
 """By name."""

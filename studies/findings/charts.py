@@ -24,6 +24,7 @@ class Chart:
 
 
 CHARTS: Mapping[str, Chart] = {
+    "Who wins where": Chart(("gain", "IG")),
     "Half-moons: the paper's Table 1": Chart(("ours", "paper")),
     "Pascal VOC: the paper's Table 2": Chart(("comprehensiveness, grey", "comprehensiveness, black")),
     "Objects, and their dark pixels": Chart(("on the object", "on its dark pixels")),

@@ -20,6 +20,7 @@ from studies.findings.config import Setting
 from studies.findings.headlines import against_expected
 from studies.findings.page import findings_page
 from studies.findings.study import Record, Study
+from studies.findings.winners import WINNERS, measured_by
 
 
 def command(
@@ -29,6 +30,7 @@ def command(
     moons: Annotated[Path | None, Option(help="Folder of a finished `python -m studies.moons`, for its table.")] = None,
     voc: Annotated[Path | None, Option(help="Folder of a finished `python -m studies.voc`, for its table.")] = None,
     solvers: Annotated[Path | None, Option(help="Results of benchmarks/solvers.py, for their table.")] = None,
+    truth: Annotated[Path | None, Option(help="Folder of a finished `python -m studies.truth`, for who wins.")] = None,
     quick: Annotated[bool, Option("--quick", help="Look at little, to see that everything runs.")] = False,
     out: Annotated[Path | None, Option(help="Folder of the run. Default: out/findings, numbered where taken.")] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an interrupted run: nothing is done twice.")] = False,
@@ -45,11 +47,11 @@ def command(
     results alone. Complete: about 40 minutes of one CPU.
     """
     if rewrite is not None:
-        rewrite_page(rewrite)
+        rewrite_page(rewrite, truth)
         return
     folder = out or default_folder("findings-quick" if quick else "findings", resume)
     run = RunFolder.open(folder, "findings", {"quick": quick}, resume=resume)
-    setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers)
+    setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers, truth)
     page = run_findings(run, setting, studies.split(",") if studies else None, progress=True)
     if save is not None:
         write_atomically(save / "findings.md", with_charts(page, save).encode())
@@ -91,13 +93,22 @@ def run_findings(
     return page
 
 
-def rewrite_page(folder: Path) -> None:
+def rewrite_page(folder: Path, truth: Path | None = None) -> None:
     """Write findings.md from the kept results: after a change of the summary, or of how studies tell what they found.
 
+    Args:
+        folder: of the documentation.
+        truth: folder of a newer truth.json, which who wins where is then read from.
+
     Example:
-        >>> rewrite_page(Path("docs"))  # doctest: +SKIP
+        >>> rewrite_page(Path("docs"), Path("docs/_generated"))  # doctest: +SKIP
     """
-    found = json.loads((folder / "_generated" / "findings.json").read_text(encoding="utf-8"))
+    kept = folder / "_generated" / "findings.json"
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    if truth is not None:
+        newer = {WINNERS.name: {piece.key: piece.compute() for piece in measured_by(truth)}}
+        found = {name: newer.get(name) or found[name] for name in STUDIES if name in newer or name in found}
+        write_atomically(kept, _json_of(found).encode())
     write_atomically(folder / "findings.md", with_charts(findings_page(STUDIES, found), folder).encode())
 
 

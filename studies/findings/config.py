@@ -27,6 +27,7 @@ class Setting:
         moons: folder of a finished `python -m studies.moons`.
         voc: folder of a finished `python -m studies.voc`.
         solvers: results file of `benchmarks/solvers.py`.
+        truth: folder of a finished `python -m studies.truth`.
 
     Example:
         >>> Setting(Store("results", {})).of("sign.points")  # doctest: +SKIP
@@ -40,6 +41,7 @@ class Setting:
     moons: Path | None = None
     voc: Path | None = None
     solvers: Path | None = None
+    truth: Path | None = None
 
     def of(self, size: str) -> int:
         """A size of config.toml, as "study.name": that of a complete run, or of a quick one."""

@@ -23,6 +23,11 @@ def _left(row: str, records: Records) -> float:
     return mean(ours) / mean(line) if ours else math.nan
 
 
+def _winners(records: Records) -> float:
+    methods = records["truth"]["nets"]["imagenet-efficientnet"]["methods"]
+    return float(methods["staircase-two"]["gain"])
+
+
 def _moons(records: Records) -> float:
     return float(records["summary"]["methods"][GRAPH]["auc_purity"])
 
@@ -75,6 +80,7 @@ def _architectures(records: Records) -> float:
 
 
 HEADLINES: Mapping[str, tuple[str, Callable[[Records], float]]] = {
+    "winners": ("gain of random staircases from several baselines, ImageNet, EfficientNet-lite0", _winners),
     "moons": ("AUC-purity of Geodesic IG on the graph", _moons),
     "voc": ("comprehensiveness of the variational geodesic over IG's, grey fill", _voc),
     "objects": ("what an object's dark pixels get, over its average pixel, by descent", _objects),

@@ -28,7 +28,7 @@ PAPER: Mapping[str, float] = expected_numbers("moons")["paper"]["auc_purity"]
 
 def _moons_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.moons is not None:
-        file = _needed(setting.moons / "summary.json", "python -m studies.moons")
+        file = needed(setting.moons / "summary.json", "python -m studies.moons")
         yield Measurement("summary", lambda: _json(file), reads=True)
 
 
@@ -97,7 +97,7 @@ MEASURES = {"comprehensiveness": "comprehensiveness", "log_prob_ratio": "log-odd
 def _voc_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.voc is not None:
         folder = setting.voc
-        _needed(folder / "table2.csv", "python -m studies.voc")
+        needed(folder / "table2.csv", "python -m studies.voc")
         yield Measurement(
             "table 2",
             lambda: {"rows": _rows(folder / "table2.csv"), "config": _json(folder / "config.json")},
@@ -232,7 +232,7 @@ KEPT = ("image", "size", "output", "method", "ratio", "cancellation", "gradients
 
 def _path_measurements(setting: Setting) -> Iterator[Measurement]:
     if setting.solvers is not None:
-        file = _needed(setting.solvers, "benchmarks/solvers.py")
+        file = needed(setting.solvers, "benchmarks/solvers.py")
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
         rows = [{key: value for key, value in json.loads(line).items() if key in KEPT} for line in lines]
         yield Measurement("solvers", lambda: {"rows": rows}, reads=True)
@@ -304,7 +304,7 @@ def _images(n: int) -> str:
 # ---- files -------------------------------------------------------------------------------------------------------
 
 
-def _needed(file: Path, command: str) -> Path:
+def needed(file: Path, command: str) -> Path:
     if not file.exists():
         raise ValueError(f"{file} does not exist: give the folder of a finished `{command}`")
     return file

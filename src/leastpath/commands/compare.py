@@ -73,7 +73,7 @@ class Kind:
                 "--measures 'fine_tuned_fidelity' needs a judge: pass --judge weights.safetensors, the weights of a "
                 "copy of the model that leastpath.evaluation.fine_tuned(model, data) made"
             )
-        return FineTunedFidelity(self.judge, features=self.paper.features, fill=self.fill)
+        return FineTunedFidelity(self.judge, features="values" if self.is_table else "pixels", fill=self.fill)
 
     def ceiling(self, size: int) -> NearOptimalRemoval:
         """Of pictures of so many pixels a side, or of a table's columns."""

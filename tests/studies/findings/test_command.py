@@ -61,7 +61,7 @@ def test_an_interruption_keeps_what_is_finished(tmp_path, monkeypatch):
 
 
 def test_an_unknown_study_is_refused_with_those_that_exist():
-    with pytest.raises(ValueError, match="no study is called 'magic': use some of moons, voc"):
+    with pytest.raises(ValueError, match="no study is called 'magic': use some of winners, moons, voc"):
         chosen_studies(["magic"])
 
 
@@ -74,3 +74,21 @@ def test_the_page_in_the_documentation_comes_from_the_kept_results(tmp_path):
     assert (DOCS / "findings.md").read_text(encoding="utf-8") == (tmp_path / "findings.md").read_text(encoding="utf-8")
     found = json.loads(kept)
     assert list(found) == [name for name in STUDIES if name in found]
+
+
+def test_who_wins_is_read_anew_from_the_study_of_truth(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "with_charts", lambda page, folder: page)  # drawn by the test above
+    (tmp_path / "_generated").mkdir()
+    kept = json.loads((DOCS / "_generated" / "findings.json").read_text(encoding="utf-8"))
+    del kept["winners"]
+    (tmp_path / "_generated" / "findings.json").write_text(json.dumps(kept), encoding="utf-8")
+    rewrite_page(tmp_path, DOCS / "_generated")
+    told, written = (
+        (folder / "findings.md").read_text(encoding="utf-8").partition("## Who wins where")[2].partition("\n## ")[0]
+        for folder in (DOCS, tmp_path)
+    )
+    assert written and written.splitlines()[-1] == told.splitlines()[-1]
+    assert [line for line in told.splitlines() if line.startswith("|")] == [
+        line for line in written.splitlines() if line.startswith("|")
+    ]
+    assert next(iter(json.loads((tmp_path / "_generated" / "findings.json").read_text(encoding="utf-8")))) == "winners"
