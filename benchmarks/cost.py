@@ -2,6 +2,7 @@
 
     python benchmarks/cost.py IMAGES [--count 24] [--size 128] [--outputs softmax log_softmax] [--solvers …] [--ready]
     python benchmarks/cost.py --memory
+    python benchmarks/cost.py --system PHOTOGRAPH [--methods integrated_gradients,idgi]
 
 The first prints medians over photographs, the 90 % point of the total, and CPU seconds with one thread as a ratio to
 Captum's IG with 50 steps on the same picture in the same run, with as many rows in a model call. `--ready` adds those
@@ -9,6 +10,7 @@ with the model made ready by `lp.prepared`. The net is EfficientNet-lite0 as pub
 of 50.
 The second prints the peak memory of one path integral at 100, 1,000 and 10,000 gradients, each in a process of its own,
 as a ratio to that at 100: one example and sixteen, a straight line and a bent path.
+The third prints the system's time as a share of the user's, of the whole command `leastpath explain PHOTOGRAPH`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -125,6 +128,17 @@ def memory_table() -> None:
             print(f"{case:12} {budget:9,} {peak:8.0f} {peak / first:7.3f}", flush=True)
 
 
+def system_share(photograph: Path, methods: str | None) -> None:
+    """The whole command in a process of its own, with as many threads as it takes by itself."""
+    given = [] if methods is None else ["--methods", methods]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "leastpath", "explain", str(photograph), "--out", f"{folder}/out", *given]
+        subprocess.run(command, check=True, capture_output=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    user, system, faults = used.ru_utime, used.ru_stime, used.ru_minflt
+    print(f"user {user:.1f} s, system {system:.1f} s, {system / user:.3f} of it; {faults:,} pages mapped")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", type=Path, nargs="?")
@@ -134,6 +148,8 @@ def main() -> None:
     parser.add_argument("--solvers", nargs="+", choices=list(SOLVERS), default=list(SOLVERS))
     parser.add_argument("--ready", action="store_true", help="also with the model made ready")
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--system", type=Path, metavar="PHOTOGRAPH")
+    parser.add_argument("--methods", help="of --system; those of `leastpath explain` by default")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -142,8 +158,11 @@ def main() -> None:
     if arguments.memory:
         memory_table()
         return
+    if arguments.system:
+        system_share(arguments.system, arguments.methods)
+        return
     if arguments.images is None:
-        parser.error("give a folder of photographs, or --memory")
+        parser.error("give a folder of photographs, --memory or --system")
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     files = picture_files(arguments.images)

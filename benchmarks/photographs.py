@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leastpath.images import PICTURES
+
 
 def picture_files(folder: Path) -> list[Path]:
     """Its pictures, by name."""
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in (".jpeg", ".jpg", ".png"))
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)

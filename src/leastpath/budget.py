@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -119,6 +120,11 @@ class Budget:
         """Whether there is a limit, of gradients or of time that is used up."""
         return self.out_of_time or bool(torch.isfinite(self.limit).any())
 
+    @cached_property
+    def _endless(self) -> bool:
+        """Whether no example has a limit: then a part of it has none either, whatever is reserved."""
+        return bool(torch.isposinf(self.limit).all())
+
     @property
     def out_of_time(self) -> bool:
         """Whether the time of the call is used up: then nothing is left, whatever was spent."""
@@ -154,6 +160,8 @@ class Budget:
 
     def share(self, part: float) -> Budget:
         """A part of what is left. The reserved gradients count in the whole, but are never in the part."""
+        if self._endless and not self.out_of_time:
+            return self
         return self._stricter(part * (self.limit - self.spent()))
 
     def shared_by(self, n: int) -> Budget:
@@ -166,6 +174,8 @@ class Budget:
 
     def keeping(self, cost: float | Tensor) -> Budget:
         """What is left when `cost` gradients are kept for something else: one number or (batch,)."""
+        if self._endless and not self.out_of_time:
+            return self
         return self._stricter(self.left() - torch.where(torch.isfinite(self.limit), _counts(cost), 0))
 
     def _stricter(self, room: Tensor) -> Budget:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from leastpath._support.memory import keep_freed_memory
+
 if TYPE_CHECKING:
     from typer import Typer
 
@@ -32,6 +34,7 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError:
         sys.exit(MISSING)
+    keep_freed_memory()
     reporting_mistakes(application())
 
 

@@ -16,6 +16,7 @@ from leastpath._support.checks import check_integer
 if TYPE_CHECKING:
     from PIL import Image
 
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")  # how their files end
 CROP = 0.875  # side of the centre crop / short side of the picture, as usual for ImageNet
 WHITE_OF_16_BITS = 65535
 PICTURES_IN_ONE = {"MPO"}  # a photograph with a preview or a second view: the first is the photograph

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +31,7 @@ class Segments:
     leg_sign: Tensor  # (legs,) +1 from tail to head, -1 the other way
 
     def __len__(self) -> int:
-        return len(self.tail)
+        return self.tail.shape[0]
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Path:
         return cls.polyline(torch.stack([start, end], dim=1))
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return self.offsets.shape[0] - 1
 
     def __repr__(self) -> str:
         low, high = int(self.n_knots.min()), int(self.n_knots.max())
@@ -150,28 +151,28 @@ class Path:
 
     def _first_knots(self, examples: Tensor, counts: Tensor) -> Path:
         """The first `counts` (n,) knots of some examples (n,)."""
-        offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-        within = torch.arange(int(offsets[-1])) - offsets[:-1].repeat_interleave(counts)
-        return Path(self.points, self.route[self.offsets[examples].repeat_interleave(counts) + within], offsets)
+        n = counts.numpy()
+        offsets = np.concatenate([[0], np.cumsum(n)])
+        shift = np.repeat(self.offsets.numpy()[examples.numpy()] - offsets[:-1], n)
+        route = self.route.numpy()[np.arange(offsets[-1]) + shift]
+        return Path(self.points, torch.as_tensor(route), torch.as_tensor(offsets))
 
     def segments(self, groups: Tensor | None = None) -> Segments:
         """Distinct segments. Examples share one only if they are of one group (the same score): groups (batch,)."""
-        example = torch.arange(len(self)).repeat_interleave(self.n_knots)
-        is_leg = torch.ones(len(self.route), dtype=torch.bool)
-        is_leg[self.offsets[1:] - 1] = False
-        a = self.route[is_leg]
-        b = self.route[is_leg.nonzero()[:, 0] + 1]
-        leg_example = example[is_leg]
-        group = torch.zeros_like(leg_example) if groups is None else groups[leg_example]
-        low, high = torch.minimum(a, b), torch.maximum(a, b)
-        n = len(self.points)
-        _, leg_segment = torch.unique((group * n + low) * n + high, return_inverse=True)
-        n_segments = int(leg_segment.max()) + 1 if len(leg_segment) else 0
+        route, offsets, n = self.route.numpy(), self.offsets.numpy(), len(self.points)
+        is_leg = np.ones(len(route), dtype=bool)
+        is_leg[offsets[1:] - 1] = False
+        leg = np.flatnonzero(is_leg)
+        a, b, leg_example = route[leg], route[leg + 1], np.repeat(np.arange(len(self)), np.diff(offsets))[leg]
+        group = 0 if groups is None else groups.numpy()[leg_example]
+        keys = torch.as_tensor((group * n + np.minimum(a, b)) * n + np.maximum(a, b))
+        distinct, number = torch.unique(keys, return_inverse=True)
+        leg_segment = number.numpy()
         # Any leg of a segment will do, since all have the same segment and score: the last one written stays.
-        first = torch.zeros(n_segments, dtype=torch.long)
-        first[leg_segment] = torch.arange(len(leg_segment))
-        sign = torch.where(a == a[first][leg_segment], 1, -1) if n_segments else torch.ones(0, dtype=torch.long)
-        return Segments(a[first], b[first], leg_example[first], leg_segment, leg_example, sign)
+        first = np.zeros(len(distinct), dtype=np.int64)
+        first[leg_segment] = np.arange(len(leg_segment))
+        sign = np.where(a == a[first][leg_segment], 1, -1)
+        return Segments(*map(torch.as_tensor, (a[first], b[first], leg_example[first], leg_segment, leg_example, sign)))
 
     def at(self, fractions: Tensor) -> Tensor:
         """Points at `fractions` (k,) in [0, 1] of each example's Euclidean length: (batch, k, *features)."""

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import leastpath as lp
-from explorer_subjects import text_parts
+from explorer_subjects import finished, session_over, text_parts
 from leastpath.commands import explore
 from leastpath.commands.explore import run_explore
 
@@ -81,6 +81,27 @@ def test_rows_of_a_table(here, opened):
     assert [sample["name"] for sample in state["samples"]] == ["row 2", "row 0"]
     assert [feature["name"] for feature in state["features"]] == ["age", "job"]
     assert "opened" not in opened
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.tsv", "TABLE.TSV.gz"])
+@pytest.mark.parametrize("added", [False, True])
+def test_the_code_of_a_table_reads_its_file_and_gives_the_same_numbers(here, monkeypatch, name, added):
+    torch.manual_seed(0)
+    save_file(RowNet().state_dict(), here / "net.safetensors")
+    frame = pd.read_csv(here / "table.csv")
+    frame.to_csv(here / name, index=False, sep="\t" if "tsv" in name.lower() else ",", compression="infer")
+    (here / "more.csv").write_text("job,age\nz,9\ny,2.5\n")
+    monkeypatch.setattr("leastpath.commands.model_files.imported", lambda name: RowNet)
+    net = explore._Model(here / "net.safetensors", None, "nets:RowNet", None, False)
+    source = explore.source_of([here / name], (), [2], net, None, 224, None, ["id"])
+    with session_over(source) as session:
+        if added:
+            session.choose({"sample": session.add("more.csv", (here / "more.csv").read_bytes())["sample"] + 1})
+        finding = session.finding(finished(session, "integrated_gradients"))
+        space = {}
+        exec(session.code(), space)
+        shown = finding.question.subject.by_feature(finding.result.values)[0]
+        assert torch.allclose(torch.tensor(space["result_1"].values.to_numpy()[0]).float(), shown, atol=1e-5)
 
 
 def test_texts(here, opened):

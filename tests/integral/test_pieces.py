@@ -48,7 +48,7 @@ def test_pieces_against_brute_force(batch_size, metric):
 def test_no_pieces_cost_nothing():
     counted = Counted(mlp())
     score = lp.Score(counted, 0).bind(flat_points(1, 4))
-    nothing = pieces_of(flat_points(2, 4), [0.0], [1.0]).take(slice(0, 0))
+    nothing = pieces_of(flat_points(2, 4), [0.0], [1.0]).take(torch.arange(0))
     estimate = quadrature(score, nothing, lp.Conformal(), "midpoint", 3)
     assert estimate.attributions.shape == (0, 4) and len(estimate.length) == 0 and counted.gradient_rows == 0
 

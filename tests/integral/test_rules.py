@@ -41,3 +41,12 @@ def test_errors():
         rule_nodes("simpson", 3, torch.zeros(1))
     with pytest.raises(ValueError, match="a rule needs at least one step, got 0"):
         rule_nodes("midpoint", 0, torch.zeros(1))
+
+
+def test_nodes_asked_for_in_inference_mode_serve_a_derivative_later():
+    with torch.inference_mode():
+        rule_nodes("midpoint", 77, torch.zeros(1))
+    _, weights = rule_nodes("midpoint", 77, torch.zeros(1))
+    speeds = torch.ones(77, requires_grad=True)
+    (speeds @ weights).backward()
+    torch.testing.assert_close(speeds.grad, weights)

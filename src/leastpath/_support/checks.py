@@ -102,7 +102,7 @@ def check_settings_of(settings: Any) -> None:
         ...
         ValueError: n_steps=2.5 must be a whole number
     """
-    kinds = _type_hints(type(settings))
+    kinds = _type_hints(type(settings))  # type: ignore[arg-type]  # classes are hashable, which mypy does not see
     for field in fields(settings):
         if field.init:
             given = getattr(settings, field.name)

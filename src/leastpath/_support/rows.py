@@ -8,7 +8,7 @@ from torch import Tensor
 
 def flat_rows(tensor: Tensor) -> Tensor:
     """(n, *features) as (n, all features), also for n = 0 and for no feature dimension at all."""
-    return tensor.reshape(len(tensor), tensor.shape[1:].numel())  # −1 does not work for no rows
+    return tensor.reshape(tensor.shape[0], tensor.shape[1:].numel())  # −1 does not work for no rows
 
 
 def taken(tensor: Tensor, rows: Tensor) -> Tensor:

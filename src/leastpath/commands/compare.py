@@ -32,13 +32,13 @@ from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.explainer import Contender
+from leastpath.images import PICTURES
 from leastpath.methods import METHODS
 from leastpath.support import patches
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 STAGES = 4  # of model randomisation: the layers are drawn anew in so many groups
 CEILING = "near_optimal_removal"
 CEILING_CELLS = 8  # a side of a picture: a search over the 16 of other measures would take 16 times as long

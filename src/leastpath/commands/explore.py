@@ -17,7 +17,7 @@ from leastpath.attribution import load
 from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.model_files import load_model, made_by, made_model
-from leastpath.commands.question import TABLES, names_in, read_frame, read_labels
+from leastpath.commands.question import TABLES, names_in, read_frame, read_labels, separator_of
 from leastpath.explorer.opening import session_of
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.server import Explorer
@@ -26,10 +26,9 @@ from leastpath.explorer.sources.tables import TableSource
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.sources.texts import TextSource
 from leastpath.explorer.subject import SubjectSource
-from leastpath.images import read_image
+from leastpath.images import PICTURES, read_image
 from leastpath.score import Score
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 MOST = 200  # pictures or rows at once
 
 
@@ -171,7 +170,7 @@ def _pictures(
 
     def recipe(name: str) -> list[str]:
         read = [
-            "from leastpath.images import read_image",
+            "from leastpath.images import PICTURES, read_image",
             f"inputs = read_image({str(found.get(name, name))!r}, {size})",
         ]
         return [*model.lines(), *read, "score = lp.Score(model)"]
@@ -192,11 +191,13 @@ def _table(
         raise ValueError(f"--row {missing[0]} is not in the table, or has empty cells: it has rows 0 to {len(table)}")
 
     def recipe(title: str) -> list[str]:
-        number = title.rpartition(" ")[2]
+        added, _, number = title.rpartition("row ")
         left_out = f".drop(columns={list(drop)!r})" if drop else ""
+        by_tabs = "" if separator_of(file) == "," else f", sep={separator_of(file)!r}"
+        frame = f"pandas.read_csv({added.removesuffix(', ')!r}).iloc[[{number}]]"  # of a file that the page was given
         read = [
-            f"background = pandas.read_csv({str(file)!r}){left_out}.dropna()",
-            f"frame = background.loc[[{number}]]",
+            f"background = pandas.read_csv({str(file)!r}{by_tabs}){left_out}.dropna()",
+            f"frame = {f'{frame}[list(background)]' if added else f'background.loc[[{number}]]'}",
         ]
         return ["import pandas", *model.lines(), *read]
 

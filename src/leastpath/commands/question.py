@@ -237,6 +237,16 @@ def names_in(*given: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for one in given for name in one.split(",") if name.strip()))
 
 
+def separator_of(file: Path) -> str:
+    """What stands between the cells of a table's file: a tab in .tsv files, else a comma.
+
+    Example:
+        >>> separator_of(Path("table.tsv.gz")), separator_of(Path("table.csv"))
+        ('\\t', ',')
+    """
+    return "\t" if ".tsv" in file.name.lower() else ","
+
+
 def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
     """A table, without the columns to drop.
 
@@ -248,7 +258,7 @@ def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
     """
     pandas = optional("pandas", "tables need pandas", "tabular")
     try:
-        table = pandas.read_csv(file, sep="\t" if ".tsv" in file.name else ",")
+        table = pandas.read_csv(file, sep=separator_of(file))
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} cannot be read as a table: {str(error).partition(chr(10))[0]}") from error
     unknown = [name for name in drop if name not in table.columns]

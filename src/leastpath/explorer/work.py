@@ -95,7 +95,7 @@ class Work:
                 return known
         if self._waiting.qsize() >= MOST_WAITING:
             raise ValueError(f"{MOST_WAITING} computations are waiting already: wait for them, or stop some")
-        job = Job(task, watch)
+        job = Job(task, watch, purpose)
         self._jobs[job.name] = job
         self._waiting.put(job)
         return job

@@ -218,7 +218,7 @@ class Block:
         )  # fmt: skip
 
     def __len__(self) -> int:
-        return len(self.examples)
+        return self.examples.shape[0]
 
     def part(self, rows: Tensor) -> tuple[Block, Tensor, Tensor]:
         """The block of some examples (rows,), and the new numbers of segments and carriers, -1 where one has left."""
@@ -304,7 +304,9 @@ class Block:
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
         each = self.segment_gradients / self.payers
-        return self.spent_before + total_by(taken(each, self.segments.leg_segment), self.segments.leg_example, len(self))
+        return self.spent_before + total_by(
+            taken(each, self.segments.leg_segment), self.segments.leg_example, len(self)
+        )
 
     @cached_property
     def payers(self) -> Tensor:
@@ -362,8 +364,8 @@ class Block:
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
-        where = (taken(of, segment) for of in (s.tail, s.head, self._segment_example))
-        return Pieces(self.path.points, *where, t0, t1)
+        tail, head, example = (taken(of, segment) for of in (s.tail, s.head, self._segment_example))
+        return Pieces(self.path.points, tail, head, example, t0, t1)
 
     @cached_property
     def _segment_example(self) -> Tensor:

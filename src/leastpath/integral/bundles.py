@@ -35,7 +35,7 @@ class Bundles:
     kind: Tensor  # (bundles,) its class of error, or `ALONE`
 
     def __len__(self) -> int:
-        return len(self.carrier)
+        return self.carrier.shape[0]
 
     def take(self, rows: Tensor) -> Bundles:
         """Some of them (rows,)."""

@@ -28,7 +28,7 @@ class Pieces:
     t1: Tensor  # (pieces,)
 
     def __len__(self) -> int:
-        return len(self.tail)
+        return self.tail.shape[0]
 
     def take(self, rows: Tensor) -> Pieces:
         """Some of the pieces (rows,)."""
@@ -129,9 +129,7 @@ def quadrature(
             total += torch.einsum("k,mk...->m...", w, weighed)
     attributions = weighting.finish(total, step) * per_row(span, start)
     lengths = (
-        chords(score, pieces, metric, n, strict=strict)
-        if compares_features(metric)
-        else length(speeds, weights) * span
+        chords(score, pieces, metric, n, strict=strict) if compares_features(metric) else length(speeds, weights) * span
     )
     return Estimate(attributions, lengths, values.amin(1), values.amax(1))
 

@@ -19,7 +19,7 @@ from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by, sketc
 from leastpath.integral.first_look import first_look
 from leastpath.integral.pieces import KnownSegments
 from leastpath.integral.result import Integral, joined_integrals
-from leastpath.integral.sums import Errors, Sums, extreme_by, size_of_error, total_by
+from leastpath.integral.sums import Errors, Sums, size_of_error, total_by
 from leastpath.run import Bar
 
 CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after

@@ -59,6 +59,7 @@ def _nodes(rule: str, n: int, dtype: torch.dtype, device: torch.device) -> tuple
     check_rule(rule)
     if n < 1:
         raise ValueError(f"a rule needs at least one step, got {n}")
-    # Cast on the CPU first: MPS has no float64 at all.
-    nodes, weights = (torch.as_tensor(part).to(dtype).to(device) for part in RULES[rule](n))
+    with torch.inference_mode(False):  # whoever asks first, others may differentiate with them
+        # Cast on the CPU first: MPS has no float64 at all.
+        nodes, weights = (torch.as_tensor(part).to(dtype).to(device) for part in RULES[rule](n))
     return nodes, weights

@@ -26,9 +26,8 @@ from leastpath._support.contents import content_digest
 from leastpath._support.fingerprint import described, digest, source_digest
 from leastpath._support.optional import imported, optional
 from leastpath.guards import Inputs, is_out_of_memory
-from leastpath.images import read_image
+from leastpath.images import PICTURES, read_image
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
 Read = TypeVar("Read")

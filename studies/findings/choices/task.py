@@ -17,7 +17,7 @@ from leastpath.attribution import Attribution
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.evaluation.ground_truth import RankCorrelation
 from leastpath.evaluation.measure import given_attribution
-from leastpath.images import read_image
+from leastpath.images import PICTURES, read_image
 from leastpath.methods import METHODS
 from leastpath.outputs import Output
 from leastpath.score import Score
@@ -114,8 +114,6 @@ def _photographs(setting: Setting, n: int) -> list[Path]:
     """The first n pictures by name; none where there is no folder, or what reads them is not installed."""
     if setting.photographs is None or not all(find_spec(name) for name in NEEDED):
         return []
-    from leastpath.jobs.sources import PICTURES  # its package is large
-
     return sorted(file for file in setting.photographs.iterdir() if file.suffix.lower() in PICTURES)[:n]
 
 

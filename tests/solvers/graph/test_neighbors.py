@@ -367,6 +367,8 @@ def test_routes_add_up_to_the_distance(graph):
     for source, (distances, before) in enumerate(zip(*shortest_paths(n, edges, lengths, np.arange(n)), strict=True)):
         targets = np.flatnonzero(np.isfinite(distances))[::-1]
         route, offsets = routes(before, source, targets)
+        alone = [routes(before, source, [target])[0] for target in targets]  # a batch gives what a loop gives
+        np.testing.assert_array_equal(route, np.concatenate(alone))
         for row, target in enumerate(targets):
             nodes = route[offsets[row] : offsets[row + 1]].tolist()
             assert nodes[0] == source and nodes[-1] == target

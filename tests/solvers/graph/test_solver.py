@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 import leastpath as lp
 from helpers import flat_points, mlp, moons_net
 from leastpath import Outcome
+from leastpath.solvers.graph import neighbors
+from leastpath.solvers.graph.edges import EdgeTable
 from oracles import dense
 
 METRICS = [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Euclidean()]
@@ -139,6 +141,24 @@ def test_further_targets_against_a_graph_built_for_all():
     np.testing.assert_array_equal(grown.tables[0].length, every.tables[0].length)
     with pytest.raises(ValueError, match="the graph was built for Conformal"):
         one.with_targets(score, lp.RankOne())
+
+
+def test_a_second_target_against_a_graph_built_afresh_for_it(monkeypatch):
+    searches, trees = [], []
+    search, tree = neighbors.neighbor_edges, EdgeTable.tree
+    monkeypatch.setattr(neighbors, "neighbor_edges", lambda *a, **k: searches.append(1) or search(*a, **k))
+    monkeypatch.setattr(EdgeTable, "tree", lambda *a: trees.append(1) or tree(*a))
+    first, second = (lp.Score(moons_net(), target, "log_softmax") for target in (1, 0))
+    baselines = torch.tensor([[-0.8, 0.1], [0.3, 0.4]])
+    graph = lp.NeighborGraph(POINTS, 8).build(first, lp.Conformal(), baselines)
+    grown = graph.with_targets(second, lp.Conformal())
+    assert len(searches) == 1 and len(trees) == 4 and set(grown.trees) > set(graph.trees)
+    asked = lp.attribute(second, POINTS[:6] + 0.01, baselines[:1], solver=grown)
+    assert len(searches) == 1 and len(trees) == 4  # no neighbours of points are searched again, and no tree is grown
+    fresh = lp.NeighborGraph(POINTS, 8).build(second, lp.Conformal(), baselines)
+    expected = lp.attribute(second, POINTS[:6] + 0.01, baselines[:1], solver=fresh)
+    assert torch.equal(asked.values, expected.values) and torch.equal(asked.length, expected.length)
+    assert grown.with_targets(second, lp.Conformal()).trees.keys() == grown.trees.keys() and len(trees) == 6
 
 
 def test_targets_share_lengths_that_ask_no_model():

@@ -154,8 +154,9 @@ def measured(
     noise = 64 * score.eps * torch.maximum(f0.abs(), f1.abs())
     poor = residual > RESIDUAL_LIMIT * torch.maximum(estimate.length, change) + noise
     rows = poor.cpu().nonzero()[:, 0]
-    room = np.floor(budget.left().numpy() / (MORE_STEPS * n_steps))
-    rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
+    if len(rows):
+        room = np.floor(budget.left().numpy() / (MORE_STEPS * n_steps))
+        rows = rows[_worst(residual[_on(rows, residual)], pieces.example[rows], room)]
     if len(rows):
         better = quadrature(score, pieces.take(rows), metric, RULE, MORE_STEPS * n_steps, strict=False)
         for old, new in zip(estimate, better, strict=True):

@@ -395,6 +395,11 @@ def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Int
             f"{len(lost)} of {len(ends)} targets (first: node {ends[lost[0]]}) cannot be reached from node {source}; "
             "expected a connected graph: add the bridges of connected_edges(points, edges)."
         )
+    if len(ends) == 1:  # one more input: plain steps back are quicker than arrays of one number
+        back = [int(ends[0])]
+        while back[-1] != source:
+            back.append(int(predecessors[back[-1]]))
+        return np.array(back[::-1]), np.array([0, len(back)])
     rows, nodes = np.arange(len(ends)), ends
     steps = [(rows, nodes)]  # from every target back to the source
     while (going := nodes != source).any():

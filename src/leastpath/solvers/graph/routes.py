@@ -112,7 +112,9 @@ class Router:
                 node_score = self.table.node_score
                 scores = torch.cat([node_score[used.to(node_score.device)].to(at_ends), at_ends])
             length.ravel()[apart], some = self._edges(pieces, scores)
-            if some is not None:
+            if some is not None and len(apart) == len(ends) * k:
+                estimate = some
+            elif some is not None:
                 rows, n = torch.as_tensor(apart).to(some.length.device), len(ends) * k
                 estimate = Estimate(*(part.new_zeros(n, *part.shape[1:]).index_copy_(0, rows, part) for part in some))
         return Leaves(node, neighbor, distance, length, estimate)

@@ -282,9 +282,9 @@ class Graph:
         note = _too_expensive("joining an example to the graph", cost, budget, torch.arange(len(start)), run, remedy)
         if note is not None:
             return straight_with_note(start, end, note)
-        parts = []
+        parts, groups = [], score.groups
         for group, label in labels.items():
-            examples = (score.groups == group).nonzero()[:, 0]
+            examples = (groups == group).nonzero()[:, 0]
             self._check_same_score(score, int(examples[0]), label, topology.points)
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
             router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees)
@@ -308,6 +308,8 @@ class Graph:
         some = points[rows.to(points.device)].to(score.work_dtype)
         now = score.values(some, torch.full_like(rows, example), strict=False).cpu()
         then = known.to(now)[rows]
+        if torch.equal(now, then):  # the usual case
+            return
         scale = torch.where(torch.isfinite(then), then, 0).abs().max()
         other = ~torch.isclose(now, then, rtol=1e-2, atol=float(1e-3 * scale + 1e-6), equal_nan=True)
         if other.any():
@@ -319,10 +321,18 @@ class Graph:
             )
 
     def with_targets(self, score: Score, metric: Metric, *, progress: bool = False) -> Graph:
-        """The same graph with the edges of further targets.
+        """The same graph with the edges of further targets, and with their trees of the baselines that it knows.
 
         Points, neighbours, bridges and the index are those of the graph, and targets that it knows are not measured
         again. Under a metric that does not ask the model, all targets share one table of lengths.
+
+        Example:
+            >>> import torch, leastpath as lp
+            >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).eval()
+            >>> points, metric = torch.rand(50, 2), lp.Conformal()
+            >>> graph = lp.NeighborGraph(points, 5).build(lp.Score(model, 0, "log_softmax"), metric)
+            >>> sorted(graph.with_targets(lp.Score(model, 2, "log_softmax"), metric).tables)
+            [0, 2]
         """
         self._check_metric(metric)
         tables, points = dict(self.tables), self.topology.points
@@ -336,19 +346,29 @@ class Graph:
                 bound = single.bind(points[:1])
                 unlimited = Run().budget(bound)
                 tables[label] = EdgeTable.of(bound, 0, self.topology, metric, self.solver.n_steps, unlimited, shown)
-        return replace(self, tables=tables)
+        graph, keys = replace(self, tables=tables), {key: None for _, key in self.trees}  # each baseline once
+        if not keys or not new:
+            return graph
+        rows = torch.as_tensor(np.stack([np.frombuffer(key) for key in keys]))
+        return graph.with_trees(score, metric, rows.reshape(-1, *points.shape[1:]).to(points))
 
     def with_trees(self, score: Score, metric: Metric, baselines: Tensor) -> Graph:
-        """The same graph with the shortest-path trees of some baselines (n, *features)."""
-        trees = dict(self.trees)
+        """The same graph with the shortest-path trees of some baselines (n, *features), for the targets of the score.
+
+        Trees that the graph has already are not grown again.
+        """
+        self._check_metric(metric)
+        trees, keys = dict(self.trees), row_keys(baselines)
         examples = torch.arange(len(baselines))
         topology = _matching_graph(self.topology, baselines)
         for label, single in _single_targets(score).items():
+            if all((label, key) in trees for key in keys):
+                continue
             with at_work(score.model, baselines.device):
                 unlimited = Run().budget(single.bind(baselines))
                 router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
-                trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(row_keys(baselines))}
+                trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(keys)}
         return replace(self, trees=trees)
 
     def save(self, file: str | File) -> None:
