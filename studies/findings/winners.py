@@ -166,7 +166,7 @@ def _costs(record: Record) -> str:
 
 def _clear(rows: Sequence[Record], rival: str) -> str:
     sides = [verdict(row, rival) for row in rows if rival in row]
-    return f"+{sides.count(1)} −{sides.count(-1)} of {len(sides)}"
+    return f"+{sides.count(1)} −{sides.count(-1)} of {len(sides)}".replace(" ", "\u00a0")  # on one line
 
 
 WINNERS = Study("winners", "Who wins where", _measurements, _section)

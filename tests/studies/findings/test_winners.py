@@ -52,7 +52,7 @@ def test_the_section_says_who_is_clear(told, tmp_path):
     assert "| ImageNet | 20 | AGI | 0.30 | 0.10 | 0.20 | +0.20 (0.01) | +0.10 (0.3) |" in section
     assert "- **ImageNet** (20 examples). Clearly ahead of IG: AGI. Clearly behind IG: MFABA." in section
     assert "Clearly ahead of IDGI: none. Clearly behind IDGI: none." in section
-    assert "| AGI | 281 | 0.30 | – | – | +1 −0 of 1 | +0 −0 of 1 |" in section
+    assert "| AGI | 281 | 0.30 | – | – | +1 −0 of 1 | +0 −0 of 1 |" in section.replace("\u00a0", " ")
     assert "| IG | 50.0 | 0.10 | – | 58% | – |" in section
 
 
