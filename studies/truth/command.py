@@ -16,6 +16,7 @@ from leastpath._support.files import write_atomically
 from leastpath.commands.run_folder import RunFolder, default_folder
 from studies.truth.candidates import CANDIDATES, IG, LINE, Candidate
 from studies.truth.choice import choose
+from studies.truth.earlier import with_earlier
 from studies.truth.nets import NETS, SIZE
 from studies.truth.page import truth_page
 from studies.truth.pictures import heat_map, marks_picture
@@ -36,7 +37,7 @@ def command(
     minutes: Annotated[float | None, Option(help="Stop after that long; start again with --resume.")] = None,
     out: Annotated[Path | None, Option(help="Folder of the run. Default: out/truth, numbered where taken.")] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an earlier run: nothing is done twice.")] = False,
-    save: Annotated[Path | None, Option(help="Write truth.md and _generated/truth.json to this folder too.")] = None,
+    save: Annotated[Path | None, Option(help="Add the results to truth.md and _generated/truth.json here.")] = None,
     threads: Annotated[int, Option(help="Threads of torch.")] = 1,
 ) -> None:
     """Which explanations stand a test? Removal, objects, a planted shortcut; nets of images, text and tables.
@@ -94,6 +95,9 @@ def run_truth(
         print(f"{len(left)} pieces of work are left, about {sum(p.seconds for p in left) / 60:.0f} minutes: --resume")
     rows = examples(run.store, known, all_candidates)
     told = told_by(rows, known, all_candidates, run)
+    page = save / "_generated" / "truth.json" if save is not None else None
+    if page is not None and page.is_file():
+        told = with_earlier(told, json.loads(page.read_text(encoding="utf-8")))
     write_results(run, rows, told, save)
     return told
 

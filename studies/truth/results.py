@@ -143,10 +143,7 @@ def _median(rows: Sequence[Rows], name: str) -> float | None:
 
 
 def tests(rows: Sequence[Rows], rivals: Sequence[str] = (IG, IDGI)) -> list[Record]:
-    """Paired tests of every method against the rivals: each (net, fill), the mean over fills, and objects.
-
-    Holm's correction is over all cells of one method against one rival in one half.
-    """
+    """Paired tests of every method against the rivals: each (net, fill), the mean over fills, and objects."""
     by_cell: dict[tuple[str, str, str], dict[str, dict[int, float]]] = {}
     for row in rows:
         for measure, value in row.items():
@@ -161,7 +158,24 @@ def tests(rows: Sequence[Rows], rivals: Sequence[str] = (IG, IDGI)) -> list[Reco
                 cells = {key: of for key, of in by_cell.items() if key[0] == half and {method, rival} <= of.keys()}
                 if method != rival and cells:
                     found += _tests(method, rival, cells)
-    return found
+    return corrected(found)
+
+
+def corrected(tests: Sequence[Record]) -> list[Record]:
+    """With Holm's p-values, over all cells of one method against one rival in one half.
+
+    Example:
+        >>> one = {"half": "reporting", "method": "band", "rival": "ig", "raw_p": 0.03}
+        >>> [test["p"] for test in corrected([one, one | {"raw_p": 0.01}, one | {"method": "line"}])]
+        [0.03, 0.02, 0.03]
+    """
+    families: dict[tuple[str, str, str], list[int]] = {}
+    for i, test in enumerate(tests):
+        families.setdefault((test["half"], test["method"], test["rival"]), []).append(i)
+    p_values = np.empty(len(tests))
+    for members in families.values():
+        p_values[members] = holm([tests[i]["raw_p"] for i in members])
+    return [test | {"p": round(float(p), 6), "clear": bool(p < CLEAR)} for test, p in zip(tests, p_values, strict=True)]
 
 
 def _tests(
@@ -174,5 +188,4 @@ def _tests(
             test = paired_test([of[method][row] for row in both], [of[rival][row] for row in both], resamples=1999)
             told = {"half": half, "method": method, "rival": rival, "net": net, "measure": measure, "n": len(both)}
             made.append(told | {"difference": round(test.difference, 6), "raw_p": test.p_value})
-    corrected = holm([one["raw_p"] for one in made])
-    return [one | {"p": round(float(p), 6), "clear": bool(p < CLEAR)} for one, p in zip(made, corrected, strict=True)]
+    return made

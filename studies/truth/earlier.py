@@ -1,0 +1,60 @@
+"""What earlier runs measured stays on the page: a run of hours need not be repeated to add a method or a net."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from studies.truth.problem import HALVES
+from studies.truth.results import corrected
+
+Told = Mapping[str, Any]
+"""All that the page needs, as `command.told_by` makes it."""
+
+
+def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:
+    """The results of a run, and those of an earlier one that it did not measure again.
+
+    Each pair of a net and a method is taken whole from one of the two, the later one first. Holm's correction is made
+    anew, over the cells of both. What the rule chose for a kind of input is taken from the later run only if it has all
+    nets of that kind that the earlier one had, since the rule looks at single examples.
+
+    Args:
+        told: what this run found.
+        earlier: what is on the page.
+    """
+    nets = told["nets"] | {name: net for name, net in earlier["nets"].items() if name not in told["nets"]}
+    return {
+        "nets": nets,
+        "candidates": earlier["candidates"] | told["candidates"],
+        "summaries": {half: _summaries(told, earlier, half, list(nets)) for half in HALVES},
+        "gates": {half: _joined(earlier["gates"][half], told["gates"][half], told["candidates"]) for half in HALVES},
+        "tests": corrected(_tests(told, earlier)),
+        "choices": earlier["choices"] | {k: v for k, v in told["choices"].items() if _covers(told, earlier, k)},
+    }
+
+
+def _summaries(told: Told, earlier: Told, half: str, nets: Sequence[str]) -> dict[str, Any]:
+    old, new = earlier["summaries"][half], told["summaries"][half]
+    return {
+        net: _joined(old.get(net, {}), new.get(net, {}), told["candidates"]) for net in nets if net in old or net in new
+    }
+
+
+def _joined(old: Told, new: Told, order: Mapping[str, str]) -> dict[str, Any]:
+    both = {**old, **new}
+    return {name: both[name] for name in order if name in both}
+
+
+def _tests(told: Told, earlier: Told) -> list[dict[str, Any]]:
+    def key(test: Told) -> tuple[str, ...]:
+        return tuple(test[name] for name in ("half", "method", "rival", "net", "measure"))
+
+    return list(({key(test): test for test in earlier["tests"]} | {key(test): test for test in told["tests"]}).values())
+
+
+def _covers(told: Told, earlier: Told, kind: str) -> bool:
+    def nets(of: Told) -> set[tuple[str, str]]:
+        return {(half, net) for half in HALVES for net in of["summaries"][half] if of["nets"][net]["kind"] == kind}
+
+    return nets(told) >= nets(earlier)

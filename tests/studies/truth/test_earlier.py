@@ -1,0 +1,49 @@
+"""The page keeps what an earlier run measured."""
+
+import copy
+
+import pytest
+
+from studies.truth.earlier import with_earlier
+from tests.studies.tiny_truth import tiny_results
+
+
+def later():
+    """A run that measured another net, for one method only."""
+    told = copy.deepcopy(tiny_results())
+    told["nets"] = {"other": told["nets"]["tiny"] | {"title": "Other net"}}
+    told["summaries"]["reporting"] = {"other": {"ig": told["summaries"]["reporting"]["tiny"]["ig"] | {"n": 3}}}
+    told["tests"] = [test | {"net": "other"} for test in told["tests"][:1]]
+    return told
+
+
+def test_nets_of_both_runs_are_there():
+    joined = with_earlier(later(), tiny_results())
+    assert list(joined["nets"]) == ["other", "tiny"]
+    assert joined["summaries"]["reporting"]["other"]["ig"]["n"] == 3
+    assert joined["summaries"]["reporting"]["tiny"] == tiny_results()["summaries"]["reporting"]["tiny"]
+
+
+def test_the_later_run_is_believed_where_both_measured():
+    new = copy.deepcopy(tiny_results())
+    new["summaries"]["reporting"]["tiny"] = {"descent": new["summaries"]["reporting"]["tiny"]["descent"] | {"n": 60}}
+    new["tests"] = [test | {"difference": 0.125} for test in new["tests"][:1]]
+    joined = with_earlier(new, tiny_results())
+    of = joined["summaries"]["reporting"]["tiny"]
+    assert (of["descent"]["n"], of["ig"]["n"]) == (60, 9) and list(of) == ["ig", "descent"]  # in the candidates' order
+    assert [test["difference"] for test in joined["tests"]] == [0.125, -0.25, 0.0]
+
+
+def test_corrections_count_the_cells_of_both():
+    joined = with_earlier(later(), tiny_results())
+    # Four cells of Descent against IG by hand: 4 × .01, then the same again (3 × .01 < .04), 2 × .02 = .04, .9.
+    assert [test["p"] for test in joined["tests"]] == pytest.approx([0.04, 0.04, 0.9, 0.04])
+
+
+def test_a_choice_needs_all_nets_of_its_kind():
+    old, new = tiny_results(), later()
+    old["choices"], new["choices"] = {"image": {"name": "band"}}, {"image": {"name": "line"}}
+    assert with_earlier(new, old)["choices"]["image"]["name"] == "band"
+    new["nets"] |= old["nets"]
+    new["summaries"]["reporting"] |= old["summaries"]["reporting"]
+    assert with_earlier(new, old)["choices"]["image"]["name"] == "line"
