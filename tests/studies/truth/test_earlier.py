@@ -3,9 +3,9 @@
 import copy
 
 import pytest
+from tiny_truth import tiny_results
 
 from studies.truth.earlier import with_earlier
-from tests.studies.tiny_truth import tiny_results
 
 
 def later():
