@@ -46,7 +46,8 @@ def test_a_crossing_moves_to_flat_ground_and_keeps_its_ends(sign):
     field = along_the_cliff(cliff, 0.3 * sign, 0.1 * sign)
     way = crossing(field, sign)
     before, left, right = way.knots.clone(), way.left.clone(), way.right.clone()
-    after, length = crossed(field, EVERYONE, way, torch.ones(2).double(), 12, 12, 0, draw=0)
+    found = crossed(field, EVERYONE, way, torch.ones(2).double(), 12, 12, 0, draw=0)
+    after, length = found.crossing, found.length
     assert torch.equal(after.left, left) and torch.equal(after.right, right)
     assert (sign * (after.knots - before)[:, :, 0] > 0).all()  # all knots went the way that they were told
     slope = 4 * cliff(after.knots.flatten(0, 1)) * (1 - cliff(after.knots.flatten(0, 1)))
@@ -69,8 +70,18 @@ def test_hopeless_crossings_are_left():
 
 def test_interruption_keeps_the_best_of_the_rounds_so_far():
     field = along_the_cliff(Interrupting(cliff, 3, only_gradients=True), 0.3)
-    after, length = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
-    assert field.interrupted and length.isfinite().all() and after.knots.isfinite().all()
+    found = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
+    assert field.interrupted and found.length.isfinite().all() and found.crossing.knots.isfinite().all()
+
+
+def test_what_the_calmest_round_saw_lies_on_the_calmest_crossing():
+    field = along_the_cliff(cliff, 0.3, 0.1)
+    found = crossed(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 6, 6, 0, draw=0)
+    for whole, rows in ((found, EVERYONE), (found.pick(EVERYONE[1:]), EVERYONE[1:])):
+        again = field.sample(whole.crossing.middle, whole.positions, rows)
+        torch.testing.assert_close(whole.samples.points, again.points)
+        torch.testing.assert_close(whole.samples.gradient, again.gradient)
+        torch.testing.assert_close(whole.samples.speed, again.speed)
 
 
 def test_parts_of_a_crossing():
