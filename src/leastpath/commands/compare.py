@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
+from leastpath.budget import Clock
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.model_files import load_model, made_model, with_weights
@@ -258,6 +259,7 @@ def run_compare(
     size: int = 224,
     drop: Sequence[str] = (),
     limit: int | None = None,
+    max_seconds: float | None = None,
     seed: int = 0,
     resume: bool = False,
 ) -> RunFolder:
@@ -294,16 +296,18 @@ def run_compare(
     }  # fmt: skip
     run = RunFolder.open(default_folder("compare", resume) if out is None else out, "compare", config, resume=resume)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "interrupted with", UserWarning)  # said below, in the command's own words
+        for said in ("interrupted with", "stopped after"):  # said below, in the command's own words
+            warnings.filterwarnings("ignore", said, UserWarning)
+        clock = Clock(max_seconds)
         found = compare(
             wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
-            names=names, seed=seed, progress=True, resume=resume,
+            names=names, seed=seed, max_seconds=max_seconds, progress=True, resume=resume,
         )  # fmt: skip
-    return _told(run, found)
+    return _told(run, found, f"stopped after {clock.words}" if clock.left() == 0 else "interrupted")
 
 
-def _told(run: RunFolder, found: Comparison) -> RunFolder:
-    """Write what was found, and say it."""
+def _told(run: RunFolder, found: Comparison, why: str) -> RunFolder:
+    """Write what was found, and say it; and why not all, if it is not all."""
     if len(found.per_example):
         write_results(run, found)
         print(found)
@@ -311,7 +315,7 @@ def _told(run: RunFolder, found: Comparison) -> RunFolder:
             print(f"{row['method']} failed on {row['name']}: {row['failure']}")
         print(run.path / "report.html")
     if not found.finished:
-        print(f"interrupted: go on with --resume --out {run.path}", file=sys.stderr)
+        print(f"{why}: go on with --resume --out {run.path}", file=sys.stderr)
         sys.exit(130)  # the usual code after Ctrl-C
     return run
 
