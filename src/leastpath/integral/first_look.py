@@ -76,7 +76,7 @@ def _as_known(block: Block, segment: Tensor, known: KnownSegments, row: Tensor) 
     """Pieces of segments (pieces,) as the solver measured them: rows of what is known."""
     device, forward = block.f_tail.device, known.tail[row] == block.segments.tail[segment]
     t0, t1 = known.spans(row, forward)
-    f0, f1 = (block.score_at(segment, t) for t in (t0, t1))
+    f0, f1 = block.score_at_ends(segment, t0, t1)
     attributions, length, low, high = (part[row.to(device)] for part in known.estimate)
     if block.plan.metric.bounds_score:
         length = torch.maximum(length, (f1 - f0).abs())
