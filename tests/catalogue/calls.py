@@ -31,6 +31,18 @@ class Backwards:
         return -(gradient * step).flatten(1).abs().sum(1)
 
 
+class Undefined(Backwards):
+    def speed(self, point, gradient, step):
+        return torch.full((len(point),), math.nan)
+
+
+class Boastful(Backwards):
+    """Claims to bound the score, and does not: every path would be certified as the shortest."""
+
+    def speed(self, point, gradient, step):
+        return (gradient * step).flatten(1).abs().sum(1) / 10
+
+
 class Flat(Backwards):
     def speed(self, point, gradient, step):
         return (gradient * step).abs().sum()
@@ -73,6 +85,10 @@ ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
     "labels that are no integers": ({"support": torch.zeros(1, 2)}, "support"),
     "an unknown answer to Ctrl-C": ({"on_interrupt": "ask"}, "on_interrupt='ask' is unknown"),
     "a metric of negative speed": ({"metric": Backwards()}, "cannot be negative"),
+    "a metric of NaN speed": ({"metric": Undefined()}, "returned NaN for a finite point"),
+    "a metric that bounds no score": ({"metric": Boastful()}, "bounds_score = True, and its speed .* is below"),
+    "a metric of other features": ({"metric": lp.DataDensity(torch.rand(9, 5), 1.0)}, "expected the same features"),
+    "a metric of one feature": ({"metric": lp.DataDensity(torch.rand(9, 1), 1.0)}, "expected the same features"),
     "a metric of one speed for all": ({"metric": Flat()}, "expected \\(.*,\\), one speed a row"),
 }
 
@@ -90,6 +106,7 @@ def cases() -> Iterator[Case]:
     yield Case("Solution", "a solver's own", lambda: len(lp.Solution(LINE).path), Right(lambda: 3))
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
     yield from doors()
+    yield from points()
     yield from paths()
     yield from integrals()
     yield from results()
@@ -100,8 +117,37 @@ def cases() -> Iterator[Case]:
     yield from files()
 
 
+BAD_POINTS = {
+    "NaN": (torch.full((9, 2), math.nan), "hold NaN or infinite"),
+    "complex": (torch.ones(9, 2, dtype=torch.complex64), "expected real numbers"),
+    "sparse": (torch.ones(9, 2).to_sparse(), "sparse tensor"),
+    "none": (torch.ones(0, 2), "expected at least"),
+    "an array": (np.ones((9, 2)), "tensor"),
+}
+
+
+def points() -> Iterator[Case]:
+    for made in (lp.NeighborGraph, lp.EnhancedIG, lp.DiscretizedIG, lp.DataDensity):
+        for name, (given, words) in BAD_POINTS.items():
+            yield Case(made.__name__, f"points: {name}", partial(made, given), Refused(words))
+
+
+def hidden_by_zeros() -> torch.Tensor:
+    """Shared or not, this argument gives the same for inputs of zeros, and other attributions."""
+    score = lp.Score(lambda x, rows: (x * rows.sum(0)).sum(1), additional_forward_args=torch.rand(3, 2))
+    return lp.attribute(score, torch.zeros(3, 2), 1.0, solver=lp.StraightLine()).values
+
+
+def mixed_at_their_starts() -> torch.Tensor:
+    """Rows that see each other, and whose inputs have a score of 0."""
+    score = lp.Score(lambda x: (x * x.mean(0)).sum(1))
+    return lp.attribute(score, torch.zeros(3, 2), X + 1, solver=lp.StraightLine()).values
+
+
 def doors() -> Iterator[Case]:
     """Names that a user meets first: extra arguments, models made ready, kept results, the explorer."""
+    yield Case("shared", "inputs that hide what it does", hidden_by_zeros, Refused("Mark it: lp.shared"))
+    yield Case("Score", "rows that see each other at zero", mixed_at_their_starts, Refused("rows are not independent"))
     table = torch.rand(len(X), X.shape[1], generator=torch.Generator().manual_seed(0))
 
     def near(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
