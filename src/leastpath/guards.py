@@ -259,7 +259,7 @@ def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """
     modules = modules_of(model)
     may_draw = any(module.training for module in modules)
-    with _buffers_kept(modules), _random_state_kept(device, may_draw), _cpu_by_default():
+    with _buffers_kept(modules), _random_state_kept(device, may_draw), cpu_by_default():
         yield
 
 
@@ -358,7 +358,7 @@ def _random_state_kept(device: torch.device, may_draw: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _cpu_by_default() -> Iterator[None]:
+def cpu_by_default() -> Iterator[None]:
     """New tensors are made on the CPU, where our own code expects them, whatever `torch.set_default_device` says."""
     default = torch.get_default_device()
     if default.type == "cpu":

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import leastpath as lp
-from catalogue.inputs import NET, SCORE, X
+from catalogue.inputs import NET, SCORE, X, with_default
 from catalogue.table import Case, Refused, Right
 from leastpath import evaluation, report
 from leastpath import methods as table_of_methods
@@ -61,6 +61,7 @@ def attribute(**settings: Any) -> lp.Attribution:
 
 ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
     "a tensor as tolerance": ({"tolerance": torch.tensor([0.1, 0.2])}, "tolerance=.* must be a number between 0 and 1"),
+    "a tensor of one number as tolerance": ({"tolerance": torch.tensor(0.1)}, "tolerance=.* must be a number"),
     "a word as tolerance": ({"tolerance": "small"}, "tolerance='small' must be a number"),
     "a tolerance of NaN": ({"tolerance": math.nan}, "tolerance=nan must lie between 0 and 1"),
     "a tolerance of 0": ({"tolerance": 0.0}, "must lie between 0 and 1"),
@@ -107,6 +108,7 @@ def cases() -> Iterator[Case]:
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
     yield from doors()
     yield from points()
+    yield from rejected_values()
     yield from paths()
     yield from integrals()
     yield from results()
@@ -115,6 +117,18 @@ def cases() -> Iterator[Case]:
     yield from reports()
     yield from tables_of_methods()
     yield from files()
+
+
+def rejected_values() -> Iterator[Case]:
+    yield Case("report.heatmaps", "a tensor for names", lambda: report.heatmaps(IMAGES), Refused("got a Tensor"))
+    yield Case("report.heatmaps", "a list for names", lambda: report.heatmaps([IMAGES]), Refused("got a list"))
+    for made in (evaluation.planted_patch, evaluation.planted_cancellation, evaluation.planted_piecewise):
+        yield Case(f"evaluation.{made.__name__}", "a tensor for a count", partial(made, X), Refused("n=a tensor"))
+    yield Case(
+        "evaluation.NearOptimalRemoval", "a tensor for a seed",
+        lambda: evaluation.NearOptimalRemoval()(SCORE, X, None, X), Refused("seed=a tensor"),
+    )  # fmt: skip
+    yield Case("load", "a number for a file", lambda: lp.load(3), Refused("path=3 is a int"))
 
 
 BAD_POINTS = {
@@ -165,6 +179,11 @@ def doors() -> Iterator[Case]:
     yield Case("per_example", "too few rows", lambda: explained(lp.per_example(table[:1])), Refused("per_example|rows"))
     yield Case("per_example", "a word", lambda: lp.per_example("mask"), Refused("per_example"))
     yield Case("prepared", "a function for a model", lambda: lp.prepared(torch.sin, X), Refused("Module"))
+    yield Case(
+        "prepared", "meta as the default device",
+        partial(with_default, torch.set_default_device, "meta", None, lambda: lp.prepared(NET, X)(X)),
+        Right(lambda: NET(X), 1e-6),
+    )  # fmt: skip
     yield Case("prepared", "a word for an example", lambda: lp.prepared(NET, "x"), Refused("example"))
     yield Case(
         "load", "no file", lambda: lp.load("nothing.safetensors"), Refused("is not a file: pass what result.save")

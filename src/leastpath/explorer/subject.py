@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.threads import in_this_thread
 from leastpath.score import Score
 
 Lock = AbstractContextManager[Any]
@@ -146,5 +147,5 @@ class LayerAsInput(nn.Module):
         def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
             return (activations, *output[1:]) if isinstance(output, tuple) else activations
 
-        with self._one_at_a_time, self.layer.register_forward_hook(replaced):
+        with self._one_at_a_time, self.layer.register_forward_hook(in_this_thread(replaced)):
             return self.model(*arguments)

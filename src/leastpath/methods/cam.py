@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.threads import in_this_thread
 from leastpath.bound import BoundScore
 from leastpath.methods.captum_peers import imported_captum, in_chunks
 from leastpath.methods.pathless import Explained, Problem, method_without_path
@@ -27,8 +28,8 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
             pixel.
         relu: whether only what speaks for the class is kept.
     """
-    chosen = _chosen(problem, layer, "grad_cam")
-    peer = imported_captum("grad_cam").LayerGradCam(problem.bound.differentiable, chosen)
+    hooked, chosen = _on_private_copy(problem, layer, "grad_cam")
+    peer = imported_captum("grad_cam").LayerGradCam(hooked.differentiable, chosen)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         leaf = x.clone().requires_grad_()
@@ -47,9 +48,10 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
     Args:
         layer: as for `grad_cam`.
     """
-    chosen, captum = _chosen(problem, layer, "grad_cam_plus_plus"), imported_captum("grad_cam_plus_plus")
-    activation = captum.LayerActivation(problem.bound.differentiable, chosen)
-    gradient = captum.LayerGradientXActivation(problem.bound.differentiable, chosen, multiply_by_inputs=False)
+    hooked, chosen = _on_private_copy(problem, layer, "grad_cam_plus_plus")
+    captum = imported_captum("grad_cam_plus_plus")
+    activation = captum.LayerActivation(hooked.differentiable, chosen)
+    gradient = captum.LayerGradientXActivation(hooked.differentiable, chosen, multiply_by_inputs=False)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         maps, g = (
@@ -68,6 +70,14 @@ def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
     """Maps (n, 1, h, w) enlarged to images (n, channels, height, width), each pixel's value shared by its channels."""
     large = nn.functional.interpolate(maps.float(), images.shape[-2:], mode="bilinear", align_corners=False)
     return (large / images.shape[1]).expand(images.shape)
+
+
+def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tuple[BoundScore, nn.Module]:
+    """The score over a copy of the model, and its layer: other threads may run the model while hooks are on it."""
+    chosen = _chosen(problem, layer, name)
+    path = next(path for path, module in problem.bound.score.model.named_modules() if module is chosen)
+    hooked = problem.bound.on_private_copy()
+    return hooked, hooked.score.model.get_submodule(path)
 
 
 def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:
@@ -96,7 +106,7 @@ def last_maps(bound: BoundScore, model: nn.Module, image: Tensor) -> nn.Module |
             seen.append(module)
 
     leaves = [module for module in model.modules() if not any(module.children())]
-    handles = [module.register_forward_hook(record) for module in leaves]
+    handles = [module.register_forward_hook(in_this_thread(record)) for module in leaves]
     try:
         bound.values(image, torch.tensor([0]))
     finally:
