@@ -24,6 +24,7 @@ from leastpath.methods.captum_peers import (
 from leastpath.methods.counterfactual import ig2
 from leastpath.methods.fisher_rao import FisherRaoPath
 from leastpath.methods.floor import random
+from leastpath.methods.manipulation import samp, samp_plus_plus
 from leastpath.methods.method import Kind, Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.methods.permutation import permutation_shap
@@ -33,7 +34,6 @@ from leastpath.methods.smoothing import smooth
 from leastpath.methods.staircase import staircase
 from leastpath.solution import Solver, chooses_start
 from leastpath.solvers import (
-    SAMP,
     BlurIG,
     Descent,
     DiscretizedIG,
@@ -101,11 +101,8 @@ METHODS = Methods(
             "guided_ig", "Guided IG", GuidedIG, "Features with small gradients move first, in a band around the line.",
             own=("n_steps",),
         ),
-        _path("samp", "SAMP", SAMP, "Features whose move changes the score most move first."),
-        _path(
-            "samp_plus_plus", "SAMP++", SAMP, "SAMP in small steps, with a running mean of gradients.",
-            changed={"max_step": 0.02, "momentum": 0.5},
-        ),
+        _own("SAMP", samp, "Features whose move changes the score most move first, and get gradient × move."),
+        _own("SAMP++", samp_plus_plus, "SAMP in small steps, with a running mean of gradients."),
         _path("spectral_ig", "Spectral IG", SpectralIG, "Singular components of the difference, the largest first."),
         _path("blur_ig", "Blur IG", BlurIG, "From the blurred image to the image, through all scales in between."),
         _path(
