@@ -92,6 +92,7 @@ def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
     assert np.allclose(means, found.table()["deletion", "mean"])
     page = (run.path / "report.html").read_text()
     assert "input_x_gradient" in page and "Comparison of attribution methods" in page
+    assert "Inputs: pictures, 16 pixels. Explained: log_softmax of the model's first class, from black." in page
     assert "report.html" in capsys.readouterr().out
 
 
@@ -265,5 +266,5 @@ def test_methods_that_learn_from_data_get_what_is_not_compared(folder, tmp_path)
 
 def test_where_everything_is_compared_nothing_is_left_to_learn_from(folder, tmp_path):
     for of in (of_pictures, of_rows):
-        with pytest.raises(ValueError, match="learns from data, and all inputs are compared: keep some .* --limit"):
+        with pytest.raises(ValueError, match=r"learns from data, and all inputs are compared: keep some .* --limit"):
             of(folder, tmp_path / "out", methods="lpi")

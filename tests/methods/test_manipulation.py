@@ -1,4 +1,4 @@
-"""SAMP and SAMP++. Oracles: a transcription of the published loop over pixels, a linear score, the path of `lp.SAMP`."""
+"""SAMP and SAMP++. Oracles: a transcription of the published loop over pixels, a linear score, the solver's path."""
 
 import pytest
 import torch

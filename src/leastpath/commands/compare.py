@@ -266,13 +266,13 @@ def chosen_methods(names: str, kind: Kind, size: int) -> dict[str, Contender]:
     }
 
 
-def write_results(run: RunFolder, found: Comparison) -> None:
-    """report.html, table.csv (a row a method) and results.csv (a row a method and input)."""
+def write_results(run: RunFolder, found: Comparison, about: str = "") -> None:
+    """report.html, which says what it is about, table.csv (a row a method) and results.csv (a row a method, input)."""
     table = found.table()
     table.columns = [" ".join(column) for column in table.columns]
     run.write("table.csv", table.to_csv())
     run.write("results.csv", found.per_example.to_csv(index=False))
-    run.write("report.html", found.to_html())
+    run.write("report.html", found.to_html(about=about))
 
 
 def print_choices() -> None:
@@ -347,13 +347,32 @@ def run_compare(
             wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
             names=names, seed=seed, progress=True, resume=resume,
         )  # fmt: skip
-    return _told(run, found)
+    return _told(run, found, in_words(source, question, kind, size=size, target=target, baseline=baseline))
 
 
-def _told(run: RunFolder, found: Comparison) -> RunFolder:
+def in_words(
+    source: Path, question: Question, kind: Kind, *, size: int, target: int | None, baseline: str | None
+) -> str:
+    """What is compared, in a sentence.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, rows = lp.Score(nn.Linear(2, 3).eval(), 1, "softmax"), torch.ones(1, 2)
+        >>> asked = Question(score, rows, rows, "softmax of class 1", [], ["a", "b"])
+        >>> in_words(Path("data/table.csv"), asked, Kind(True, "mean"), size=224, target=1, baseline=None)
+        'Inputs: table.csv. Explained: softmax of class 1, from mean. Removed features become: mean.'
+    """
+    inputs = source.name if kind.is_table else f"{source.resolve().name}, {size} pixels"
+    chosen = "the model's first class" if target is None else f"class {target}"
+    of = "the model's output" if question.score.target is None else f"{question.score.output} of {chosen}"
+    start = baseline or ("mean" if kind.is_table else "black")
+    return f"Inputs: {inputs}. Explained: {of}, from {start}. Removed features become: {kind.fill}."
+
+
+def _told(run: RunFolder, found: Comparison, about: str) -> RunFolder:
     """Write what was found, and say it."""
     if len(found.per_example):
-        write_results(run, found)
+        write_results(run, found, about)
         print(found)
         for _, row in found.failures.head(3).iterrows():
             print(f"{row['method']} failed on {row['name']}: {row['failure']}")

@@ -11,7 +11,7 @@ from leastpath.attribution import Attribution
 from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
 from leastpath.methods.adversarial import agi, mfaba
 from leastpath.methods.boundary import BoundaryIG
-from leastpath.methods.cam import grad_cam, grad_cam_plus_plus
+from leastpath.methods.cam import grad_cam, grad_cam_plus_plus, hires_cam, layer_cam, xgrad_cam
 from leastpath.methods.captum_peers import (
     deep_lift,
     gradient_shap,
@@ -81,6 +81,9 @@ METHODS = Methods(
         _peer("Saliency", saliency, "The size of the gradient at the input."),
         _peer("Grad-CAM", grad_cam, "The last convolution's maps, weighted by their mean gradients."),
         _peer("Grad-CAM++", grad_cam_plus_plus, "The last convolution's maps, weighted by positive gradients."),
+        _peer("XGrad-CAM", xgrad_cam, "The last convolution's maps, weighted by gradients where they are active."),
+        _peer("HiRes-CAM", hires_cam, "Gradient times activation, place by place, of the last convolution."),
+        _peer("Layer-CAM", layer_cam, "Positive gradient times activation, place by place, of any convolution."),
         _integrated_gradients,
         _peer("Gradient SHAP", gradient_shap, "Gradients at random points between input and baselines, averaged."),
         _own("Expected Gradients", expected_gradients, "Gradients between the input and random references, averaged."),
