@@ -25,7 +25,7 @@ ONE_OUTPUT = ("raw", "sigmoid")
 
 @dataclass(frozen=True)
 class Start:
-    """A baseline to choose: its words, how it is made, and whether removed features may be filled with it.
+    """A baseline to choose: its words, how it is made, and whether curves are measured with it in place of features.
 
     Example:
         >>> Start("zero", lambda score: torch.zeros(1, 3)).make(None)
@@ -35,7 +35,7 @@ class Start:
     label: str
     make: Callable[[Any], Tensor]
     """score -> (1, *shape), or (1, m, *shape) for several."""
-    fills: bool = True
+    has_curves: bool = True
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class TensorSource:
         self._settings = {"baselines": baselines is not None, "names": names is not None, "data": data is not None}
         self._n_given = len(self._rows)
         first = self._rows[0].inputs
-        self.kind: Kind = "image" if first.ndim == 4 and min(first.shape[2:]) > 1 else "table"
+        self.kind: Kind = "image" if first.ndim == 4 else "table"
         if score.layer is not None and first.ndim == 3:
             self.kind = "text"
         if self.kind == "table" and first.ndim != 2:
@@ -131,7 +131,7 @@ class TensorSource:
             return tuple(self._recipe(sample))
         settings = [name for name, is_given in self._settings.items() if is_given]
         given = f"# {', '.join(('score', 'inputs', *settings))}: as you gave them to lp.explore"
-        if self.kind == "image":
+        if self.kind == "image" and min(self._rows[sample].inputs.shape[2:]) > 1:  # else `attribute` sees a table
             rows = f"[{sample} : {sample + 1}]"
             if not self._settings["baselines"]:
                 return given, f"inputs = inputs{rows}"

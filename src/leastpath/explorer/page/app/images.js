@@ -82,7 +82,7 @@ const Images = (() => {
       const [row, column] = [Math.floor(place.y / side), Math.floor(place.x / side)];
       Object.assign(mark.style, {
         left: `${(100 * column * side) / width}%`, top: `${(100 * row * side) / height}%`,
-        width: `${(100 * side) / width}%`, height: `${(100 * side) / height}%`,
+        width: `${(100 * Math.min(side, width - column * side)) / width}%`, height: `${(100 * Math.min(side, height - row * side)) / height}%`,
       });
       return `${number(data[row * columns + column], true)} at row ${place.y}, column ${place.x}`;
     }

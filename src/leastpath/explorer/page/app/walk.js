@@ -18,7 +18,7 @@ const Walk = (() => {
     pause();
     const walk = walkOf();
     const here = Boolean(walk);
-    find("walk-body").hidden = !here;
+    for (const id of ["walk-body", "walk-hint", "walk-png"]) find(id).hidden = !here;
     find("walk-words").textContent = Store.selected?.sentence_walk || (here ? "" : "This method has no path to walk along.");
     if (!here) return;
     stage ||= KINDS[Store.state.kind].walk(find("frames"));
