@@ -322,6 +322,13 @@ def test_charts_png_json_and_code(visit, explorer, tmp_path):
         opened = visit(again.url)
         expect(opened.locator("#prediction")).to_contain_text("A saved result")
         expect(opened.locator("#readout")).to_contain_text("attributed so far")
+    plain = lp.attribute(lp.Score(explorer.session.source._rows[0].score.model, 1), kept.path.end, support=True)
+    with lp.explore(plain, open=False) as again:
+        opened = visit(again.url)
+        slide(opened, "scrubber", 0)
+        assert pixels(opened, "#picture-frame")[:3] == [0, 0, 0]  # the path is in the file, its scores are not
+        expect(opened.locator("#walk-chart")).to_be_hidden()
+        expect(opened.locator("#removal")).to_be_hidden()
     page.click("#export-code")
     compile(page.locator("#code-text").inner_text(), "code", "exec")
 

@@ -107,7 +107,7 @@ class _Model:
             tokenizer = library.AutoTokenizer.from_pretrained(self.file, local_files_only=True)
             found = library.AutoModelForSequenceClassification.from_pretrained(self.file, local_files_only=True)
         except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0].rstrip(" :")
             raise ValueError(f"{self.file} cannot be read as a Hugging Face model: {reason}") from error
         return found.eval(), tokenizer
 

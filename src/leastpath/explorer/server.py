@@ -227,5 +227,6 @@ def _listening(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except (OSError, OverflowError) as error:
         made.close()
-        raise ValueError(f"cannot listen on {host}, port {port}: {error}. Port 0 takes any that is free") from error
+        reason = str(error).rstrip(".")
+        raise ValueError(f"cannot listen on {host}, port {port}: {reason}. Port 0 takes any that is free") from error
     return made

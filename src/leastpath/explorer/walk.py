@@ -72,8 +72,8 @@ class Walk:
     def ending_at(self, values: Tensor, complete: bool = True) -> Walk:
         """The same walk, whose last sum is `values` (*shape), the result itself.
 
-        The result is more exact than 41 places. Where a method is complete, what all features together have got is known
-        at every place: the change of the score since the start. What a step lacks is divided by the sizes of its
+        The result is more exact than 41 places. Where a method is complete, what all features together have got is
+        known at every place: the change of the score since the start. What a step lacks is divided by the sizes of its
         attributions, and what a feature still lacks at the end is put where steps lacked most.
         """
         values, attributed = values.to(self.attributed), self.attributed.clone()
