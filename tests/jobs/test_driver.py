@@ -320,6 +320,17 @@ def test_a_shard_that_kills_every_worker_is_given_up_and_the_others_are_done(tmp
 
 
 @posix
+def test_a_job_whose_workers_all_die_is_an_error(tmp_path):
+    method = toy_jobs.Logged(str(tmp_path / "log"), deadly=1, always=True)
+    executor = jobs.Processes(workers=1, start_method="fork", max_retries=0)
+    with (
+        pytest.warns(UserWarning, match="given up"),
+        pytest.raises(ChildProcessError, match="no row of .* was explained"),
+    ):
+        explain(toy_jobs.Numbered(8), method=method, out=tmp_path / "out", executor=executor)
+
+
+@posix
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ctrl_c_finishes_the_shards_that_have_begun(tmp_path, workers):
     log, out = tmp_path / "log", tmp_path / "out"

@@ -177,6 +177,11 @@ def _run_held(
             )
     if lost():
         raise FolderInUse(f"{job.out} was taken over by another process, since this one stood still: it does the rest")
+    if not found.done and not pressed():
+        raise ChildProcessError(
+            f"no row of {job.out} was explained: all workers died or were lost, and the warnings say how. Give them "
+            "more memory, or a smaller batch_size, and start the job again"
+        )
     if found.finished:
         store.tidy(older_than=ORPHANED)
     return found
