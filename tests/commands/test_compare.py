@@ -161,6 +161,14 @@ def test_an_interruption_keeps_what_is_finished(folder, tmp_path, monkeypatch, c
     assert 0 < len(pd.read_csv(tmp_path / "out" / "results.csv")) < 10
 
 
+def test_time_that_is_used_up_is_said_and_resume_goes_on(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        of_rows(folder, tmp_path / "out", max_seconds=1e-6)
+    told = capsys.readouterr().err
+    assert left.value.code == 130 and "stopped after" in told and "go on with --resume" in told
+    assert len(pd.read_csv(of_rows(folder, tmp_path / "out", resume=True).path / "results.csv")) > 0
+
+
 def test_resume_takes_more_methods_and_computes_nothing_twice(folder, tmp_path):
     first = of_rows(folder, tmp_path / "out")
     before = pd.read_csv(first.path / "results.csv")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
+from leastpath.budget import Clock
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.fitting import MOST_DATA, fitted, spread, with_data
@@ -305,6 +306,7 @@ def run_compare(
     size: int = 224,
     drop: Sequence[str] = (),
     limit: int | None = None,
+    max_seconds: float | None = None,
     seed: int = 0,
     resume: bool = False,
 ) -> RunFolder:
@@ -342,12 +344,15 @@ def run_compare(
     }  # fmt: skip
     run = RunFolder.open(default_folder("compare", resume) if out is None else out, "compare", config, resume=resume)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "interrupted with", UserWarning)  # said below, in the command's own words
+        for said in ("interrupted with", "stopped after"):  # said below, in the command's own words
+            warnings.filterwarnings("ignore", said, UserWarning)
+        clock = Clock(max_seconds)
         found = compare(
             wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
-            names=names, seed=seed, progress=True, resume=resume,
+            names=names, seed=seed, max_seconds=max_seconds, progress=True, resume=resume,
         )  # fmt: skip
-    return _told(run, found, in_words(source, question, kind, size=size, target=target, baseline=baseline))
+    about = in_words(source, question, kind, size=size, target=target, baseline=baseline)
+    return _told(run, found, about, f"stopped after {clock.words}" if clock.left() == 0 else "interrupted")
 
 
 def in_words(
@@ -369,8 +374,8 @@ def in_words(
     return f"Inputs: {inputs}. Explained: {of}, from {start}. Removed features become: {kind.fill}."
 
 
-def _told(run: RunFolder, found: Comparison, about: str) -> RunFolder:
-    """Write what was found, and say it."""
+def _told(run: RunFolder, found: Comparison, about: str, why: str) -> RunFolder:
+    """Write what was found, and say it; and why not all, if it is not all."""
     if len(found.per_example):
         write_results(run, found, about)
         print(found)
@@ -378,7 +383,7 @@ def _told(run: RunFolder, found: Comparison, about: str) -> RunFolder:
             print(f"{row['method']} failed on {row['name']}: {row['failure']}")
         print(run.path / "report.html")
     if not found.finished:
-        print(f"interrupted: go on with --resume --out {run.path}", file=sys.stderr)
+        print(f"{why}: go on with --resume --out {run.path}", file=sys.stderr)
         sys.exit(130)  # the usual code after Ctrl-C
     return run
 

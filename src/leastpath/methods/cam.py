@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.threads import in_this_thread
 from leastpath.bound import BoundScore
 from leastpath.methods.captum_peers import imported_captum, in_chunks
 from leastpath.methods.pathless import Explained, Problem, method_without_path
@@ -32,8 +33,8 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
             pixel.
         relu: whether only what speaks for the class is kept.
     """
-    chosen = _chosen(problem, layer, "grad_cam")
-    peer = imported_captum("grad_cam").LayerGradCam(problem.bound.differentiable, chosen)
+    hooked, chosen = _on_private_copy(problem, layer, "grad_cam")
+    peer = imported_captum("grad_cam").LayerGradCam(hooked.differentiable, chosen)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         leaf = x.clone().requires_grad_()
@@ -112,9 +113,10 @@ def _of_maps(
     relu: bool = True,
 ) -> Explained:
     """Maps of a layer and their gradients, both (n, channels, h, w), combined and added up over the channels."""
-    chosen, captum = _chosen(problem, layer, name), imported_captum(name)
-    activation = captum.LayerActivation(problem.bound.differentiable, chosen)
-    gradient = captum.LayerGradientXActivation(problem.bound.differentiable, chosen, multiply_by_inputs=False)
+    hooked, chosen = _on_private_copy(problem, layer, name)
+    captum = imported_captum(name)
+    activation = captum.LayerActivation(hooked.differentiable, chosen)
+    gradient = captum.LayerGradientXActivation(hooked.differentiable, chosen, multiply_by_inputs=False)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         maps, g = (
@@ -132,6 +134,14 @@ def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
     precise = maps.to(torch.promote_types(maps.dtype, torch.float32))  # not all devices enlarge half precision
     large = nn.functional.interpolate(precise, images.shape[-2:], mode="bilinear", align_corners=False)
     return (large / images.shape[1]).expand(images.shape)
+
+
+def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tuple[BoundScore, nn.Module]:
+    """The score over a copy of the model, and its layer: other threads may run the model while hooks are on it."""
+    chosen = _chosen(problem, layer, name)
+    path = next(path for path, module in problem.bound.score.model.named_modules() if module is chosen)
+    hooked = problem.bound.on_private_copy()
+    return hooked, hooked.score.model.get_submodule(path)
 
 
 def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:
@@ -160,7 +170,7 @@ def last_maps(bound: BoundScore, model: nn.Module, image: Tensor) -> nn.Module |
             seen.append(module)
 
     leaves = [module for module in model.modules() if not any(module.children())]
-    handles = [module.register_forward_hook(record) for module in leaves]
+    handles = [module.register_forward_hook(in_this_thread(record)) for module in leaves]
     try:
         bound.values(image, torch.tensor([0]))
     finally:

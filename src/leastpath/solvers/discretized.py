@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import as_points, check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.metric import Metric
@@ -55,6 +55,7 @@ class DiscretizedIG:
         given: object = self.points
         if not isinstance(given, Tensor) or given.ndim < 2:
             raise ValueError("points must be a tensor (words, width): pass points=model.embedding.weight")
+        object.__setattr__(self, "points", as_points("points", self.points))
         check_settings_of(self)
         check_integer("n_neighbors", self.n_neighbors, 1)
         check_integer("n_words", self.n_words, 1)
