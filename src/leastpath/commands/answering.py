@@ -83,7 +83,9 @@ def answers(
 
 def _explained(question: Question, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
     """The test is the same for every method, so those that test themselves need not."""
-    settings = {name: value for name, value in limits.items() if value is not None and name in method.defaults}
+    settings: dict[str, Any] = {
+        name: value for name, value in limits.items() if value is not None and name in method.defaults
+    }
     if "support" in method.defaults:
         settings["support"] = False
     baselines = question.baselines if method.takes_baselines else None

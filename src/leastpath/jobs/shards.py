@@ -26,7 +26,7 @@ from leastpath.status import Status
 
 NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")
-NUMBER = re.compile(r"[-−]?\d(?:[\d.e+-]|,(?=\d))*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+NUMBER = re.compile(r"(?<![A-Za-z])[-−]?\d(?:[\d.e+-]|,(?=\d))*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
 LONGEST_REASON = 140  # characters: enough for a status with its remedy
 
 
