@@ -83,3 +83,25 @@ def test_a_broken_note_is_written_anew(tmp_path, model):
     for note in tmp_path.glob("behavior/*"):
         note.write_text("{")
     check_behavior(tmp_path, lp.Score(model), X)
+
+
+def scaled_backward(factor):
+    """A model whose outputs are always the same, and whose gradients a hook multiplies."""
+    net = mlp().eval()
+    next(iter(net.children())).register_full_backward_hook(lambda module, given, got: tuple(factor * g for g in given))
+    return net
+
+
+def test_other_gradients_behind_the_same_outputs_are_refused(tmp_path):
+    check_behavior(tmp_path, lp.Score(scaled_backward(1.0)), X)
+    check_behavior(tmp_path, lp.Score(scaled_backward(1.01)), X)
+    with pytest.raises(StoreMismatch, match="gradient is another than when"):
+        check_behavior(tmp_path, lp.Score(scaled_backward(3.0)), X)
+
+
+def test_gradients_of_a_flat_score_are_rounding(tmp_path):
+    def flat(noise):
+        return lambda x: 1 + noise * x[:, :1]
+
+    check_behavior(tmp_path, lp.Score(flat(1e-7)), X)
+    check_behavior(tmp_path, lp.Score(flat(-1e-7)), X)

@@ -87,3 +87,22 @@ def test_cut_off_and_foreign_files_are_sentences(tmp_path):
     (tmp_path / "pickle").write_bytes(b"\x80\x04cos\nsystem\n")
     with pytest.raises(ValueError, match="not a safetensors file"):
         lp.load(tmp_path / "pickle")
+
+
+def test_a_byte_that_has_changed_is_never_read_as_a_number(tmp_path):
+    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.rand(2, 3), solver=lp.StraightLine())
+    file = result.save(tmp_path / "result.safetensors")
+    content = file.read_bytes()
+    assert same(lp.load(file).values, result.values)
+    for place in range(0, len(content), 7):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        try:
+            found = lp.load(file)
+        except ValueError:
+            continue
+        assert same(found.values, result.values) and same(found.path, result.path)  # of the header's own padding
+
+
+def test_a_number_is_no_file():
+    with pytest.raises(ValueError, match="path=3 is a int"):
+        lp.load(3)

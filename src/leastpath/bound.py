@@ -178,30 +178,42 @@ class ModelCalls:
     def _answers(self, score: Score, values: list[Any], readings: list[bool]) -> Answers | None:
         """What the model says of the first, middle and last row alone; None where it cannot work so.
 
-        A batch of one row is tried as two copies of it: alone, both readings are the same.
+        Each row is also tried moved: an input of zeros may hide what an argument does. A batch of one row is tried as
+        two copies of it: alone, both readings are the same.
         """
         copies = 2 if self.n_rows == 1 and self.batch_size > 1 else 1
         found: Answers = []
         for row in sorted({0, self.n_rows // 2, self.n_rows - 1}):
             rows = torch.full((copies,), row, device=self.device)
             args = [self._on_device(v)[rows] if by_row else v for v, by_row in zip(values, readings, strict=True)]
-            target: Any = score.target
-            try:
-                output = self.model(*(part[rows] for part in self.inputs), *args)
-                raw = output_tensor(output)
-                check_rows(raw, copies)
-            except Exception as error:
-                if is_out_of_memory(error):
-                    raise
+            parts = [part[rows] for part in self.inputs]
+            here = self._answer(score, parts, args, rows)
+            if here is None:
                 return None
-            if isinstance(target, Tensor) and len(target) == self.n_rows:
-                target = target.to(self.device)[rows]
-            try:
-                number = scalar_output(output, target, score.output, copies)
-            except Exception:  # the score is not asked for, or wrong for both readings
-                number = None
-            found.append((raw, number))
+            moved = self._answer(score, [_moved(part) for part in parts], args, rows)
+            unreadable = [None if part is None else torch.full_like(part, torch.nan) for part in here]
+            found += [here, cast(tuple[Tensor, Tensor | None], tuple(unreadable)) if moved is None else moved]
         return found
+
+    def _answer(
+        self, score: Score, parts: list[Tensor], args: list[Any], rows: Tensor
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """What the model returns, and the score, None where it is not asked for; None where the model fails."""
+        target: Any = score.target
+        if isinstance(target, Tensor) and len(target) == self.n_rows:
+            target = target.to(self.device)[rows]
+        try:
+            output = self.model(*parts, *args)
+            raw = output_tensor(output)
+            check_rows(raw, len(rows))
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            return None
+        try:
+            return raw, scalar_output(output, target, score.output, len(rows))
+        except Exception:  # the score is not asked for, or wrong for both readings
+            return raw, None
 
     def _advice_on_args(self, error: Exception) -> UnfitInputs | None:
         """That an extra argument may be why shapes do not fit: one without a mark, of another length than the batch."""
@@ -656,6 +668,14 @@ def the_only(seen: Sequence[Tensor], rows: int) -> Tensor:
     if seen[0].ndim == 0 or len(seen[0]) != rows:
         raise ValueError(f"layer returns {tuple(seen[0].shape)} for {rows} inputs: expected (batch, …)")
     return seen[0]
+
+
+def _moved(part: Tensor) -> Tensor:
+    """Another input of the same kind; integers, which may be ids, stay as they are."""
+    if not part.is_floating_point():
+        return part
+    step = torch.linspace(0.5, 1.0, part[0].numel(), dtype=part.dtype, device=part.device).reshape(part.shape[1:])
+    return part + step
 
 
 def _private_copy(model: Any, layer: nn.Module | None) -> tuple[Any, nn.Module | None]:

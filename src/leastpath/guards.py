@@ -210,13 +210,16 @@ def warn_of_training_mode(model: Any) -> None:
 def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) -> None:
     """Refuse models whose score of a row depends on the other rows, as with BatchNorm in training mode.
 
-    The row is compared among others and among copies of itself: batches of one size round alike.
+    The row is compared among others and among copies of itself: batches of one size round alike. Where both give 0, as
+    for an input of zeros, nothing is known, and its baseline is compared too.
     """
     companions = torch.cat([end[:1], start[:1], end[1:2]])
     examples = torch.tensor([0, 0, 1])[: len(companions)]
     try:
-        together = score.values(companions, examples)[0]
-        alone = score.values(companions[:1].expand_as(companions), torch.zeros_like(examples))[0]
+        among_others = score.values(companions, examples)
+        together, alone = among_others[0], _among_copies(score, companions, 0)
+        if together == alone == 0:
+            together, alone = among_others[1], _among_copies(score, companions, 1)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
@@ -226,6 +229,12 @@ def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) ->
     if float((alone - together).abs()) > allowed:
         raise ValueError(_DEPENDENT_ROWS.format(alone=f"{float(alone):.6g}", together=f"{float(together):.6g}"))
     score.largest_logit[:] = 0  # this check saw only the first examples of the batch
+
+
+def _among_copies(score: BoundScore, companions: Tensor, row: int) -> Tensor:
+    """The score of a point of example 0 in a batch of copies of it."""
+    copies = companions[row : row + 1].expand_as(companions)
+    return score.values(copies, torch.zeros(len(copies), dtype=torch.long))[0]
 
 
 _DEPENDENT_ROWS = (
@@ -250,7 +259,7 @@ def untouched(model: Any, device: torch.device) -> Iterator[None]:
     """
     modules = modules_of(model)
     may_draw = any(module.training for module in modules)
-    with _buffers_kept(modules), _random_state_kept(device, may_draw), _cpu_by_default():
+    with _buffers_kept(modules), _random_state_kept(device, may_draw), cpu_by_default():
         yield
 
 
@@ -349,7 +358,7 @@ def _random_state_kept(device: torch.device, may_draw: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _cpu_by_default() -> Iterator[None]:
+def cpu_by_default() -> Iterator[None]:
     """New tensors are made on the CPU, where our own code expects them, whatever `torch.set_default_device` says."""
     default = torch.get_default_device()
     if default.type == "cpu":

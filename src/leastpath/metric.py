@@ -6,6 +6,7 @@ Metrics of what the model makes of both ends of a step are in `feature_metrics.p
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
@@ -13,11 +14,12 @@ from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import as_points, check_settings_of
+from leastpath._support.checks import as_points, check_features, check_settings_of
 from leastpath._support.rows import flat_rows, norms
 
 NEIGHBOR = 5  # the default bandwidth is the median distance of a point to its fifth neighbour
 BLOCK_ELEMENTS = 2**24  # distances between points and data held at once
+BOUND_ROUNDING = 1e-3  # by which a metric's speed may fall below the change of score that it bounds
 SAMPLE = 1000  # data points that typical values are taken from
 
 
@@ -207,6 +209,7 @@ class DataDensity:
         """(rows, *features) -> (rows,) log of the mean kernel, 0 where all data are at the point."""
         assert self.bandwidth is not None
         data, rows = flat_rows(self.points.detach()).to(point), flat_rows(point)
+        check_features("DataDensity", data.shape[1:], rows.shape[1:])
         centre = data.mean(0)
         data, rows = data - centre, rows - centre
         parts = []
@@ -383,7 +386,7 @@ def _name(function: object) -> str:
 
 
 def speed_of(metric: Metric, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-    """The speed of a metric that may be a user's own: one number a row, none of them negative.
+    """The speed of a metric that may be a user's own: one number a row, none of them negative or NaN.
 
     Example:
         >>> speed_of(Euclidean(), torch.zeros(1, 2), torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
@@ -395,12 +398,31 @@ def speed_of(metric: Metric, point: Tensor, gradient: Tensor, step: Tensor) -> T
             f"{type(metric).__name__}.speed returned {_shape(speed) or type(speed).__name__} for {len(point)} rows: "
             f"expected ({len(point)},), one speed a row"
         )
-    if len(speed) and float(speed.min()) < 0:
+    slowest = float(speed.min()) if len(speed) else 0.0
+    if slowest < 0:
         raise ValueError(
-            f"{type(metric).__name__}.speed returned {float(speed.min()):.3g}: a speed is a length divided by time and "
+            f"{type(metric).__name__}.speed returned {slowest:.3g}: a speed is a length divided by time and "
             "cannot be negative. Return the square root of a sum of squares, or take .abs()"
         )
+    if math.isnan(slowest) and all(torch.isfinite(given).all() for given in (point, gradient, step)):
+        raise ValueError(
+            f"{type(metric).__name__}.speed returned NaN for a finite point, gradient and step: look for 0 / 0, or the "
+            "square root of a number below zero"
+        )
+    if metric.bounds_score and not type(metric).__module__.startswith("leastpath."):
+        _check_bound(metric, speed, gradient, step)
     return speed
+
+
+def _check_bound(metric: Metric, speed: Tensor, gradient: Tensor, step: Tensor) -> None:
+    """Refuse a user's metric that says it bounds the score and does not: its certificates would be 1 for any path."""
+    change = (flat_rows(gradient) * flat_rows(step)).sum(1).abs()
+    if bool((speed < change * (1 - BOUND_ROUNDING) - torch.finfo(change.dtype).tiny).any()):
+        worst = int((change - speed).argmax())
+        raise ValueError(
+            f"{type(metric).__name__} has bounds_score = True, and its speed {float(speed[worst]):.3g} is below the "
+            f"change of score {float(change[worst]):.3g}: set bounds_score = False, or return at least |gradient · step|"
+        )
 
 
 def length(speeds: Tensor, weights: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
 from leastpath._support.fastest import clock_of
-from leastpath.guards import Inputs, device_of, ordinary
+from leastpath.guards import Inputs, cpu_by_default, device_of, ordinary
 from leastpath.outputs import output_tensor
 
 OUTPUT_TOLERANCE = 1e-4  # of the largest output, for a single precision model
@@ -117,7 +117,7 @@ def prepared(model: nn.Module, example: Inputs) -> Prepared:
         True
     """
     inputs = _checked(model, example)
-    with torch.inference_mode(False):  # weights made in inference mode could not be used for gradients
+    with torch.inference_mode(False), cpu_by_default():  # weights of inference mode could not be used for gradients
         ready = Prepared(_copied(model)).eval().requires_grad_(False)
     mode = "the model was in training mode: its dropout and batch statistics are off in the copy"
     first = Step("evaluation mode, frozen parameters", True, mode if model.training else "always")
@@ -355,6 +355,7 @@ def _trial(inputs: tuple[Any, ...]) -> Iterator[None]:
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
         torch.inference_mode(False),
         torch.enable_grad(),
+        cpu_by_default(),
     ):
         yield
 

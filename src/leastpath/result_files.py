@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_kind
 from leastpath._support.files import write_atomically
 from leastpath._support.optional import optional
 from leastpath.path import Path
@@ -35,8 +37,10 @@ def packed_fields(fields: Mapping[str, Any]) -> bytes:
     save = optional("safetensors.torch", "results are kept as safetensors", "io").save
     tensors: dict[str, Tensor] = {}
     tree = {name: _tree(value, tensors) for name, value in fields.items()}
-    # An empty file has no tensor at all, which safetensors does not read.
-    content: bytes = save(tensors or {"0": torch.zeros(1)}, metadata={"leastpath": FORMAT, "fields": json.dumps(tree)})
+    tensors = tensors or {"0": torch.zeros(1)}  # an empty file has no tensor at all, which safetensors does not read
+    words = json.dumps(tree)
+    about = {"leastpath": FORMAT, "fields": words, "sha256": _checksum(words, tensors)}
+    content: bytes = save(tensors, metadata=about)
     return content
 
 
@@ -54,9 +58,22 @@ def unpacked_fields(content: bytes, name: str) -> dict[str, Any]:
     if about.get("leastpath") != FORMAT:
         raise ValueError(f"{name} holds no explanation, or one of another version: write it with result.save(path)")
     try:
+        if about["sha256"] != _checksum(about["fields"], tensors):
+            raise ValueError("its numbers are not those that were written")
         return {key: _value(tree, tensors) for key, tree in json.loads(about["fields"]).items()}
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{name} is damaged ({error}): save the result again") from error
+
+
+def _checksum(words: str, tensors: Mapping[str, Tensor]) -> str:
+    """Of all that a file holds: safetensors checks sizes, and not whether a disk or a copy has changed a number."""
+    found = hashlib.sha256(words.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        if tensor.numel():
+            found.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def write_fields(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> File:
@@ -66,6 +83,7 @@ def write_fields(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> Fil
 
 def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `write_fields` wrote."""
+    check_kind("path", path, (str, os.PathLike), "the file that result.save(path) wrote")
     file = File(path)
     if not file.is_file():
         raise ValueError(f"{file} is not a file: pass what result.save(path) wrote")

@@ -314,3 +314,34 @@ def test_a_field_that_is_not_compared_does_not_count():
         _folder: str = field(default="", compare=False)
 
     assert digest(Kept("a", "here")) == digest(Kept("a", "there")) != digest(Kept("b", "here"))
+
+
+def test_a_backward_hook_is_part_of_a_module():
+    def hooked(factor):
+        net = nn.Linear(2, 1)
+        nn.init.ones_(net.weight)
+        nn.init.zeros_(net.bias)
+        net.register_full_backward_hook(lambda module, given, got: tuple(factor * g for g in given))
+        return net
+
+    assert described(hooked(1.0)) == described(hooked(1.0)) != described(hooked(2.0))
+
+
+def test_a_module_that_a_function_imports_when_it_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "users_late_module.py"
+
+    def model(x):
+        import users_late_module  # type: ignore[import-not-found]
+
+        return x * users_late_module.scale
+
+    file.write_text("scale = 1.0")
+    before = described(model)
+    assert "users_late_module" not in sys.modules and before == described(model)
+    file.write_text("scale = 2.0")
+    assert described(model) != before
+
+
+def test_keys_that_look_alike_are_two_keys():
+    assert described({1: 0.5, "1": 2.0}) != described({1: 0.7, "1": 2.0})

@@ -71,6 +71,10 @@ TASKS = {
         name: lambda name=name: METHODS[name](SCORE, X).values for name in ("kernel_shap", "gradient_shap", "deep_lift")
     },
 }
+MAPS = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)).eval()
+IMAGES = torch.linspace(0, 1, 72).reshape(2, 1, 6, 6)
+for cam in ("grad_cam", "grad_cam_plus_plus"):
+    TASKS[cam] = lambda name=cam: METHODS[name](lp.Score(MAPS, 0), IMAGES).values
 if find_spec("pyro"):
     TASKS["variational"] = lambda: solved(lp.Variational(4, 3, n_samples=0))
     TASKS["hamiltonian"] = lambda: solved(lp.Hamiltonian(4, 1, n_points=2, max_tree_depth=1, n_paths=0))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import leastpath as lp
-from catalogue.inputs import NET, SCORE, X
+from catalogue.inputs import NET, SCORE, X, with_default
 from catalogue.table import Case, Refused, Right
 from leastpath import evaluation, report
 from leastpath import methods as table_of_methods
@@ -29,6 +29,18 @@ class Backwards:
 
     def speed(self, point, gradient, step):
         return -(gradient * step).flatten(1).abs().sum(1)
+
+
+class Undefined(Backwards):
+    def speed(self, point, gradient, step):
+        return torch.full((len(point),), math.nan)
+
+
+class Boastful(Backwards):
+    """Claims to bound the score, and does not: every path would be certified as the shortest."""
+
+    def speed(self, point, gradient, step):
+        return (gradient * step).flatten(1).abs().sum(1) / 10
 
 
 class Flat(Backwards):
@@ -49,6 +61,7 @@ def attribute(**settings: Any) -> lp.Attribution:
 
 ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
     "a tensor as tolerance": ({"tolerance": torch.tensor([0.1, 0.2])}, "tolerance=.* must be a number between 0 and 1"),
+    "a tensor of one number as tolerance": ({"tolerance": torch.tensor(0.1)}, "tolerance=.* must be a number"),
     "a word as tolerance": ({"tolerance": "small"}, "tolerance='small' must be a number"),
     "a tolerance of NaN": ({"tolerance": math.nan}, "tolerance=nan must lie between 0 and 1"),
     "a tolerance of 0": ({"tolerance": 0.0}, "must lie between 0 and 1"),
@@ -73,6 +86,10 @@ ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
     "labels that are no integers": ({"support": torch.zeros(1, 2)}, "support"),
     "an unknown answer to Ctrl-C": ({"on_interrupt": "ask"}, "on_interrupt='ask' is unknown"),
     "a metric of negative speed": ({"metric": Backwards()}, "cannot be negative"),
+    "a metric of NaN speed": ({"metric": Undefined()}, "returned NaN for a finite point"),
+    "a metric that bounds no score": ({"metric": Boastful()}, "bounds_score = True, and its speed .* is below"),
+    "a metric of other features": ({"metric": lp.DataDensity(torch.rand(9, 5), 1.0)}, "expected the same features"),
+    "a metric of one feature": ({"metric": lp.DataDensity(torch.rand(9, 1), 1.0)}, "expected the same features"),
     "a metric of one speed for all": ({"metric": Flat()}, "expected \\(.*,\\), one speed a row"),
 }
 
@@ -90,6 +107,8 @@ def cases() -> Iterator[Case]:
     yield Case("Solution", "a solver's own", lambda: len(lp.Solution(LINE).path), Right(lambda: 3))
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
     yield from doors()
+    yield from points()
+    yield from rejected_values()
     yield from paths()
     yield from integrals()
     yield from results()
@@ -100,8 +119,49 @@ def cases() -> Iterator[Case]:
     yield from files()
 
 
+def rejected_values() -> Iterator[Case]:
+    yield Case("report.heatmaps", "a tensor for names", lambda: report.heatmaps(IMAGES), Refused("got a Tensor"))
+    yield Case("report.heatmaps", "a list for names", lambda: report.heatmaps([IMAGES]), Refused("got a list"))
+    for made in (evaluation.planted_patch, evaluation.planted_cancellation, evaluation.planted_piecewise):
+        yield Case(f"evaluation.{made.__name__}", "a tensor for a count", partial(made, X), Refused("n=a tensor"))
+    yield Case(
+        "evaluation.NearOptimalRemoval", "a tensor for a seed",
+        lambda: evaluation.NearOptimalRemoval()(SCORE, X, None, X), Refused("seed=a tensor"),
+    )  # fmt: skip
+    yield Case("load", "a number for a file", lambda: lp.load(3), Refused("path=3 is a int"))
+
+
+BAD_POINTS = {
+    "NaN": (torch.full((9, 2), math.nan), "hold NaN or infinite"),
+    "complex": (torch.ones(9, 2, dtype=torch.complex64), "expected real numbers"),
+    "sparse": (torch.ones(9, 2).to_sparse(), "sparse tensor"),
+    "none": (torch.ones(0, 2), "expected at least"),
+    "an array": (np.ones((9, 2)), "tensor"),
+}
+
+
+def points() -> Iterator[Case]:
+    for made in (lp.NeighborGraph, lp.EnhancedIG, lp.DiscretizedIG, lp.DataDensity):
+        for name, (given, words) in BAD_POINTS.items():
+            yield Case(made.__name__, f"points: {name}", partial(made, given), Refused(words))
+
+
+def hidden_by_zeros() -> torch.Tensor:
+    """Shared or not, this argument gives the same for inputs of zeros, and other attributions."""
+    score = lp.Score(lambda x, rows: (x * rows.sum(0)).sum(1), additional_forward_args=torch.rand(3, 2))
+    return lp.attribute(score, torch.zeros(3, 2), 1.0, solver=lp.StraightLine()).values
+
+
+def mixed_at_their_starts() -> torch.Tensor:
+    """Rows that see each other, and whose inputs have a score of 0."""
+    score = lp.Score(lambda x: (x * x.mean(0)).sum(1))
+    return lp.attribute(score, torch.zeros(3, 2), X + 1, solver=lp.StraightLine()).values
+
+
 def doors() -> Iterator[Case]:
     """Names that a user meets first: extra arguments, models made ready, kept results, the explorer."""
+    yield Case("shared", "inputs that hide what it does", hidden_by_zeros, Refused("Mark it: lp.shared"))
+    yield Case("Score", "rows that see each other at zero", mixed_at_their_starts, Refused("rows are not independent"))
     table = torch.rand(len(X), X.shape[1], generator=torch.Generator().manual_seed(0))
 
     def near(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -119,6 +179,11 @@ def doors() -> Iterator[Case]:
     yield Case("per_example", "too few rows", lambda: explained(lp.per_example(table[:1])), Refused("per_example|rows"))
     yield Case("per_example", "a word", lambda: lp.per_example("mask"), Refused("per_example"))
     yield Case("prepared", "a function for a model", lambda: lp.prepared(torch.sin, X), Refused("Module"))
+    yield Case(
+        "prepared", "meta as the default device",
+        partial(with_default, torch.set_default_device, "meta", None, lambda: lp.prepared(NET, X)(X)),
+        Right(lambda: NET(X), 1e-6),
+    )  # fmt: skip
     yield Case("prepared", "a word for an example", lambda: lp.prepared(NET, "x"), Refused("example"))
     yield Case(
         "load", "no file", lambda: lp.load("nothing.safetensors"), Refused("is not a file: pass what result.save")

@@ -320,6 +320,17 @@ def test_a_shard_that_kills_every_worker_is_given_up_and_the_others_are_done(tmp
 
 
 @posix
+def test_a_job_whose_workers_all_die_is_an_error(tmp_path):
+    method = toy_jobs.Logged(str(tmp_path / "log"), deadly=1, always=True)
+    executor = jobs.Processes(workers=1, start_method="fork", max_retries=0)
+    with (
+        pytest.warns(UserWarning, match="given up"),
+        pytest.raises(ChildProcessError, match="no row of .* was explained"),
+    ):
+        explain(toy_jobs.Numbered(8), method=method, out=tmp_path / "out", executor=executor)
+
+
+@posix
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ctrl_c_finishes_the_shards_that_have_begun(tmp_path, workers):
     log, out = tmp_path / "log", tmp_path / "out"
@@ -372,3 +383,20 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
     assert not list((tmp_path / "units").glob(".*"))
     assert_whole(explain(toy_jobs.Numbered(), out=tmp_path))
     assert key_of(2) in jobs.open(tmp_path).store
+
+
+# ---- time --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["inline", FORKED], ids=["inline", "processes"])
+def test_time_that_is_used_up_ends_the_job_and_the_next_start_finishes_it(tmp_path, capsys, executor):
+    """A millionth of a second is over before the first row."""
+    found = explain(toy_jobs.Numbered(40), out=tmp_path, executor=executor, max_seconds=1e-6, show=True)
+    assert not found.finished and found.done == 0
+    assert "max_seconds=1e-06): 0 of 40 rows are done" in capsys.readouterr().err
+    assert_whole(explain(toy_jobs.Numbered(40), out=tmp_path, executor=executor, max_seconds=1000))
+
+
+def test_time_must_be_a_time(tmp_path):
+    with pytest.raises(ValueError, match="max_seconds=-1 must be a positive number of seconds"):
+        explain(toy_jobs.Numbered(4), out=tmp_path, max_seconds=-1)

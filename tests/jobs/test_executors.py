@@ -1,15 +1,18 @@
 """Executors: by name, and on a real Ray cluster that loses a node."""
 
 import functools
+import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import toy_jobs
 from leastpath import jobs
-from leastpath.jobs.executors import UNGUARDED, _exit_code, _refuse_unguarded, executor_of
+from leastpath.jobs import Processes, executors
+from leastpath.jobs.executors import FAILED, UNGUARDED, _exit_code, _OneWorker, end_pool, executor_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")
@@ -64,15 +67,38 @@ class _Ending:
         return self.code if self.looks > 2 else None
 
 
-class _Pool:
-    def __init__(self, code):
-        self._processes = {1: _Ending(code)}
+def replaced(code, *, begun):
+    """What becomes of a worker that died with this code, known only at the third look."""
+    flag = threading.Event()
+    if begun:
+        flag.set()
+    pool = SimpleNamespace(_processes={1: _Ending(code)}, shutdown=lambda wait: None)
+    return Processes(workers=1)._replacement(_OneWorker(pool, flag))
 
 
-def test_an_exit_code_that_comes_late_is_waited_for():
-    _refuse_unguarded(_Pool(-9))
+@pytest.mark.parametrize(
+    ("code", "begun", "words"),
+    [
+        (UNGUARDED, False, "put the call under"),
+        (FAILED, False, "which failed: its error stands above"),
+        (255, False, "put the call under"),  # what a fork server says whose answer another thread has read
+        (-9, False, None),
+        (-9, True, None),
+        (FAILED, True, None),
+    ],
+)
+def test_a_script_that_no_worker_can_import_is_told_from_a_worker_that_died(code, begun, words):
+    if words is None:
+        end_pool(replaced(code, begun=begun).pool)
+        return
+    with pytest.raises(ValueError, match=words):
+        replaced(code, begun=begun)
+
+
+def test_a_worker_that_never_began_needs_no_exit_code(monkeypatch):
+    monkeypatch.setattr(executors, "_exit_code", lambda process: None)
     with pytest.raises(ValueError, match="put the call under"):
-        _refuse_unguarded(_Pool(UNGUARDED))
+        replaced(None, begun=False)
 
 
 def test_a_process_that_does_not_end_has_no_exit_code():

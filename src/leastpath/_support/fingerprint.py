@@ -8,9 +8,11 @@ By hand: pickles and joblib's hash differ between processes and versions, and do
 from __future__ import annotations
 
 import contextlib
+import dis
 import enum
 import functools
 import hashlib
+import importlib.util
 import inspect
 import json
 import logging
@@ -113,7 +115,11 @@ class _Describer:
                 return {"array": list(value.shape), "of": [self.of(part, above) for part in value.ravel().tolist()]}
             return f"array{value.shape} {value.dtype} sha256:{_hash([np.ascontiguousarray(value).tobytes()])}"
         if isinstance(value, Mapping):
-            return {str(key): self.of(part, above) for key, part in value.items()}
+            named = {str(key): self.of(part, above) for key, part in value.items()}
+            if len(named) == len(value):
+                return named
+            pairs = [[f"{type(key).__name__} {key}", self.of(part, above)] for key, part in value.items()]
+            return {"mapping": sorted(pairs, key=str)}  # 1 and "1" are two keys
         if isinstance(value, (list, tuple)):
             return [self.of(part, above) for part in value]
         if isinstance(value, (set, frozenset)):
@@ -247,7 +253,26 @@ class _Describer:
         used = {name: self.of(part, above) for name, part in _globals_of(value)} if _is_users(value) else {}
         if used:
             found["uses"] = used
+        imports = dict(_imports_of(value.__code__)) if _is_users(value) else {}
+        if imports:
+            found["imports"] = imports
         return found
+
+
+def _imports_of(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """The user's own modules that a function imports when it runs, each with the checksum of its file.
+
+    They are not imported here: a description must not depend on whether the function has run.
+    """
+    named = {step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME"}
+    for name in sorted(named):
+        with contextlib.suppress(ImportError, ValueError, AttributeError, OSError):
+            found = importlib.util.find_spec(name)  # imports the package of a dotted name, as the function would
+            if found is not None and found.origin is not None and _is_users_file(name, found.origin):
+                yield name, _hash([Path(found.origin).read_bytes()])
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _imports_of(constant)
 
 
 def _globals_of(value: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -277,10 +302,13 @@ def _is_users(value: Any) -> bool:
 def _is_users_module(name: str) -> bool:
     if name in ("__main__", "__mp_main__"):
         return True
-    top = name.partition(".")[0]
+    return _is_users_file(name, getattr(sys.modules.get(name), "__file__", None))
+
+
+def _is_users_file(module: str, file: str | None) -> bool:
+    top = module.partition(".")[0]
     if top in sys.stdlib_module_names or top in ("leastpath", "torch"):
         return False
-    file = getattr(sys.modules.get(name), "__file__", None)
     installed = {sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     return file is None or not any(Path(file).is_relative_to(folder) for folder in installed)
 
@@ -308,9 +336,9 @@ def _module_attributes(part: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _hooks(part: nn.Module) -> Iterator[Any]:
-    """What runs before and after forward. The keys are numbers that differ between processes."""
-    yield from part._forward_pre_hooks.values()
-    yield from part._forward_hooks.values()
+    """What runs before and after forward and backward. The keys are numbers that differ between processes."""
+    for kind in ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"):
+        yield from getattr(part, kind, {}).values()  # a module of an old pickle lacks some
 
 
 def _pickles_itself(kind: type) -> bool:

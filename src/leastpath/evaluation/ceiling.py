@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import check_integer, check_settings_of, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import Attribution, without_path
 from leastpath.bound import BoundScore
@@ -67,6 +67,7 @@ class NearOptimalRemoval:
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines = None, seed: int = 0) -> Attribution:
         """Explains like a method: values shaped like the inputs."""
         warn_of_training_mode(score.model)
+        seed = seed_of(seed)
         judged, kind = judged_score(score, self.probability)
         with untouched(score.model, device_of(inputs)), torch.no_grad():
             bound = judged.bind(inputs)

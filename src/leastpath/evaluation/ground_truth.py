@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import seed_of
+from leastpath._support.checks import check_integer, seed_of
 from leastpath._support.fingerprint import digest
 from leastpath._support.maps import maps_over
 from leastpath.attribution import Attribution
@@ -68,6 +68,8 @@ def planted_patch(n: int = 32, size: int = 16, patch: int = 5, channels: int = 3
     """
     if not 0 < patch < size:
         raise ValueError(f"patch={patch} must be smaller than the image, size={size}, and at least 1")
+    for name, count in (("n", n), ("size", size), ("patch", patch), ("channels", channels)):
+        check_integer(name, count, 1)
     generator = torch.Generator("cpu").manual_seed(seed_of(seed))
     images = torch.rand(n, channels, size, size, generator=generator)
     top, left = torch.randint(size - patch + 1, (2,), generator=generator).tolist()
@@ -93,6 +95,8 @@ def planted_cancellation(n: int = 64, pairs: int = 4, idle: int = 4, seed: int =
         >>> torch.allclose(problem.attributions.sum(1), problem.score(problem.inputs), atol=1e-5)
         True
     """
+    for name, count, least in (("n", n, 1), ("pairs", pairs, 1), ("idle", idle, 0)):
+        check_integer(name, count, least)
     generator = torch.Generator("cpu").manual_seed(seed_of(seed))
     weights = (1 + torch.rand(pairs, generator=generator)) * (1 - 2.0 * (torch.arange(pairs) % 2))
     x = 0.5 + torch.rand(n, pairs, generator=generator)
@@ -117,6 +121,8 @@ def planted_piecewise(n: int = 64, features: int = 8, idle: int = 4, seed: int =
         >>> planted_piecewise(n=2).attributions.shape
         torch.Size([2, 12])
     """
+    for name, count, least in (("n", n, 1), ("features", features, 1), ("idle", idle, 0)):
+        check_integer(name, count, least)
     generator = torch.Generator("cpu").manual_seed(seed_of(seed))
     weights = torch.cat([torch.randn(features, generator=generator) * 2, torch.zeros(idle)])
     thresholds = torch.rand(features + idle, generator=generator) - 0.5

@@ -158,7 +158,7 @@ def check_settings(
         if n_steps is not None and most is not None and n_steps > most:
             raise ValueError(f"n_steps={n_steps} do not fit in max_gradients={most}: lower the one or raise the other")
         return
-    if not isinstance(asked, numbers.Real) and not (isinstance(asked, Tensor) and asked.ndim == 0):
+    if not isinstance(asked, numbers.Real):
         raise ValueError(f"tolerance={shown(asked)} must be a number between 0 and 1, or None for exactly n_steps")
     if not 0 < tolerance < 1:
         raise ValueError(f"tolerance={tolerance} must lie between 0 and 1, or be None for exactly n_steps")

@@ -20,13 +20,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, current_process, get_all_start_methods, get_context, parent_process
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from typing import Any, Protocol
 
 import torch
 
 from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.optional import optional
-from leastpath.jobs.shards import Done, Work, Worker, run_shard
+from leastpath.jobs.shards import Done, Work, run_shard
 
 Stop = Callable[[], bool]
 
@@ -54,7 +55,7 @@ class InProcess:
         """Do the shards in this process, whose threads are as before when the job ends."""
         threads = torch.get_num_threads()
         try:
-            worker = Worker(work.job, work.config)
+            worker = work.worker()
             for shard in shards:
                 if stop():
                     return
@@ -94,27 +95,27 @@ class Processes:
         todo = deque(shards)
         n = min(self.workers or os.cpu_count() or 1, max(1, len(todo)))
         # One pool for each worker: where one worker of a pool dies, the work of the whole pool is lost.
-        free = [self._pool() for _ in range(n)]
-        running: dict[Future[Done], tuple[ProcessPoolExecutor, int]] = {}
+        free = [self._worker() for _ in range(n)]
+        running: dict[Future[Done], tuple[_OneWorker, int]] = {}
         deaths: Counter[int] = Counter()
         try:
             while running or (todo and not stop()):
                 while free and todo and not stop():
-                    pool, shard = free.pop(), todo.popleft()
+                    worker, shard = free.pop(), todo.popleft()
                     try:
-                        running[pool.submit(run_shard, work.pickled, shard)] = pool, shard
-                    except BrokenProcessPool:  # its worker died while it was idle
-                        _refuse_unguarded(pool)
-                        free.append(self._replacement(pool))
+                        running[worker.pool.submit(run_shard, work.pickled, shard)] = worker, shard
+                    except BrokenProcessPool:  # it died while it was idle
+                        free.append(self._replacement(worker))
                         todo.appendleft(shard)
+                    except (EOFError, ConnectionError) as error:  # of a fork server, which imports the script as well
+                        raise ValueError(_UNGUARDED) from error
                 for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
-                    pool, shard = running.pop(future)
+                    worker, shard = running.pop(future)
                     if not isinstance(future.exception(), BrokenProcessPool):
-                        free.append(pool)
+                        free.append(worker)
                         yield future.result()
                         continue
-                    _refuse_unguarded(pool)
-                    free.append(self._replacement(pool))
+                    free.append(self._replacement(worker))
                     deaths[shard] += 1
                     if deaths[shard] <= self.max_retries:
                         todo.appendleft(shard)
@@ -122,15 +123,27 @@ class Processes:
                         reason = f"its worker died {deaths[shard]} times (out of memory? pass a smaller batch_size)"
                         _warn_of_loss(shard, reason)
         finally:
-            for pool in [*free, *(pool for pool, _ in running.values())]:
-                end_pool(pool)
+            for worker in [*free, *(worker for worker, _ in running.values())]:
+                end_pool(worker.pool)
 
-    def _pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, get_context(self.start_method), initializer=begin_worker)
+    def _worker(self) -> _OneWorker:
+        context = get_context(self.start_method)
+        begun = context.Event()
+        return _OneWorker(ProcessPoolExecutor(1, context, initializer=begin_worker, initargs=(begun,)), begun)
 
-    def _replacement(self, dead: ProcessPoolExecutor) -> ProcessPoolExecutor:
-        dead.shutdown(wait=False)
-        return self._pool()
+    def _replacement(self, dead: _OneWorker) -> _OneWorker:
+        codes = [_exit_code(process) for process in (dead.pool._processes or {}).values()]
+        dead.pool.shutdown(wait=False)
+        _refuse_a_script_that_no_worker_can_import(dead, codes[0] if codes else None)
+        return self._worker()
+
+
+@dataclass(frozen=True)
+class _OneWorker:
+    """A pool of one process, and whether that process has got as far as being ready for work."""
+
+    pool: ProcessPoolExecutor
+    begun: Event
 
 
 def end_if_imported_by_a_worker() -> None:
@@ -139,12 +152,26 @@ def end_if_imported_by_a_worker() -> None:
         os._exit(UNGUARDED)
 
 
-def _refuse_unguarded(pool: ProcessPoolExecutor) -> None:
-    if any(_exit_code(process) == UNGUARDED for process in (pool._processes or {}).values()):
+_UNGUARDED = (
+    "each worker process imports your script, and the script starts the job when it is imported: put the call under "
+    '`if __name__ == "__main__":`'
+)
+
+
+def _refuse_a_script_that_no_worker_can_import(dead: _OneWorker, code: int | None) -> None:
+    """ValueError for a worker that ended before it began, as its replacement would.
+
+    That is known from the worker itself, and does not depend on who collects its exit code. A worker that the system
+    killed, which has a negative code, may have better luck next time.
+    """
+    if dead.begun.is_set() or (code is not None and code < 0):
+        return
+    if code == FAILED:
         raise ValueError(
-            "each worker process imports your script, and the script starts the job when it is imported: put the call "
-            'under `if __name__ == "__main__":`'
+            "a worker process imports your script, which failed: its error stands above. Put what only the main "
+            'process can do under `if __name__ == "__main__":`'
         )
+    raise ValueError(_UNGUARDED)
 
 
 def _exit_code(dead: BaseProcess, patience: float = 10.0) -> int | None:
@@ -163,8 +190,9 @@ def _warn_of_loss(shard: int, reason: str) -> None:
     warnings.warn(f"shard {shard} was given up: {reason}. Start the job again to retry it", UserWarning, stacklevel=3)
 
 
-def begin_worker() -> None:
-    """A worker ignores Ctrl-C, which its parent handles, and ends when its parent ends."""
+def begin_worker(begun: Event) -> None:
+    """A worker says that it has begun. It ignores Ctrl-C, which its parent handles, and ends when its parent ends."""
+    begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
 
@@ -276,6 +304,7 @@ class Ray:
             return None
 
 
+FAILED = 1  # Python's exit code after an error
 UNGUARDED = 77  # the exit code of a worker that found the job's own call while it imported the script
 EXECUTORS: dict[str, type] = {"inline": InProcess, "processes": Processes, "ray": Ray}
 

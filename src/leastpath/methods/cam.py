@@ -1,12 +1,18 @@
-"""Class activation maps: Grad-CAM (Selvaraju et al. 2017), by Captum, and Grad-CAM++ (Chattopadhay et al. 2018)."""
+"""Class activation maps: Grad-CAM (Selvaraju et al. 2017) and its relatives, over what Captum reads of a layer.
+
+Grad-CAM++ (Chattopadhay et al. 2018), XGrad-CAM (Fu et al. 2020), HiRes-CAM (Draelos & Carin 2020), Layer-CAM (Jiang et
+al. 2021).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.threads import in_this_thread
 from leastpath.bound import BoundScore
 from leastpath.methods.captum_peers import imported_captum, in_chunks
 from leastpath.methods.pathless import Explained, Problem, method_without_path
@@ -27,8 +33,8 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
             pixel.
         relu: whether only what speaks for the class is kept.
     """
-    chosen = _chosen(problem, layer, "grad_cam")
-    peer = imported_captum("grad_cam").LayerGradCam(problem.bound.differentiable, chosen)
+    hooked, chosen = _on_private_copy(problem, layer, "grad_cam")
+    peer = imported_captum("grad_cam").LayerGradCam(hooked.differentiable, chosen)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         leaf = x.clone().requires_grad_()
@@ -47,27 +53,95 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
     Args:
         layer: as for `grad_cam`.
     """
-    chosen, captum = _chosen(problem, layer, "grad_cam_plus_plus"), imported_captum("grad_cam_plus_plus")
-    activation = captum.LayerActivation(problem.bound.differentiable, chosen)
-    gradient = captum.LayerGradientXActivation(problem.bound.differentiable, chosen, multiply_by_inputs=False)
+
+    def combined(maps: Tensor, g: Tensor) -> Tensor:
+        below = 2 * g**2 + g**3 * maps.sum((2, 3), keepdim=True)
+        share = torch.where(below != 0, g**2 / torch.where(below != 0, below, 1), 0)
+        return (share * g.relu()).sum((2, 3), keepdim=True) * maps
+
+    return _of_maps(problem, layer, "grad_cam_plus_plus", combined)
+
+
+@method_without_path(lambda layer, relu: f"XGradCam(layer={_name_of(layer)}, relu={relu})")
+def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
+    """XGrad-CAM: Grad-CAM with gradients averaged where the map is active, Σ(g A) / ΣA.
+
+    Where the score is linear in maps that are not negative, all maps together add up to it. A gradient and a forward.
+
+    Args:
+        layer: as for `grad_cam`.
+        relu: as for `grad_cam`.
+    """
+
+    def combined(maps: Tensor, g: Tensor) -> Tensor:
+        mass = maps.sum((2, 3), keepdim=True)
+        return (g * maps).sum((2, 3), keepdim=True) / torch.where(mass != 0, mass, 1) * maps
+
+    return _of_maps(problem, layer, "xgrad_cam", combined, relu)
+
+
+@method_without_path(lambda layer, relu: f"HiResCam(layer={_name_of(layer)}, relu={relu})")
+def hires_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
+    """HiRes-CAM: gradient × activation at each place. No average blurs where the gradient points.
+
+    Where the layers above are linear, it adds up to the score without their bias. A gradient and a forward.
+
+    Args:
+        layer: as for `grad_cam`.
+        relu: as for `grad_cam`.
+    """
+    return _of_maps(problem, layer, "hires_cam", torch.mul, relu)
+
+
+@method_without_path(lambda layer: f"LayerCam(layer={_name_of(layer)})")
+def layer_cam(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
+    """Layer-CAM: positive gradient × activation at each place, which serves earlier layers, too.
+
+    A gradient and a forward.
+
+    Args:
+        layer: as for `grad_cam`.
+    """
+    return _of_maps(problem, layer, "layer_cam", lambda maps, g: g.relu() * maps)
+
+
+def _of_maps(
+    problem: Problem,
+    layer: nn.Module | None,
+    name: str,
+    combined: Callable[[Tensor, Tensor], Tensor],
+    relu: bool = True,
+) -> Explained:
+    """Maps of a layer and their gradients, both (n, channels, h, w), combined and added up over the channels."""
+    hooked, chosen = _on_private_copy(problem, layer, name)
+    captum = imported_captum(name)
+    activation = captum.LayerActivation(hooked.differentiable, chosen)
+    gradient = captum.LayerGradientXActivation(hooked.differentiable, chosen, multiply_by_inputs=False)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         maps, g = (
             peer.attribute(x.clone().requires_grad_(), additional_forward_args=(rows,)).detach()
             for peer in (activation, gradient)
         )
-        below = 2 * g**2 + g**3 * maps.sum((2, 3), keepdim=True)
-        share = torch.where(below != 0, g**2 / torch.where(below != 0, below, 1), 0)
-        weight = (share * g.relu()).sum((2, 3), keepdim=True)
-        return _on_pixels((weight * maps).sum(1, keepdim=True).relu(), x)
+        total = combined(maps, g).sum(1, keepdim=True)
+        return _on_pixels(total.relu() if relu else total, x)
 
     return Explained(in_chunks(problem, chunk))
 
 
 def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
     """Maps (n, 1, h, w) enlarged to images (n, channels, height, width), each pixel's value shared by its channels."""
-    large = nn.functional.interpolate(maps.float(), images.shape[-2:], mode="bilinear", align_corners=False)
+    precise = maps.to(torch.promote_types(maps.dtype, torch.float32))  # not all devices enlarge half precision
+    large = nn.functional.interpolate(precise, images.shape[-2:], mode="bilinear", align_corners=False)
     return (large / images.shape[1]).expand(images.shape)
+
+
+def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tuple[BoundScore, nn.Module]:
+    """The score over a copy of the model, and its layer: other threads may run the model while hooks are on it."""
+    chosen = _chosen(problem, layer, name)
+    path = next(path for path, module in problem.bound.score.model.named_modules() if module is chosen)
+    hooked = problem.bound.on_private_copy()
+    return hooked, hooked.score.model.get_submodule(path)
 
 
 def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:
@@ -96,7 +170,7 @@ def last_maps(bound: BoundScore, model: nn.Module, image: Tensor) -> nn.Module |
             seen.append(module)
 
     leaves = [module for module in model.modules() if not any(module.children())]
-    handles = [module.register_forward_hook(record) for module in leaves]
+    handles = [module.register_forward_hook(in_this_thread(record)) for module in leaves]
     try:
         bound.values(image, torch.tensor([0]))
     finally:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath._support.threads import in_this_thread
 from leastpath.bound import BoundScore
 from leastpath.methods.attack import Limits, check_limits, clipped
 from leastpath.methods.pathless import Explained, Problem, method_without_path
@@ -99,7 +100,7 @@ def _representations(bound: BoundScore, module: nn.Module | None) -> Iterator[tu
         seen.clear()
         return bound.output_gradients(points, examples, distance)[1]
 
-    handle = None if module is None else module.register_forward_hook(record)
+    handle = None if module is None else module.register_forward_hook(in_this_thread(record))
     try:
         yield represented, descent
     finally:

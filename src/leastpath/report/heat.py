@@ -114,8 +114,10 @@ def heatmaps(
         >>> a, b, images = torch.randn(3, 2, 3, 8, 8)
         >>> figure = heatmaps({"first": a, "second": b}, images)
     """
-    if not values:
-        raise ValueError("there is nothing to draw: pass heatmaps({'a name': values, …})")
+    given_values: object = values
+    if not isinstance(given_values, Mapping) or not values:
+        got = "nothing to draw" if isinstance(given_values, Mapping) else f"a {type(values).__name__}"
+        raise ValueError(f"got {got}, expected names and values: pass heatmaps({{'a name': values, …}})")
     planes = {name: np.stack([_seen(_plane(x, signed), view) for x in _batch(given)]) for name, given in values.items()}
     shapes = {name: plane.shape for name, plane in planes.items()}
     if len(set(shapes.values())) > 1:
