@@ -219,7 +219,8 @@ def explain(
         >>> explained.tokens
         (('good',), ('[UNK]', 'bad'))
     """
-    batch = [texts] if isinstance(texts, (str, tuple)) else list(texts)
+    several: object = texts
+    batch = list(texts) if isinstance(several, Iterable) and not isinstance(several, (str, tuple)) else [texts]
     encoded, names = tokenized(model, tokenizer, batch, max_length)
     embedding = embedding or embedding_of(model)
     device = next(model.parameters()).device
