@@ -4,9 +4,10 @@
 
 For each net: the time of an input gradient of the prepared copy, over that of the model as it is, and what the copy's
 own report says. `--all` adds three ways that are not used: bfloat16 autocast, with the difference it makes, and
-`torch.compile` of the model and of the copy, with what compiling takes. Then the straight line with fixed steps, with
-the model and with its copy, over Captum's IntegratedGradients with the model. Rivals take turns in every repeat; ratios
-are formed within a repeat, of CPU times, with one thread, and their median is printed.
+`torch.compile` of the model and of the copy, with what compiling takes (TORCHINDUCTOR_COMPILE_THREADS=1 keeps its
+processes where they can be counted). Then the straight line with fixed steps, with the model and with its copy, over
+Captum's IntegratedGradients with the model. Rivals take turns in every repeat; ratios are formed within a repeat, of
+CPU times, with one thread, and their median is printed.
 
 The nets are those that `load(name)` of `models.py` in a folder gives; one that is missing is left out with a sentence.
 Without a folder, the net is a ResNet-56 with random weights.
@@ -15,6 +16,7 @@ Without a folder, the net is a ResNet-56 with random weights.
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -92,6 +94,12 @@ def taken(rivals: dict[str, Callable[[], object]], repeats: int) -> dict[str, np
     return {name: np.array(each) for name, each in times.items()}
 
 
+def with_children() -> float:
+    """CPU seconds of this process and of those that it started and that have ended, such as compilers."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
 def ratio(times: dict[str, np.ndarray], name: str, base: str) -> str:
     low, middle, high = np.quantile(times[name] / times[base], [0.25, 0.5, 0.75])
     return f"{middle:5.2f} (quartiles {low:.2f} to {high:.2f})"
@@ -122,10 +130,10 @@ def _add_unused(rivals: dict[str, Callable[[], object]], model: nn.Module, ready
     rivals["prepared, bfloat16"] = bfloat16
     for label, net in (("compiled", model), ("prepared, compiled", ready)):
         try:
-            begin = time.perf_counter()
+            begin = with_children()
             compiled = torch.compile(net)
             gradient(compiled, inputs)
-            print(f"torch.compile, {label}: the first gradient takes {time.perf_counter() - begin:.0f} s")
+            print(f"torch.compile, {label}: the first gradient takes {with_children() - begin:.0f} s of CPU time")
             rivals[label] = lambda compiled=compiled: gradient(compiled, inputs)  # type: ignore[misc]
         except Exception as error:  # it needs a C++ compiler, and fails in many ways
             print(f"torch.compile, {label}: {str(error).strip().splitlines()[0][:100]}")

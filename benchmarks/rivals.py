@@ -32,6 +32,9 @@ PUBLISHED: dict[str, str] = {
     "saliency": "1 gradient",
     "grad_cam": "1 gradient",
     "grad_cam_plus_plus": "1 gradient",
+    "xgrad_cam": "1 gradient",
+    "hires_cam": "1 gradient",
+    "layer_cam": "1 gradient",
     "expected_gradients": "200 gradients (SHAP's default)",
     "samp": "features / s gradients, in both directions",
     "samp_plus_plus": "at least ‖x − x̄‖₁ / η, in both directions",
@@ -45,7 +48,9 @@ PUBLISHED: dict[str, str] = {
     "fisher_rao": "– (the steps are our own)",
     "permutation_shap": "20 forwards a group (SHAP's default)",
 }
-ADDS_UP_TO_NOTHING = ("saliency", "grad_cam", "grad_cam_plus_plus", "sequential_ig")
+ADDS_UP_TO_NOTHING = (
+    "saliency", "grad_cam", "grad_cam_plus_plus", "xgrad_cam", "hires_cam", "layer_cam", "sequential_ig"
+)  # fmt: skip
 
 
 def settings_of(name: str, images: Tensor, net: EfficientNetLite0) -> dict[str, Any]:

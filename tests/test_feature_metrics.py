@@ -66,6 +66,28 @@ def test_line_of_a_linear_softmax_against_a_fine_integral():
     assert float(result.certificate) > 1
 
 
+@pytest.mark.parametrize(
+    "solver",
+    [
+        lp.ElasticBand(stiffness=0, monotone=False, n_knots=12, n_rounds=60),
+        lp.NeighborGraph(generate="adaptive", n_points=200, refine=True),
+    ],
+    ids=["band", "graph"],
+)
+def test_geodesic_of_a_linear_softmax_has_the_fisher_rao_distance(solver):
+    """All predictions can be reached, so the shortest path is the great circle between the two: 2 arccos Σ√(p q)."""
+    weight = torch.tensor([[2.0, -1.0, 0.5], [0.3, 1.5, -2.0], [0.2, 0.1, -0.4]], dtype=torch.float64)
+    x, start = torch.tensor([[1.0, 2.0, -1.0]]).double(), torch.tensor([[-2.0, -1.0, 0.5]]).double()
+    p, q = ((point @ weight).softmax(1) for point in (x, start))
+    line, found = (
+        lp.attribute(lp.Score(linear(weight), 0), x, start, solver=each, metric=lp.Fisher()) for each in (LINE, solver)
+    )
+    distance = float(2 * torch.arccos((p * q).sqrt().sum()))
+    assert float(line.length) > 1.15 * distance
+    assert float(found.length) == pytest.approx(distance, rel=3e-3) and float(found.length) >= distance
+    assert float(found.certificate) == pytest.approx(float(found.length) / distance, rel=1e-6)
+
+
 def test_distance_is_symmetric_and_at_most_pi():
     metric, none = lp.Fisher(output="raw"), torch.zeros(1, 1)
     p, q = torch.tensor([[0.2, 0.3, 0.5]]), torch.tensor([[0.6, 0.1, 0.3]])

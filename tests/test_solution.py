@@ -8,6 +8,7 @@ import torch
 import leastpath as lp
 from helpers import Polyline
 from leastpath.evaluation import compare
+from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.solution import chooses_start, joined
 
 
@@ -75,3 +76,20 @@ def test_joined_keeps_samples_and_repeats_the_path_where_there_are_none():
     for k, sample in enumerate(whole.samples):
         bends = [float(sample[b][1, 0]) - b for b in range(3)]
         assert bends == [0.25 + 10 * (k + 1), 0.75, 0.25 + 10 * (k + 1)]
+
+
+def test_what_is_known_of_lines_stays_with_its_example():
+    """Two parts in another order than the examples: line b has the points 2 b and 2 b + 1."""
+
+    def part(examples: list[int]) -> tuple[torch.Tensor, lp.Solution]:
+        n, of = len(examples), torch.tensor(examples)
+        one = torch.arange(n)
+        estimate = Estimate(of[:, None].expand(n, 3).float(), of.float(), of.float(), of.float())
+        span = torch.tensor([[0.0, 1.0]]).double().repeat(n, 1)
+        line = KnownSegments(2 * one, 2 * one + 1, torch.zeros(n).long(), estimate, span)
+        return of, lp.Solution(lp.Path.straight(torch.zeros(n, 3), torch.ones(n, 3)), line=line)
+
+    line = joined([part([3, 0]), part([1, 2])]).line
+    assert line is not None and line.span is not None
+    assert torch.equal(line.tail, 2 * line.estimate.length.long()) and torch.equal(line.head, line.tail + 1)
+    assert len(line.span) == 4

@@ -330,7 +330,7 @@ def _solved(
     ground.gradients_spent, ground.forwards_spent = bound.gradients_spent, bound.forwards_spent
     solution = _in_time(solver, ground, metric, start, end, watch)
     # What it knows and promises is about the other score.
-    return replace(solution, known=None, never_longer=False)
+    return replace(solution, known=None, line=None, never_longer=False)
 
 
 def _in_time(solver: Solver, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, watch: Watch) -> Solution:

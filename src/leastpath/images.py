@@ -48,18 +48,31 @@ def read_picture(file: str | Path) -> Image.Image:
         >>> read_picture("cat.jpg").mode  # doctest: +SKIP
         'RGB'
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
         with Image.open(file) as opened:
             if getattr(opened, "n_frames", 1) > 1 and opened.format not in PICTURES_IN_ONE:
                 warnings.warn(f"{file} is an animation: its first picture is used", UserWarning, stacklevel=3)
-            opened.load()
-            return _in_colour(ImageOps.exif_transpose(opened))
+            return as_seen(opened)
     except Image.DecompressionBombError as error:
         raise ValueError(f"{file} claims to have too many pixels to be a picture: {error}. Make it smaller") from error
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:  # what PIL raises for broken files
         raise ValueError(f"{file} cannot be read as a picture: {error}") from error
+
+
+def as_seen(opened: Image.Image) -> Image.Image:
+    """An opened file as a person sees it, in RGB: turned as its camera says, on white where it is transparent.
+
+    Example:
+        >>> from PIL import Image
+        >>> as_seen(Image.new("LA", (1, 1))).getpixel((0, 0))
+        (255, 255, 255)
+    """
+    from PIL import ImageOps
+
+    opened.load()
+    return _in_colour(ImageOps.exif_transpose(opened))
 
 
 def _in_colour(image: Image.Image) -> Image.Image:

@@ -156,7 +156,7 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     measured = None
     if payable.any():
         rival = None if work.few_features else integral.length
-        measured = work.of_lines(lines.only(payable), only_length=True, rival=rival)
+        measured = work.of_lines(lines.only(payable), known=solution.line, only_length=True, rival=rival)
     if measured is None:
         return solution, integral, line
     line = _replaced(line, payable, measured)
@@ -164,7 +164,9 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     if not solution.never_longer or not longer.any():
         return solution, integral, line
     again = longer & work.for_path.affords(measured.n_gradients.clamp_min(1))
-    better = work.of_lines(lines.only(again), weighting=work.weighting) if again.any() else None
+    better = None
+    if again.any():
+        better = work.of_lines(lines.only(again), known=solution.line, weighting=work.weighting)
     if better is not None:
         measured = measured.where(again, better)
     if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for

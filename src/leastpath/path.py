@@ -214,18 +214,27 @@ def _along(knots: Tensor, fractions: Tensor) -> Tensor:
 
 
 def without_repeats(knots: Tensor) -> Tensor:
-    """One polyline (knots, *features) without inner knots that lie on the one before: a copy.
-
-    Rounding decides whether two knots are equal or a hair apart, and what counts segments must not depend on it.
+    """One polyline (knots, *features) with its `real_segments` only, from end to end: a copy.
 
     Example:
         >>> without_repeats(torch.tensor([[0.0], [0.5], [0.5], [1.0]])).flatten()
         tensor([0.0000, 0.5000, 1.0000])
     """
+    real = real_segments(knots)
+    kept = knots[torch.cat([real.new_ones(1), real])]
+    kept[-1] = knots[-1]
+    return kept
+
+
+def real_segments(knots: Tensor) -> Tensor:
+    """(segments,) those of one polyline (knots, *features) that are longer than a hair; at least one.
+
+    Rounding decides whether two knots are equal or a hair apart, and what counts segments must not depend on it.
+    """
     sizes = norms(knots.diff(dim=0), 1)
-    keep = torch.ones(len(knots), dtype=torch.bool, device=knots.device)
-    keep[1:-1] = sizes[:-1] > REPEATED * sizes.sum()
-    return knots[keep]
+    real = sizes > REPEATED * sizes.sum()
+    real[-1:] |= ~real.any()
+    return real
 
 
 def _cut(knots: Tensor, pieces: int) -> Tensor:

@@ -27,6 +27,7 @@ class Solution:
         stats: whatever else the solver wants to tell; shown as `result.stats`.
         never_longer: where the path measures longer than the straight line, the line is to take its place.
         known: segments whose gradients the solver has summed already, so that the integrator only verifies them.
+        line: the same of the straight lines between the ends, which `Path.straight` numbers.
         samples: further paths between the same ends, all as plausible as `path`; their attributions give
             `result.path_spread`.
 
@@ -41,6 +42,7 @@ class Solution:
     known: KnownSegments | None = None
     never_longer: bool = False
     samples: tuple[Path, ...] = ()
+    line: KnownSegments | None = None
 
 
 @runtime_checkable
@@ -136,13 +138,15 @@ def joined(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
     stats: dict[str, Any] = {}
     for solution in solutions:
         stats |= solution.stats
-    known = [(s.known, shift) for s, shift in zip(solutions, shifts, strict=True) if s.known is not None]
+    known = [_moved(s.known, shift) for s, shift in zip(solutions, shifts, strict=True) if s.known is not None]
+    lines = [_of_examples(s.line, examples) for examples, s in parts if s.line is not None]
     # A part that sampled fewer paths than another repeats its own: there is nothing else as plausible.
     samples = tuple(
         _joined_paths([s.samples[k] if k < len(s.samples) else s.path for s in solutions], order)[0]
         for k in range(max(len(s.samples) for s in solutions))
     )
-    return Solution(path, tuple(notes[i] for i in order.tolist()), stats, _joined_known(known), samples=samples)
+    told = tuple(notes[i] for i in order.tolist())
+    return Solution(path, told, stats, _joined_known(known), samples=samples, line=_joined_known(lines))
 
 
 def joined_blocks(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
@@ -159,12 +163,25 @@ def _joined_paths(paths: Sequence[Path], order: Tensor) -> tuple[Path, list[int]
     return Path(torch.cat([path.points for path in paths]), route, offsets).select(order), shifts
 
 
-def _joined_known(parts: list[tuple[KnownSegments, int]]) -> KnownSegments | None:
+def _moved(known: KnownSegments, shift: int) -> KnownSegments:
+    """The same over points whose rows have moved."""
+    return replace(known, tail=known.tail + shift, head=known.head + shift)
+
+
+def _of_examples(lines: KnownSegments, examples: Tensor) -> KnownSegments:
+    """Straight lines of some examples (n,) as they are numbered among the lines of all."""
+    tail, head = (2 * examples[ends // 2] + ends % 2 for ends in (lines.tail, lines.head))
+    return replace(lines, tail=tail, head=head)
+
+
+def _joined_known(parts: Sequence[KnownSegments]) -> KnownSegments | None:
     if not parts:
         return None
+    spans = [part.span for part in parts if part.span is not None]  # all of them, or none
     return KnownSegments(
-        torch.cat([known.tail + shift for known, shift in parts]),
-        torch.cat([known.head + shift for known, shift in parts]),
-        torch.cat([known.group for known, _ in parts]),
-        Estimate.join([known.estimate for known, _ in parts]),
+        torch.cat([part.tail for part in parts]),
+        torch.cat([part.head for part in parts]),
+        torch.cat([part.group for part in parts]),
+        Estimate.join([part.estimate for part in parts]),
+        torch.cat(spans) if spans else None,
     )

@@ -92,6 +92,7 @@ def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
     assert np.allclose(means, found.table()["deletion", "mean"])
     page = (run.path / "report.html").read_text()
     assert "input_x_gradient" in page and "Comparison of attribution methods" in page
+    assert "Inputs: pictures, 16 pixels. Explained: log_softmax of the model's first class, from black." in page
     assert "report.html" in capsys.readouterr().out
 
 
@@ -158,6 +159,14 @@ def test_an_interruption_keeps_what_is_finished(folder, tmp_path, monkeypatch, c
         of_rows(folder, tmp_path / "out")
     assert left.value.code == 130 and "go on with --resume" in capsys.readouterr().err
     assert 0 < len(pd.read_csv(tmp_path / "out" / "results.csv")) < 10
+
+
+def test_time_that_is_used_up_is_said_and_resume_goes_on(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        of_rows(folder, tmp_path / "out", max_seconds=1e-6)
+    told = capsys.readouterr().err
+    assert left.value.code == 130 and "stopped after" in told and "go on with --resume" in told
+    assert len(pd.read_csv(of_rows(folder, tmp_path / "out", resume=True).path / "results.csv")) > 0
 
 
 def test_resume_takes_more_methods_and_computes_nothing_twice(folder, tmp_path):
@@ -234,3 +243,36 @@ def test_interruption_before_anything_is_done_writes_nothing(folder, tmp_path, m
     with pytest.raises(SystemExit):
         of_rows(folder, tmp_path / "out")
     assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_attacks_stay_within_the_range_of_pictures(folder):
+    for is_table, limits in ((False, (0.0, 1.0)), (True, None)):
+        (method,) = command.chosen_methods("mfaba", Kind(is_table, "baseline"), 16).values()
+        assert method.defaults["limits"] == limits
+
+
+def test_methods_that_learn_from_data_get_what_is_not_compared(folder, tmp_path):
+    """Oracle: the method called directly, with the other picture, or the other rows in their units, as its data."""
+    run = of_pictures(folder, tmp_path / "pictures", methods="lpi", measures="cancellation", limit=2)
+    files = picture_files(folder / "pictures")
+    model = load_model(folder / "pictures.safetensors", f"{__name__}:PictureNet")
+    question = command.joined([image_question(file, model, size=16) for file in files[:2]])
+    data = image_question(files[2], model, size=16).inputs
+    expected = METHODS["lpi"](question.score, question.inputs, points=data, represent=model).cancellation
+    assert np.allclose(pd.read_csv(run.path / "results.csv")["cancellation"], expected, rtol=1e-4)
+
+    run = of_rows(folder, tmp_path / "rows", methods="lpi,discretized_ig", measures="cancellation", limit=2)
+    model = load_model(folder / "rows.safetensors", f"{__name__}:RowNet")
+    table = read_table(folder / "table.csv", ["name"])
+    each = [table_question(table, row, model) for row in (0, 2, 3, 4, 5)]
+    question, data = command.joined(each[:2]), torch.cat([row.inputs for row in each[2:]])
+    expected = METHODS["lpi"](question.score, question.inputs, points=data).cancellation
+    found = pd.read_csv(run.path / "results.csv")
+    assert np.allclose(found[found["method"] == "lpi"]["cancellation"], expected, rtol=1e-4)
+    assert found["failure"].isna().all()
+
+
+def test_where_everything_is_compared_nothing_is_left_to_learn_from(folder, tmp_path):
+    for of in (of_pictures, of_rows):
+        with pytest.raises(ValueError, match=r"learns from data, and all inputs are compared: keep some .* --limit"):
+            of(folder, tmp_path / "out", methods="lpi")

@@ -68,6 +68,26 @@ def test_a_folder_of_pictures(here, opened, capsys):
     assert "read_image" in opened["session"].code()
 
 
+def assert_code_runs(source, method: str) -> None:
+    """The code of the last sample gives the numbers that are shown."""
+    with session_over(source) as session:
+        session.choose({"sample": len(source.samples) - 1})
+        found, space = session.finding(finished(session, method)), {}
+        exec(session.code(), space)
+        assert torch.allclose(space["result_1"].values, found.result.values, atol=1e-5)
+
+
+def test_a_broken_picture_does_not_spoil_its_folder(here, capsys):
+    (here / "photos" / "aa.png").write_bytes(b"no picture")
+    net = explore._Model(None, "nets:pictures", None, None, False)
+    source = explore.source_of([here / "photos"], (), (), net, None, 16, None, ())
+    assert source.samples == ["a.jpg", "b.png"]
+    assert "Left out: " in capsys.readouterr().out
+    assert_code_runs(source, "integrated_gradients")
+    with pytest.raises(ValueError, match="cannot be read as a picture"):
+        run_explore([here / "photos" / "aa.png"], factory="nets:pictures", size=16)
+
+
 def test_rows_of_a_table(here, opened):
     torch.manual_seed(0)
     save_file(RowNet().state_dict(), here / "net.safetensors")
@@ -101,7 +121,7 @@ def test_the_code_of_a_table_reads_its_file_and_gives_the_same_numbers(here, mon
         space = {}
         exec(session.code(), space)
         shown = finding.question.subject.by_feature(finding.result.values)[0]
-        assert torch.allclose(torch.tensor(space["result_1"].values.to_numpy()[0]).float(), shown, atol=1e-5)
+        assert torch.allclose(space["subject"].by_feature(space["result_1"].values)[0], shown, atol=1e-5)
 
 
 def test_texts(here, opened):
@@ -115,6 +135,8 @@ def test_a_hugging_face_folder(here, opened):
     tokenizer.save_pretrained(here / "hf")
     run_explore(text=["bad film"], model=here / "hf")
     assert opened["session"].state()["classes"][0]["label"] in ("yes", "no")
+    net = explore._Model(here / "hf", None, None, None, False)
+    assert_code_runs(explore.source_of([], ["bad film"], (), net, None, 224, None, ()), "occlusion")
 
 
 def test_a_saved_result(here, opened):

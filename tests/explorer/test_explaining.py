@@ -54,7 +54,7 @@ def test_every_method_that_is_offered_works(source):
         watch = Watch(expected_rows(question, method))
         found = explained(question, method, None, watch, line)
         assert torch.isfinite(found.result.values).all(), name
-        assert set(found.curves) == set(question.fills), name
+        assert set(found.curves) == set(question.curve_fills), name
         assert (found.walk is not None) == has_path(method), name
         assert not found.stopped
         if found.walk is not None:

@@ -14,6 +14,8 @@ from leastpath.explorer.findings import evidence, headline, removed_view
 def test_headlines_say_what_removal_says():
     assert "lowers the probability by 0.41" in headline(0.41, True)
     assert "changes the score" in headline(0.41, False)
+    assert "hardly" in headline(0.0002, True)
+    assert "hardly" not in headline(0.0002, False)  # a score has its own unit
     assert "does not confirm" in headline(-0.1, True)
     assert "not measured" in headline(math.nan, True)
 
@@ -50,7 +52,8 @@ def test_results_have_the_shapes_of_the_contract(source, values, frames, cumulat
         assert shown["walk"]["attributed"][-1] == pytest.approx(total, abs=1e-4)
         assert shown["walk"]["scores"][-1] == pytest.approx(session.state()["score"], abs=1e-5)
         assert [row["name"] for row in shown["evidence"]][:2] == ["support", "completeness_gap"]
-        assert set(shown["curves"]) == {fill["name"] for fill in session.state()["fills"]}
+        assert set(shown["curves"]) == set(session._question.curve_fills)
+        assert set(shown["curves"]) <= {fill["name"] for fill in session.state()["fills"]}
 
 
 def test_a_rows_frames_end_at_its_cells():

@@ -24,6 +24,10 @@ def test_pictures_are_shown_one_by_one(images, tmp_path):
         assert torch.equal(unpacked(shown["values"]), images.values[b])
         assert shown["status"] == images.status[b].value
         assert shown["evidence"][0]["value"] == pytest.approx(float(images.support[b]))
+        assert "lowers the probability" in shown["headline"] or "confirm" in shown["headline"]
+        frames = unpacked(shown["walk"]["frames"])
+        assert torch.equal(frames[-1], unpacked(state["input"]))
+        assert not frames[0].any()  # black
     as_json(session.bundle())
     assert "lp.load('a.safetensors')" in session.code()
 
@@ -37,7 +41,8 @@ def test_rows_tokens_and_results_without_path_are_shown():
     )
     session = SavedSession(tokens)
     assert session.state()["kind"] == "text"
-    assert session.result("saved-0")["walk"] is None
+    assert unpacked(session.result("saved-0")["walk"]["frames"])[20].tolist() == pytest.approx([0.5, 0.5])
+    assert SavedSession(rows).result("saved-0")["walk"] is None
 
 
 def test_what_needs_a_model_is_refused(images):

@@ -24,6 +24,17 @@ def test_a_picture_is_read_as_read_image_reads_it(tmp_path):
     assert torch.equal(picture_from("a.png", png(), (3, 16, 16)), read_image(tmp_path / "a.png", 16))
 
 
+def test_a_picture_is_turned_as_its_camera_says_and_shown_on_white(tmp_path):
+    exif = Image.Exif()
+    exif[274] = 6  # a quarter turn
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=exif)
+    Image.new("LA", (9, 9)).save(tmp_path / "clear.png")
+    for name in ("turned.jpg", "clear.png"):
+        mine = picture_from(name, (tmp_path / name).read_bytes(), (3, 16, 16))
+        assert torch.equal(mine, read_image(tmp_path / name, 16))
+
+
 @pytest.mark.parametrize(("shape", "mode"), [((1, 8, 8), "RGBA"), ((3, 6, 9), "L")])
 def test_channels_and_sizes_follow_the_model(shape, mode):
     assert picture_from("a.png", png(mode=mode), shape).shape == (1, *shape)

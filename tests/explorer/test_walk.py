@@ -60,6 +60,22 @@ def test_the_last_sum_is_the_result():
     assert torch.equal(walk.ending_at(torch.tensor([0.6, 0.4])).attributed[-1], torch.tensor([0.6, 0.4]))
 
 
+def test_a_sudden_rise_between_two_places_is_attributed_where_it_happens():
+    score = lp.Score(lambda x: torch.sigmoid(400 * (x[:, 0] - 0.96)) + 0.001 * x[:, 1])
+    path = Path.straight(torch.zeros(1, 2), torch.ones(1, 2))
+    walk = walked(score.bind(path.end), path).ending_at(torch.tensor([1.0, 0.001]))
+    known = walk.scores - walk.scores[0]
+    assert torch.allclose(walk.attributed.sum(1), known, atol=1e-4)  # complete at every place, not only at the end
+    assert float(walk.attributed[30, 0].abs()) < 1e-4  # nothing has happened yet
+
+
+def test_a_weighting_that_is_not_complete_is_not_made_to_follow_the_score():
+    bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
+    walk = walked(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), places=5)
+    ended = walk.ending_at(2 * walk.attributed[-1], complete=False)
+    assert torch.allclose(ended.attributed - walk.attributed, walk.places[:, None].float() * walk.attributed[-1])
+
+
 def test_how_far_a_token_has_come():
     start, end = torch.zeros(1, 2, 2), torch.tensor([[[1.0, 1.0], [0.0, 0.0]]])
     features = torch.tensor([[0, 0], [1, 1]])

@@ -68,6 +68,12 @@ def test_a_job_that_is_not_finished_exits_with_130(file, monkeypatch):
     assert result.exit_code == 130 and "0 of 20 rows are done" in result.output
 
 
+def test_a_job_that_runs_out_of_time_exits_with_130_and_goes_on_later(file):
+    result = called(file, "--max-seconds", "0.000001")
+    assert result.exit_code == 130 and "stopped after" in result.output and "start the job again" in result.output
+    assert called(file, "--max-seconds", "1000").exit_code == 0
+
+
 def test_fail_fast_raises(file, monkeypatch):
     monkeypatch.setattr(toy_jobs, "numbered", lambda n: toy_jobs.Numbered(n, bad=(3,)))
     assert isinstance(called(file, "--fail-fast").exception, ValueError)

@@ -383,3 +383,20 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
     assert not list((tmp_path / "units").glob(".*"))
     assert_whole(explain(toy_jobs.Numbered(), out=tmp_path))
     assert key_of(2) in jobs.open(tmp_path).store
+
+
+# ---- time --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["inline", FORKED], ids=["inline", "processes"])
+def test_time_that_is_used_up_ends_the_job_and_the_next_start_finishes_it(tmp_path, capsys, executor):
+    """A millionth of a second is over before the first row."""
+    found = explain(toy_jobs.Numbered(40), out=tmp_path, executor=executor, max_seconds=1e-6, show=True)
+    assert not found.finished and found.done == 0
+    assert "max_seconds=1e-06): 0 of 40 rows are done" in capsys.readouterr().err
+    assert_whole(explain(toy_jobs.Numbered(40), out=tmp_path, executor=executor, max_seconds=1000))
+
+
+def test_time_must_be_a_time(tmp_path):
+    with pytest.raises(ValueError, match="max_seconds=-1 must be a positive number of seconds"):
+        explain(toy_jobs.Numbered(4), out=tmp_path, max_seconds=-1)

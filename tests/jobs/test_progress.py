@@ -32,6 +32,25 @@ def test_the_rate_leaves_out_the_start_of_the_workers(monkeypatch):
     assert progress.rate == 1000 and "1,000 rows/s, 8s left" in progress.line()
 
 
+def test_a_plan_is_said_once_after_the_first_rows(monkeypatch):
+    """By a worker in this process after its first batch, by others after the first shard; not for what is quick."""
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
+    stream = io.StringIO()
+    progress = Progress(1000, there=400, stream=stream)
+    progress.begun(4, 2.0)
+    progress.begun(8, 4.0)
+    progress.add(Done(0, 100))
+    assert stream.getvalue().splitlines()[0][9:] == "about 5 min 0 s for 600 rows, at 2 rows/s"
+    assert len(stream.getvalue().splitlines()) == 1
+    progress = Progress(1000, stream=stream)
+    assert "? left" in progress.line()
+    progress.begun(4, 2.0)
+    assert "2 rows/s, 8m20s left" in progress.line()
+    quick = io.StringIO()
+    Progress(1000, stream=quick).begun(900, 1.0)
+    assert not quick.getvalue()
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(float("nan"), "?"), (5, "5s"), (65, "1m05s"), (7260, "2h01m")])
 def test_times_are_short(seconds, words):
     assert module._time(seconds) == words

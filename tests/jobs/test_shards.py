@@ -10,8 +10,8 @@ import torch
 import leastpath as lp
 import toy_jobs
 from leastpath._support.store import StoreMismatch
-from leastpath.jobs import Job, source_of
-from leastpath.jobs.shards import Work, Worker, key_of, reason_of, run_shard
+from leastpath.jobs import Explanations, Job, shards, source_of
+from leastpath.jobs.shards import CUT, Done, Work, Worker, key_of, reason_of, run_shard
 from leastpath.methods import METHODS, register
 
 pytest.importorskip("pyarrow")
@@ -21,6 +21,58 @@ pytest.importorskip("safetensors")
 def a_job(out, **changes):
     given = {"source": source_of(toy_jobs.Numbered(10)), "model_factory": toy_jobs.model, "method": lp.StraightLine()}
     return Job(**({**given, "out": out, "shard_size": 4, "target": 0} | changes))
+
+
+class Ticks:
+    """A clock that only a method moves."""
+
+    now = 0.0
+
+    def time(self):
+        return self.now
+
+    perf_counter = time
+
+
+TICKS = Ticks()
+
+
+def a_second_a_row(score, inputs, baselines, seed):
+    TICKS.now += len(inputs)
+    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    TICKS.now = 0.0
+    monkeypatch.setattr(shards, "time", TICKS)
+    return TICKS
+
+
+def test_rows_that_there_is_no_time_for_wait_for_the_next_start(tmp_path, clock):
+    """Batches of two rows at a second a row: 2 + 2 + 1 rows fit in 5.5 seconds, then none."""
+    told = []
+    job = a_job(tmp_path, method=a_second_a_row, shard_size=6, batch_size=2)
+    config = job.config()
+    work = Work(job, config, 5.5, lambda rows, seconds: told.append((rows, seconds)))
+    worker = work.worker()
+    assert worker.do(0).rows == 5 and told == [(2, 2.0), (4, 4.0), (5, 5.0)]
+    assert worker.do(1) == Done(1, 0) and key_of(1) not in worker.store  # nothing was begun, nothing is written
+    found = Explanations(tmp_path)
+    assert (found.done, found.cut, found.failed, found.finished) == (5, 1, 0, False)
+    assert found.table()["failure"].dropna().tolist() == [CUT] and found.values(0, 6)[5].isnan().all()
+    again = Work(job, config).worker()
+    clock.now = 0.0
+    assert (again.do(0).rows, again.do(1).rows) == (6, 4) and clock.now == 1 + 4  # the one row that was left
+    found = Explanations(tmp_path)
+    assert (found.done, found.cut, found.finished) == (10, 0, True) and found.values(0, 10).isfinite().all()
+
+
+def test_the_first_rows_are_begun_if_the_time_is_not_over(tmp_path, clock):
+    job = a_job(tmp_path, method=a_second_a_row, batch_size=4)
+    config = job.config()
+    assert Work(job, config, 0.5).worker().do(0).rows == 4
+    assert clock.now == 4 and Work(job, config, 0.5).worker().do(1).rows == 0
 
 
 def test_work_travels_as_bytes_and_a_shard_is_done_once(tmp_path):

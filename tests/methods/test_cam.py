@@ -1,4 +1,4 @@
-"""Class activation maps. Oracles: Captum's LayerGradCam called directly, the published formula by hand."""
+"""Class activation maps. Oracles: Captum's LayerGradCam called directly, the published formulas by hand, their sums."""
 
 import pytest
 import torch
@@ -45,6 +45,45 @@ def test_grad_cam_plus_plus_against_the_formula():
             alpha = torch.where(below != 0, g[b, k] ** 2 / below, torch.zeros(()))
             expected[b] += (alpha * g[b, k].relu()).sum() * maps[b, k].detach()
     torch.testing.assert_close(result.values.sum(1), expected.relu())
+
+
+def maps_and_gradients(net, depth):
+    maps = net[:depth](IMAGES.double()).detach().requires_grad_()
+    (g,) = torch.autograd.grad(net[depth:](maps).gather(1, TARGETS[:, None]).sum(), maps)
+    return maps.detach(), g
+
+
+@pytest.mark.parametrize("name", ["xgrad_cam", "hires_cam", "layer_cam"])
+def test_relatives_against_their_formulas(name):
+    net = cnn().double()
+    maps, g = maps_and_gradients(net, 3)
+    expected = torch.zeros(3, 6, 6, dtype=torch.float64)
+    for b in range(3):
+        for k in range(4):
+            a, slope = maps[b, k], g[b, k]
+            weight = {"xgrad_cam": (slope * a).sum() / a.sum(), "hires_cam": slope, "layer_cam": slope.relu()}[name]
+            expected[b] += weight * a
+    result = METHODS[name](lp.Score(net, TARGETS), IMAGES.double(), layer=net[2])
+    torch.testing.assert_close(result.values.sum(1), expected.relu(), rtol=1e-12, atol=1e-12)
+    assert result.n_gradients.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["xgrad_cam", "hires_cam"])
+def test_below_a_linear_layer_they_add_up_to_the_score_without_its_bias(name):
+    net = seeded(lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)))
+    net = net.double().eval()
+    result = METHODS[name](lp.Score(net, TARGETS), IMAGES.double(), layer=net[1], relu=False)
+    score = (net(IMAGES.double()) - net[3].bias).gather(1, TARGETS[:, None])[:, 0]
+    torch.testing.assert_close(result.values.flatten(1).sum(1), score)
+
+
+@pytest.mark.parametrize("name", ["grad_cam", "grad_cam_plus_plus", "xgrad_cam", "hires_cam", "layer_cam"])
+def test_batch_equals_loop_with_a_target_an_example(name):
+    net, images = cnn().double(), IMAGES.double()
+    batch = METHODS[name](lp.Score(net, TARGETS, "log_softmax"), images)
+    for b in range(3):
+        alone = METHODS[name](lp.Score(net, int(TARGETS[b]), "log_softmax"), images[b : b + 1])
+        torch.testing.assert_close(batch.values[b], alone.values[0], rtol=1e-12, atol=1e-14)
 
 
 def test_the_last_layer_with_maps_is_found():

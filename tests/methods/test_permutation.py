@@ -1,4 +1,4 @@
-"""Permutation SHAP. Oracles: Shapley values by enumeration, pairs of features, tokens."""
+"""Permutation SHAP. Oracles: the shap library, Shapley values by enumeration, pairs of features, tokens."""
 
 import pytest
 import torch
@@ -23,6 +23,28 @@ def test_one_order_and_its_reverse_are_exact_for_pairs():
     score = lp.Score(lambda x: x[:, 0] * x[:, 1] - 3 * x[:, 1] * x[:, 3] + x[:, 2] ** 2)
     result = METHODS["permutation_shap"](score, x, base, n_permutations=1)
     torch.testing.assert_close(result.values[0], shapley(score, x[0], base[0]))
+
+
+def test_against_the_permutations_of_shap():
+    """Orders are drawn otherwise there; where features act in pairs, any order and its reverse are exact in both."""
+    shap = pytest.importorskip("shap")
+    x, base = flat_points(2, 5, 1, torch.float64), flat_points(1, 5, 2, torch.float64)
+
+    def pairs(x):
+        return x[:, 0] * x[:, 1] - 3 * x[:, 1] * x[:, 3] + x[:, 2] ** 2 + torch.sin(x[:, 4] * 2)
+
+    theirs = shap.explainers.Permutation(
+        lambda rows: pairs(torch.as_tensor(rows)).numpy(), shap.maskers.Independent(base.numpy()), seed=0
+    )(x.numpy())
+    ours = METHODS["permutation_shap"](lp.Score(pairs), x, base, n_permutations=1)
+    torch.testing.assert_close(ours.values, torch.as_tensor(theirs.values))
+    net = mlp(5).double()  # all features act together: both are samples of one value
+    score = lp.Score(net, 1)
+    theirs = shap.explainers.Permutation(
+        lambda rows: score(torch.as_tensor(rows)).detach().numpy(), shap.maskers.Independent(base.numpy()), seed=0
+    )(x.numpy(), max_evals=300 * 11)
+    ours = METHODS["permutation_shap"](score, x, base, n_permutations=300)
+    assert (ours.values - torch.as_tensor(theirs.values)).abs().max() < 0.03 * ours.values.abs().max()
 
 
 def test_tokens_join_as_a_whole():

@@ -1,4 +1,4 @@
-"""Expected Gradients and LPI. Oracles: a linear model, the mean of Integrated Gradients, hand-made clusters."""
+"""Expected Gradients and LPI. Oracles: a linear model, the mean of Integrated Gradients, shap, hand-made clusters."""
 
 import pytest
 import torch
@@ -25,6 +25,15 @@ def test_expected_gradients_go_to_the_mean_of_integrated_gradients():
     exact = lp.attribute(score, x, base.expand(2, 4, 3), solver=lp.StraightLine()).values
     found = METHODS["expected_gradients"](score, x, base.expand(2, 4, 3), n_samples=4000).values
     assert (found - exact).abs().max() < 0.05 * exact.abs().max()
+
+
+def test_expected_gradients_against_those_of_shap():
+    """Both are means over draws, which differ: they meet where there are many."""
+    shap = pytest.importorskip("shap")
+    net, x, base = mlp(3), flat_points(2, 3, 1), flat_points(4, 3, 2)
+    theirs = shap.GradientExplainer(net, base).shap_values(x, nsamples=4000, rseed=0)[..., 1]
+    ours = METHODS["expected_gradients"](lp.Score(net, 1), x, base[None].expand(2, 4, 3), n_samples=4000).values
+    assert (ours - torch.as_tensor(theirs)).abs().max() < 0.06 * ours.abs().max()
 
 
 def test_references_are_those_of_the_inputs_cluster_weighted_by_what_they_stand_for():

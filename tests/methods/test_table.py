@@ -38,7 +38,7 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
     "fisher_rao": {"n_pieces": 6},
 }
 NEEDS_POINTS = [name for name in NAMES if "points" in METHODS[name].defaults]
-IMAGES_ONLY = ["blur_ig", "grad_cam", "grad_cam_plus_plus"]
+IMAGES_ONLY = ["blur_ig", *(name for name in NAMES if "_cam" in name)]
 VECTORS = [name for name in NAMES if name not in IMAGES_ONLY]
 PATHLESS = [name for name in VECTORS if METHODS[name].kind in ("peer", "floor")]
 FIND_THEIR_REFERENCE = [name for name in VECTORS if not METHODS[name].takes_baselines] + ["ig2"]

@@ -159,9 +159,10 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
         return None
     single, is_picture = math.prod(shape), len(shape) == 3
     known = {
-        "random": (0, 0), "saliency": (1, 1), "input_x_gradient": (1, 1), "grad_cam": (1, 1),
-        "grad_cam_plus_plus": (2, 1), "deep_lift": (2, 1), "gradient_shap": (50, 0),
-        "occlusion": (0, 225 if is_picture else single), "staircase": (0, 650 if is_picture else 8 * single),
+        "random": (0, 0), "saliency": (1, 1), "input_x_gradient": (1, 1), "grad_cam": (1, 1), "deep_lift": (2, 1),
+        **dict.fromkeys(("grad_cam_plus_plus", "xgrad_cam", "hires_cam", "layer_cam"), (2, 1)),
+        "gradient_shap": (50, 0), "occlusion": (0, 225 if is_picture else single),
+        "staircase": (0, 650 if is_picture else 8 * single),
     }  # fmt: skip
     return known.get(method.name)
 

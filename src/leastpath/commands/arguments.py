@@ -142,6 +142,7 @@ def compare(
     size: Annotated[int, typer.Option(help="Side that pictures are brought to, in pixels.")] = 224,
     drop: Annotated[list[str], typer.Option(help="Columns that are not features, with commas.")] = [],  # noqa: B006
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many pictures or rows, from the first.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Time for the comparison; --resume goes on.")] = None,
     seed: Annotated[int, typer.Option(help="Of methods and measures.")] = 0,
     resume: Annotated[bool, typer.Option(help="Go on in the same folder; methods and inputs may be added.")] = False,
 ) -> None:

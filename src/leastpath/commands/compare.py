@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,20 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
+from leastpath.budget import Clock
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.fitting import MOST_DATA, fitted, spread, with_data
 from leastpath.commands.model_files import load_model, made_model, with_weights
-from leastpath.commands.question import TABLES, Question, image_question, names_in, read_table, table_question
+from leastpath.commands.question import (
+    TABLES,
+    Question,
+    Rescaled,
+    image_question,
+    names_in,
+    read_table,
+    table_question,
+)
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation import axioms, masking, robustness
 from leastpath.evaluation.ceiling import NearOptimalRemoval
@@ -32,8 +42,8 @@ from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.explainer import Contender
-from leastpath.images import PICTURES
-from leastpath.methods import METHODS
+from leastpath.images import PICTURES, read_image
+from leastpath.methods import METHODS, Method
 from leastpath.support import patches
 
 if TYPE_CHECKING:
@@ -176,6 +186,41 @@ def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
     return rows[:limit]
 
 
+def other_pictures(source: Path, limit: int | None, size: int) -> Tensor:
+    """Pictures of the folder that are not compared, (n, 3, size, size): data for methods that learn from some.
+
+    Example:
+        >>> other_pictures(Path("nowhere"), 3, 64)
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere is neither a folder of pictures nor a table: ...
+    """
+    files = picture_files(source)[limit:] if limit is not None else []
+    return torch.cat([read_image(file, size) for file in spread(_some(files), MOST_DATA["pictures"])])
+
+
+def other_rows(table: pd.DataFrame, limit: int | None, unit: Tensor) -> Tensor:
+    """Rows of the table that are not compared, (n, columns), each column in its unit.
+
+    Example:
+        >>> import pandas
+        >>> other_rows(pandas.DataFrame({"a": [1.0, 2.0, 3.0]}), 1, torch.tensor([2.0]))
+        tensor([[1.0000],
+                [1.5000]])
+    """
+    rows = complete_rows(table)[limit:] if limit is not None else []
+    some = spread(_some(rows), MOST_DATA["rows"])
+    return torch.as_tensor(table.iloc[some].to_numpy(dtype="float32", copy=True)) / unit
+
+
+def _some(rest: list[Any]) -> list[Any]:
+    if not rest:
+        raise ValueError(
+            "a method of --methods learns from data, and all inputs are compared: keep some for it with --limit"
+        )
+    return rest
+
+
 def joined(questions: Sequence[Question]) -> Question:
     """Several questions to one model as one: each input keeps its own target."""
     first = questions[0]
@@ -216,16 +261,19 @@ def chosen_methods(names: str, kind: Kind, size: int) -> dict[str, Contender]:
     if not wanted:
         raise ValueError("--methods is empty: name at least one, as in --methods integrated_gradients")
     # An unknown name is an error that lists those that are known.
-    return {name: kind.ceiling(size) if name == CEILING else METHODS[name] for name in wanted}
+    return {
+        name: kind.ceiling(size) if name == CEILING else fitted(METHODS[name], is_table=kind.is_table)
+        for name in wanted
+    }
 
 
-def write_results(run: RunFolder, found: Comparison) -> None:
-    """report.html, table.csv (a row a method) and results.csv (a row a method and input)."""
+def write_results(run: RunFolder, found: Comparison, about: str = "") -> None:
+    """report.html, which says what it is about, table.csv (a row a method) and results.csv (a row a method, input)."""
     table = found.table()
     table.columns = [" ".join(column) for column in table.columns]
     run.write("table.csv", table.to_csv())
     run.write("results.csv", found.per_example.to_csv(index=False))
-    run.write("report.html", found.to_html())
+    run.write("report.html", found.to_html(about=about))
 
 
 def print_choices() -> None:
@@ -258,6 +306,7 @@ def run_compare(
     size: int = 224,
     drop: Sequence[str] = (),
     limit: int | None = None,
+    max_seconds: float | None = None,
     seed: int = 0,
     resume: bool = False,
 ) -> RunFolder:
@@ -284,6 +333,7 @@ def run_compare(
     columns = names_in(*drop)
     asked: dict[str, Any] = {"target": target, "output": output}
     question, names = _questions(source, kind, used, columns, limit, size, baseline, asked)
+    wanted = _with_data(wanted, question, source, columns, limit, size)
     if question.baselines.ndim > question.inputs.ndim and fill == "baseline":
         raise ValueError("--fill baseline needs one baseline an input, and --baseline gives several: use --fill mean")
     config = {
@@ -294,24 +344,46 @@ def run_compare(
     }  # fmt: skip
     run = RunFolder.open(default_folder("compare", resume) if out is None else out, "compare", config, resume=resume)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "interrupted with", UserWarning)  # said below, in the command's own words
+        for said in ("interrupted with", "stopped after"):  # said below, in the command's own words
+            warnings.filterwarnings("ignore", said, UserWarning)
+        clock = Clock(max_seconds)
         found = compare(
             wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
-            names=names, seed=seed, progress=True, resume=resume,
+            names=names, seed=seed, max_seconds=max_seconds, progress=True, resume=resume,
         )  # fmt: skip
-    return _told(run, found)
+    about = in_words(source, question, kind, size=size, target=target, baseline=baseline)
+    return _told(run, found, about, f"stopped after {clock.words}" if clock.left() == 0 else "interrupted")
 
 
-def _told(run: RunFolder, found: Comparison) -> RunFolder:
-    """Write what was found, and say it."""
+def in_words(
+    source: Path, question: Question, kind: Kind, *, size: int, target: int | None, baseline: str | None
+) -> str:
+    """What is compared, in a sentence.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score, rows = lp.Score(nn.Linear(2, 3).eval(), 1, "softmax"), torch.ones(1, 2)
+        >>> asked = Question(score, rows, rows, "softmax of class 1", [], ["a", "b"])
+        >>> in_words(Path("data/table.csv"), asked, Kind(True, "mean"), size=224, target=1, baseline=None)
+        'Inputs: table.csv. Explained: softmax of class 1, from mean. Removed features become: mean.'
+    """
+    inputs = source.name if kind.is_table else f"{source.resolve().name}, {size} pixels"
+    chosen = "the model's first class" if target is None else f"class {target}"
+    of = "the model's output" if question.score.target is None else f"{question.score.output} of {chosen}"
+    start = baseline or ("mean" if kind.is_table else "black")
+    return f"Inputs: {inputs}. Explained: {of}, from {start}. Removed features become: {kind.fill}."
+
+
+def _told(run: RunFolder, found: Comparison, about: str, why: str) -> RunFolder:
+    """Write what was found, and say it; and why not all, if it is not all."""
     if len(found.per_example):
-        write_results(run, found)
+        write_results(run, found, about)
         print(found)
         for _, row in found.failures.head(3).iterrows():
             print(f"{row['method']} failed on {row['name']}: {row['failure']}")
         print(run.path / "report.html")
     if not found.finished:
-        print(f"interrupted: go on with --resume --out {run.path}", file=sys.stderr)
+        print(f"{why}: go on with --resume --out {run.path}", file=sys.stderr)
         sys.exit(130)  # the usual code after Ctrl-C
     return run
 
@@ -335,6 +407,30 @@ def _questions(
     files = picture_files(source, limit)
     each = [image_question(file, model, size=size, baseline=baseline or "black", **asked) for file in files]
     return joined(each), [file.name for file in files]
+
+
+def _with_data(
+    wanted: Mapping[str, Contender],
+    question: Question,
+    source: Path,
+    drop: Sequence[str],
+    limit: int | None,
+    size: int,
+) -> dict[str, Contender]:
+    """Methods that learn from data get the pictures or rows that are not compared."""
+    model = question.score.model
+
+    @cache
+    def data() -> Tensor:
+        if isinstance(model, Rescaled):
+            return other_rows(read_table(source, drop), limit, model.unit)
+        return other_pictures(source, limit, size)
+
+    represent = None if isinstance(model, Rescaled) or not isinstance(model, nn.Module) else model
+    return {
+        name: with_data(method, data, represent) if isinstance(method, Method) else method
+        for name, method in wanted.items()
+    }
 
 
 def _model(

@@ -17,6 +17,7 @@ from leastpath.commands.answering import Answer, answers, estimate
 from leastpath.commands.arguments import IMAGE_SIZE, PICTURE_BASELINE, PICTURE_METHODS, TABLE_METHODS
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.explain_page import write_report
+from leastpath.commands.fitting import fitted
 from leastpath.commands.model_files import load_model
 from leastpath.commands.question import (
     TABLES,
@@ -127,7 +128,7 @@ def chosen_methods(methods: str | None, method: str | None, solver: str | None, 
     names = names_in(methods)
     if not names and solver is None:
         raise ValueError("--methods names no method: use names of `leastpath methods`, with commas between them")
-    found = [METHODS[name] for name in names]
+    found = [fitted(METHODS[name], is_table=is_table) for name in names]
     return found if solver is None else [*found, _of_solver(SOLVERS[solver]())]
 
 

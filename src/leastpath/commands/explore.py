@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from leastpath._support.optional import optional
 from leastpath.attribution import load
@@ -30,6 +30,7 @@ from leastpath.images import PICTURES, read_image
 from leastpath.score import Score
 
 MOST = 200  # pictures or rows at once
+_MODEL_FILES = "from leastpath.commands.model_files import"
 
 
 def run_explore(
@@ -106,21 +107,33 @@ class _Model:
             tokenizer = library.AutoTokenizer.from_pretrained(self.file, local_files_only=True)
             found = library.AutoModelForSequenceClassification.from_pretrained(self.file, local_files_only=True)
         except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0].rstrip(" :")
             raise ValueError(f"{self.file} cannot be read as a Hugging Face model: {reason}") from error
         return found.eval(), tokenizer
 
     def lines(self) -> list[str]:
         """Python that makes `model`."""
         if self.factory is not None:
-            module, _, name = self.factory.partition(":")
-            given = self._how["arguments"]
-            return [f"from {module} import {name}", f"model = {name}({f'**{json.loads(given)!r}' if given else ''})"]
+            return [f"{_MODEL_FILES} made_model", f"model = made_model({self._made_with()})"]
         if self.file is None:
             return ["from leastpath.commands.classifier import EfficientNetLite0", "model = EfficientNetLite0()"]
         given = "".join(f", {name}={value!r}" for name, value in self._how.items() if value)
         load_line = f"model = load_model({str(self.file)!r}{given})"
-        return ["from leastpath.commands.model_files import load_model", load_line]
+        return [f"{_MODEL_FILES} load_model", load_line]
+
+    def text_lines(self) -> list[str]:
+        """Python that makes `model` and `tokenizer`."""
+        if self.factory is not None:
+            return [f"{_MODEL_FILES} made_by", f"model, tokenizer = made_by({self._made_with()})"]
+        return [
+            "from transformers import AutoModelForSequenceClassification, AutoTokenizer",
+            f"tokenizer = AutoTokenizer.from_pretrained({str(self.file)!r})",
+            f"model = AutoModelForSequenceClassification.from_pretrained({str(self.file)!r}).eval()",
+        ]
+
+    def _made_with(self) -> str:
+        given = self._how["arguments"]
+        return f"{self.factory!r}, {given!r}" if given else repr(self.factory)
 
 
 def _pair(made: Any) -> tuple[Any, Any]:
@@ -143,7 +156,7 @@ def source_of(
     if texts:
         if files:
             raise ValueError("--text and files cannot be shown together: start two explorers")
-        return TextSource(*model.for_texts(), list(texts), target=target)
+        return TextSource(*model.for_texts(), list(texts), target=target, recipe=model.text_lines())
     if files[0].name.lower().endswith(TABLES):
         if len(files) > 1 or not model.is_given:
             raise ValueError(
@@ -160,25 +173,37 @@ def _pictures(
     files: Sequence[Path], model: _Model, target: int | None, size: int, labels: Sequence[str] | None
 ) -> SubjectSource:
     found: dict[str, Path] = {}
-    for file in files:
-        inside = sorted(f for f in file.iterdir() if f.suffix.lower() in PICTURES) if file.is_dir() else [file]
-        for picture in inside:
-            found.setdefault(picture.name if picture.name not in found else str(picture), picture)
+    pixels: list[Tensor] = []
+    for picture, is_named in _picture_files(files)[:MOST]:
+        try:
+            pixels.append(read_image(picture, size))
+        except ValueError as error:
+            if is_named:
+                raise
+            print(f"Left out: {error}")  # one broken file does not spoil a folder
+            continue
+        found[picture.name if picture.name not in found else str(picture)] = picture
     if not found:
-        raise ValueError(f"{files[0]} holds no pictures: they end with {', '.join(PICTURES)}")
-    pixels = torch.cat([read_image(file, size) for file in list(found.values())[:MOST]])
+        raise ValueError(f"{files[0]} holds no pictures that can be read: they end with {', '.join(PICTURES)}")
+    places = list(found.values())
 
-    def recipe(name: str) -> list[str]:
-        read = [
-            "from leastpath.images import PICTURES, read_image",
-            f"inputs = read_image({str(found.get(name, name))!r}, {size})",
-        ]
+    def recipe(sample: int) -> list[str]:
+        read = ["from leastpath.images import read_image", f"inputs = read_image({str(places[sample])!r}, {size})"]
         return [*model.lines(), *read, "score = lp.Score(model)"]
 
     if labels is None and not model.is_given:
         labels = imagenet_classes()
     score = Score(model.made(), target)
-    return TensorSource(score, pixels, titles=list(found)[:MOST], classes=labels, recipe=recipe)
+    return TensorSource(score, torch.cat(pixels), titles=list(found), classes=labels, recipe=recipe)
+
+
+def _picture_files(given: Sequence[Path]) -> list[tuple[Path, bool]]:
+    """Each picture once, those in folders too, and whether it was named itself."""
+    files: dict[Path, bool] = {}
+    for file in given:
+        inside = sorted(f for f in file.iterdir() if f.suffix.lower() in PICTURES) if file.is_dir() else [file]
+        files.update({picture: not file.is_dir() for picture in inside})
+    return list(files.items())
 
 
 def _table(
@@ -188,17 +213,14 @@ def _table(
     chosen = list(rows) or list(table.index[:50])
     missing = [row for row in chosen if row not in table.index]
     if missing:
-        raise ValueError(f"--row {missing[0]} is not in the table, or has empty cells: it has rows 0 to {len(table)}")
-
-    def recipe(title: str) -> list[str]:
-        added, _, number = title.rpartition("row ")
-        left_out = f".drop(columns={list(drop)!r})" if drop else ""
-        by_tabs = "" if separator_of(file) == "," else f", sep={separator_of(file)!r}"
-        frame = f"pandas.read_csv({added.removesuffix(', ')!r}).iloc[[{number}]]"  # of a file that the page was given
-        read = [
-            f"background = pandas.read_csv({str(file)!r}{by_tabs}){left_out}.dropna()",
-            f"frame = {f'{frame}[list(background)]' if added else f'background.loc[[{number}]]'}",
-        ]
-        return ["import pandas", *model.lines(), *read]
-
+        last = max(table.index, default=0)
+        raise ValueError(f"--row {missing[0]} is not in the table, or has empty cells: its last full row is {last}")
+    left_out = f".drop(columns={list(drop)!r})" if drop else ""
+    by_tabs = "" if separator_of(file) == "," else f", sep={separator_of(file)!r}"
+    recipe = (
+        "import pandas",
+        *model.lines(),
+        f"background = pandas.read_csv({str(file)!r}{by_tabs}){left_out}.dropna()",
+        f"frame = background.loc[{list(rows)!r}]" if rows else f"frame = background[:{len(chosen)}]",
+    )
     return TableSource(model.made(), table.loc[chosen], table, target=target, classes=labels, recipe=recipe)

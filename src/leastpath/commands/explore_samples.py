@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -59,8 +60,8 @@ def _photos() -> Sample:
         "score = lp.Score(EfficientNetLite0())",
     )
 
-    def lines(name: str) -> tuple[str, ...]:
-        crop = f'square_crop(Image.fromarray(load_sample_image("{name}")), 224, Image.Resampling.BICUBIC)'
+    def lines(sample: int) -> tuple[str, ...]:
+        crop = f'square_crop(Image.fromarray(load_sample_image("{names[sample]}")), 224, Image.Resampling.BICUBIC)'
         return (
             *recipe,
             f"image = {crop}",
@@ -83,7 +84,8 @@ def _digits() -> Sample:
     )  # fmt: skip
     _train(model, images[100:], torch.as_tensor(data.target)[100:])
     titles = [f"digit {label}" for label in data.target[:20]]
-    source = TensorSource(Score(model), images[:20], titles=titles, classes=[str(i) for i in range(10)])
+    classes, recipe = [str(i) for i in range(10)], partial(_by_name, "digits")
+    source = TensorSource(Score(model), images[:20], titles=titles, classes=classes, recipe=recipe)
     return source, "Sample: handwritten digits that scikit-learn ships, and a small net that was trained just now."
 
 
@@ -99,9 +101,18 @@ def _table() -> Sample:
     # First those whose answer is clear but not saturated: where it is, little is left to see.
     order = (model(rows[:50]).softmax(1).amax(1) - 0.9).abs().argsort().tolist()
     titles = [f"patient {i}" for i in order]
-    source = TensorSource(Score(model), rows[order], names=names, classes=classes, data=rows[50:], titles=titles)
+    source = TensorSource(
+        Score(model), rows[order], names=names, classes=classes, data=rows[50:], titles=titles,
+        recipe=partial(_by_name, "table"),
+    )  # fmt: skip
     words = "Sample: the breast cancer table that scikit-learn ships, in standard deviations, and a small net that was"
     return source, f"{words} trained just now."
+
+
+def _by_name(name: str, sample: int) -> tuple[str, str]:
+    """Python that makes one of a sample's subjects: its net is trained anew, to the same weights."""
+    imported = "from leastpath.commands.explore_samples import sample_source"
+    return imported, f'subject = sample_source("{name}")[0].subject({sample})'
 
 
 def _train(model: nn.Module, inputs: Tensor, labels: Tensor) -> None:

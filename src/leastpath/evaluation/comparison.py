@@ -229,10 +229,14 @@ class Comparison:
         """Every measure with its interval, beside its mean curve where it has one; below, what each method costs."""
         return comparison_figure(self._table, self.curves, self.methods, self.higher_is_better)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """The comparison as one self-contained page; written to `path` where one is given."""
+    def to_html(self, path: str | Path | None = None, *, about: str = "") -> str:
+        """The comparison as one self-contained page; written to `path` where one is given.
+
+        `about` is a sentence on what was compared, for whoever reads the page without the call that made it.
+        """
         lead = f"{len(self.methods)} methods on {self.per_example['input'].nunique()} inputs."
-        report = Report("Comparison of attribution methods", lead if self.finished else f"{lead} Interrupted.")
+        words = [lead, *([] if self.finished else ["Interrupted."]), *([about] if about else [])]
+        report = Report("Comparison of attribution methods", " ".join(words))
         report.section("Table").raw(comparison_table(self._in_words())).text(self._key("Bold: best"))
         if self.higher_is_better:
             caption = (

@@ -51,6 +51,26 @@ def unpacked(given: Any) -> Tensor:
     return torch.from_numpy(numbers.copy())
 
 
+def in_plain_numbers(value: Any) -> Any:
+    """What `packed` packed as nested lists, with the seven digits that float32 has. Pictures (uint8) are left out.
+
+    Example:
+        >>> in_plain_numbers({"values": packed(torch.tensor([[0.1, 2.0]])), "frame": packed(torch.ones(2).byte())})
+        {'values': [[0.1, 2.0]]}
+    """
+    if isinstance(value, Mapping):
+        if set(value) == {"dtype", "shape", "data"}:
+            numbers = unpacked(value)
+            digits = [float(f"{number:.7g}") for number in numbers.flatten().tolist()]
+            return np.array(digits).reshape(numbers.shape).tolist()
+        return {key: in_plain_numbers(inner) for key, inner in value.items() if not _is_picture(inner)}
+    return [in_plain_numbers(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_picture(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("dtype") == "uint8"
+
+
 def as_json(value: Any) -> str:
     """JSON text, with null for NaN and infinite numbers, which JSON does not have.
 

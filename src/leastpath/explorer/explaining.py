@@ -93,7 +93,7 @@ def has_path(method: Method) -> bool:
 def expected_rows(question: Question, method: Method) -> int:
     """Rows that the model will be given, roughly."""
     walking = PLACES if has_path(method) and method.name != QUICK else 0
-    return question.m * (ROWS.get(method.name, 200) + walking) + 19 * len(question.fills)
+    return question.m * (ROWS.get(method.name, 200) + walking) + 19 * len(question.curve_fills)
 
 
 def explained(
@@ -205,8 +205,9 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
         return None
     with at_work(score.model, device_of(question.subject.inputs)):
         bound = score.bind(question.subject.inputs, len(result.path))
-        walk = walked(bound, result.path, getattr(method.explain, "weighting", None))
-    return walk.ending_at(_values(result)[0])
+        weighting = getattr(method.explain, "weighting", None)
+        walk = walked(bound, result.path, weighting)
+    return walk.ending_at(_values(result)[0], weighting is None or weighting.complete)
 
 
 def _tested(
@@ -216,7 +217,7 @@ def _tested(
     values = _values(result)
     if not bool(torch.isfinite(values).all()):
         return result, {}
-    fills = dict(list(question.fills.items())[: 1 if only_first else None])
+    fills = dict(list(question.curve_fills.items())[: 1 if only_first else None])
     curves = {name: removal_curve(question.subject, score, values, fill) for name, fill in fills.items()}
     support = torch.tensor([curves["baseline"].support], dtype=torch.float64)
     beside = math.nan if line is None else float(line.result.support[0])

@@ -36,6 +36,7 @@ LABELS = {
     "certificate": "Certificate", "n_gradients": "Gradients", "seconds": "Seconds",
 }  # fmt: skip
 
+HARDLY = 0.01  # of probability: every other random order reaches as much, on digits and on a table
 MEASURING = "Removal is being measured: whether it confirms this explanation is told in a moment."
 
 
@@ -43,6 +44,7 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
     """A finding as `GET /api/results/KEY` gives it."""
     result, subject = finding.result, finding.question.subject
     support = float(result.support[0])
+    in_probability = bool(finding.question.classes())
     told = result.status[0].ok and not finding.stopped
     walk = finding.walk
     return {
@@ -52,8 +54,8 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
         "tested": finding.is_tested,
-        "headline": headline(support, bool(finding.question.classes())) if finding.is_tested else MEASURING,
-        "trusted": None if math.isnan(support) else told and support > 0,
+        "headline": headline(support, in_probability) if finding.is_tested else MEASURING,
+        "trusted": None if math.isnan(support) or _is_hardly(support, in_probability) else told and support > 0,
         "status": result.status[0].value,
         "evidence": evidence(result, finding.seconds),
         **numbers_of(subject, result, rank_of(subject, finding.question.score)),
@@ -75,8 +77,14 @@ def headline(support: float, is_probability: bool) -> str:
     said = written(support, 2)
     if support <= 0:
         return f"Removal does not confirm this explanation: support {said}, which should be above 0."
+    if _is_hardly(support, is_probability):
+        return f"Removal hardly confirms this explanation: support {said}, and a random order has 0 on average."
     changes = "lowers the probability" if is_probability else "changes the score"
     return f"Removing what it ranks first {changes} by {said} more than removing what it ranks last."
+
+
+def _is_hardly(support: float, is_probability: bool) -> bool:
+    return is_probability and 0 < support < HARDLY
 
 
 def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str, Any]]:

@@ -93,6 +93,11 @@ class Question:
         """What removed features may be filled with, (m, *shape) each."""
         return fills_of(self.subject, self.score, self.starts)
 
+    @property
+    def curve_fills(self) -> dict[str, Tensor]:
+        """Those that removal curves are measured with."""
+        return fills_of(self.subject, self.score, self.starts, for_curves=True)
+
     def key(self, sample: int, method: str, stiffness: float | None) -> str:
         """Names the result of a method for this question."""
         parts = (sample, self.target, self.output, *self.starts, method, stiffness)

@@ -98,14 +98,16 @@ def outputs_of(score: Score, inputs: Tensor, points: Tensor) -> Tensor:
         return score.bind(inputs).outputs(points, torch.zeros(len(points), dtype=torch.long))
 
 
-def fills_of(subject: Subject, score: Score, chosen: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What removed features may be filled with: the chosen baselines together, and other starts that fit: (m, *shape).
+def fills_of(
+    subject: Subject, score: Score, chosen: Mapping[str, Tensor], *, for_curves: bool = False
+) -> dict[str, Tensor]:
+    """What removed features may be filled with: the chosen baselines together, and all other starts: (m, *shape).
 
-    `chosen` are the baselines in use, (m, *shape) each.
+    `chosen` are the baselines in use, (m, *shape) each. For curves, which take some time, only starts that fit best.
     """
     fills = {"baseline": torch.cat(list(chosen.values()))}
     for name, start in subject.starts.items():
-        if start.fills and name not in chosen:
+        if name not in chosen and (start.has_curves or not for_curves):
             fills[name] = rows_of_start(start.make(score), subject)
     return fills
 

@@ -14,14 +14,19 @@ from leastpath._support.version import __version__
 from leastpath.attribution import Attribution
 from leastpath.explorer.arrays import packed, unpacked
 from leastpath.explorer.explaining import Finding
-from leastpath.explorer.findings import channels_of, evidence, features_of, headline, input_of, numbers_of
+from leastpath.explorer.findings import channels_of, evidence, features_of, frames_of, headline, input_of, numbers_of
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.subject import Kind, Subject
+from leastpath.explorer.walk import PLACES
 from leastpath.result_files import packed_fields
 from leastpath.score import Score
 from leastpath.support import Rank, patches
 
 READ_ONLY = "this is a saved result without its model, so it can only be looked at: explain anew with lp.explore"
+NO_PATH = "This result has no path to walk along."
+PATH_ONLY = (
+    "Where the path goes. The score along it is not in the file: save the result from the explorer's page to keep it."
+)
 SENTENCE = "A saved result, without its model."
 SAVED_RANK: Rank = "magnitude"  # without its score nobody knows what the signs stand for
 
@@ -51,15 +56,14 @@ class SavedSession:
         if isinstance(page, Mapping) and {"state", "result"} <= set(page):
             shown = _with_arrays(page["result"])
             state = {**_with_arrays(page["state"]), "results": [shown["key"]], "sentence": SENTENCE, "offline": True}
-            self._states, self._results = [state], [shown]
+            self._states, self._results = [state], {shown["key"]: shown}
             return
         if not isinstance(result.values, Tensor):
             raise ValueError("the saved result explains several inputs, and the explorer shows one: use result.values")
+        self._whole, self._title, self._results = result, title, {}
         examples = range(len(result.values))
-        subjects = [_subject(result, b, title) for b in examples]
-        self._results = [_shown(result, subject, b) for b, subject in enumerate(subjects)]
         names = [{"name": f"example {b}"} for b in examples]
-        self._states = [_state(result, subject, b, names) for b, subject in enumerate(subjects)]
+        self._states = [_state(result, _subject(result, b, title), b, names) for b in examples]
 
     def begin(self) -> None:
         """All is there already."""
@@ -81,10 +85,13 @@ class SavedSession:
 
     def result(self, key: str) -> dict[str, Any]:
         """What was saved, as the page reads it."""
-        for shown in self._results:
-            if shown["key"] == key:
-                return shown
-        raise Unknown(f"no result is called {key!r}")
+        if key not in self._results:
+            known = [b for b, state in enumerate(self._states) if key in state["results"]]
+            if not known:
+                raise Unknown(f"no result is called {key!r}")
+            subject = _subject(self._whole, known[0], self._title)
+            self._results = {key: _shown(self._whole, subject, known[0])}  # one at a time: frames are large
+        return self._results[key]
 
     def bundle(self) -> dict[str, Any]:
         """All that is shown, for a page without a server."""
@@ -169,11 +176,25 @@ def _shown(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
     support = float(one.support[0])
     return {
         "key": f"saved-{b}", "method": "saved", "label": _label(result), "stiffness": None, "stopped": False,
-        "headline": headline(support, False),
+        "headline": headline(support, "in probability" in one.status[0].value),
         "trusted": None if math.isnan(support) else one.status[0].ok and support > 0,
         "status": one.status[0].value, "evidence": evidence(one), **numbers_of(subject, one, SAVED_RANK),
-        "walk": None, "sentence_walk": "This file holds no walk: a result saved from the explorer's page does.",
+        "walk": _walk_of_path(result, subject, b), "sentence_walk": NO_PATH if result.path is None else PATH_ONLY,
         "curves": {},
+    }  # fmt: skip
+
+
+def _walk_of_path(result: Attribution, subject: Subject, b: int) -> dict[str, Any] | None:
+    """Where the path goes. What the score says there is not in the file."""
+    if result.path is None:
+        return None
+    m = len(result.path) // len(result.status)
+    own = result.path.select(torch.arange(b * m, (b + 1) * m))
+    places = torch.linspace(0, 1, PLACES, dtype=torch.float64)
+    points, start = own.at(places).float().mean(0), own.start.float().mean(0, keepdim=True)
+    return {
+        "positions": places.tolist(), "scores": None, "gradient_norms": None, "attributed": None, "idle": [],
+        "frames": packed(frames_of(subject, points, start)), "cumulative": None,
     }  # fmt: skip
 
 

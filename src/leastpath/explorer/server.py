@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from leastpath._support.optional import optional
-from leastpath.explorer.arrays import as_json
+from leastpath.explorer.arrays import as_json, in_plain_numbers
 from leastpath.explorer.export import exported_page, page_file, plotly_source
 from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, limited_body
 from leastpath.explorer.session import Unknown
@@ -56,7 +56,7 @@ def application(session: Any, gate: Gate) -> App:
         return _attachment(page.encode(), "text/html; charset=utf-8", "explanation.html")
 
     async def export_json(request: Request) -> Any:
-        text = await _threaded(lambda: as_json(session.bundle()))
+        text = await _threaded(lambda: as_json(in_plain_numbers(session.bundle())))
         return _attachment(text.encode(), "application/json", "explanation.json")
 
     def get(path: str, answer: Callable[[Request], Awaitable[Any]]) -> Route:
@@ -227,5 +227,6 @@ def _listening(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except (OSError, OverflowError) as error:
         made.close()
-        raise ValueError(f"cannot listen on {host}, port {port}: {error}. Port 0 takes any that is free") from error
+        reason = str(error).rstrip(".")
+        raise ValueError(f"cannot listen on {host}, port {port}: {reason}. Port 0 takes any that is free") from error
     return made

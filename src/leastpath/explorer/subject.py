@@ -26,7 +26,7 @@ ONE_OUTPUT = ("raw", "sigmoid")
 
 @dataclass(frozen=True)
 class Start:
-    """A baseline to choose: its words, how it is made, and whether removed features may be filled with it.
+    """A baseline to choose: its words, how it is made, and whether curves are measured with it in place of features.
 
     Example:
         >>> Start("zero", lambda score: torch.zeros(1, 3)).make(None)
@@ -36,7 +36,7 @@ class Start:
     label: str
     make: Callable[[Any], Tensor]
     """score -> (1, *shape), or (1, m, *shape) for several."""
-    fills: bool = True
+    has_curves: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,19 @@ class Subject:
     decode: Callable[[Tensor], Tensor] | None = None
     """Points (n, *shape) as the cells of a table (n, features)."""
     recipe: Sequence[str] = field(default_factory=tuple)
-    """Python lines that make `model`, `inputs` and what `start_code` needs."""
-    start_code: Callable[[str], str] = '"{}"'.format
+    """Python lines that make `subject`, this one; or, of a picture, `score` and `inputs`."""
+    start_code: Callable[[str], str] = 'subject.starts["{}"].make(score)'.format
     """The Python expression of a baseline, by its name."""
 
     @property
     def shape(self) -> torch.Size:
         """Of the numbers that are explained."""
         return self.inputs.shape[1:]
+
+    @property
+    def is_made_by_recipe(self) -> bool:
+        """Whether the recipe makes `subject` itself, and not its `score` and `inputs`."""
+        return any(line.startswith("subject = ") for line in self.recipe)
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -121,6 +126,16 @@ class SubjectSource(Protocol):
 
     def add(self, name: str, content: bytes) -> int:
         """One more, from a file of the user's: its number. ValueError where it cannot be read."""
+
+
+def added_code(name: str) -> str:
+    """Python that adds a file to `source`, as the page did, and gives the number of its first sample.
+
+    Example:
+        >>> added_code("cat.png")
+        "source.add('cat.png', Path('cat.png').read_bytes())"
+    """
+    return f"source.add({name!r}, Path({name!r}).read_bytes())"
 
 
 class LayerAsInput(nn.Module):

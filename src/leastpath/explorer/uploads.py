@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.optional import optional
-from leastpath.images import square_crop
+from leastpath.images import as_seen, square_crop
 
 MOST_BYTES = 20_000_000
 MOST_PIXELS = 50_000_000  # a small file may unpack to a huge picture
@@ -52,7 +52,7 @@ def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
             with images.open(io.BytesIO(checked_size(content)), formats=FORMATS) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise ValueError(f"it has {image.width} × {image.height} pixels, which is too many")
-                plain = image.convert("RGB" if channels == 3 else "L")
+                plain = as_seen(image).convert("RGB" if channels == 3 else "L")
     except Exception as error:  # decoders raise all kinds of errors on broken files
         reason = str(error).partition("\n")[0] if isinstance(error, ValueError) else "it is broken or of another kind"
         kinds = ", ".join(FORMATS)

@@ -69,14 +69,26 @@ class Walk:
             stretches.append((begin, end))
         return stretches
 
-    def ending_at(self, values: Tensor) -> Walk:
+    def ending_at(self, values: Tensor, complete: bool = True) -> Walk:
         """The same walk, whose last sum is `values` (*shape), the result itself.
 
-        The result is more exact than 41 places; the difference is spread evenly over the walk.
+        The result is more exact than 41 places. Where a method is complete, what all features together have got is
+        known at every place: the change of the score since the start. What a step lacks is divided by the sizes of its
+        attributions, and what a feature still lacks at the end is put where steps lacked most.
         """
-        values = values.to(self.attributed)
-        missing = values - self.attributed[-1]
-        attributed = self.attributed + per_row(self.places.to(self.attributed), self.attributed) * missing
+        values, attributed = values.to(self.attributed), self.attributed.clone()
+        reached = self.places.to(attributed)  # of what is missing at the end, the share that is there at each place
+        if complete:
+            steps = attributed.diff(dim=0)
+            lacking = self.scores.to(attributed).diff() - flat_rows(steps).sum(1)  # (steps,)
+            sizes = flat_rows(steps.abs()).sum(1)
+            share = per_row(
+                torch.where(sizes > 0, lacking / sizes.clamp_min(torch.finfo(sizes.dtype).tiny), 0.0), steps
+            )
+            attributed[1:] += (share * steps.abs()).cumsum(0)
+            if bool(lacking.any()):
+                reached = torch.cat([lacking.new_zeros(1), lacking.abs().cumsum(0)]) / lacking.abs().sum()
+        attributed += per_row(reached, attributed) * (values - attributed[-1])
         attributed[-1] = values  # without a rounding error
         return replace(self, attributed=attributed)
 

@@ -324,7 +324,7 @@ class Block:
         plan = self.plan
         estimate = quadrature(plan.score, self._pieces(segment, t0, t1), plan.metric, plan.rule, n, plan.weighting)
         self.segment_gradients.index_add_(0, segment, torch.full_like(t0, n))
-        f0, f1 = ends or (self.score_at(segment, t) for t in (t0, t1))
+        f0, f1 = ends or self.score_at_ends(segment, t0, t1)
         if plan.metric.bounds_score:  # a length below the change of score would break certificates
             estimate = estimate._replace(length=torch.maximum(estimate.length, (f1 - f0).abs()))
         return self.as_look(segment, t0, t1, f0, f1, estimate)
@@ -345,6 +345,14 @@ class Block:
         shifts = torch.zeros_like(sketch), torch.zeros_like(length)
         live = Live(segment, t0, t1, f0, f1, sketch, length, low, high, residual, unknown, unknown, *shifts, none)
         return Look(live, attributions)
+
+    def score_at_ends(self, segment: Tensor, t0: Tensor, t1: Tensor) -> tuple[Tensor, Tensor]:
+        """(pieces,) twice: the score where pieces of segments begin and end, asked once where two of them meet."""
+        both, t = segment.repeat(2), torch.cat([t0, t1])
+        places, number = torch.unique(2 * both + t, return_inverse=True)  # t is at most 1: no two segments overlap
+        some = torch.empty(len(places), dtype=torch.long).scatter_(0, number, torch.arange(len(t)))
+        f0, f1 = taken(self.score_at(both[some], t[some]), number).chunk(2)
+        return f0, f1
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
         """(pieces,) the score at parameter t (pieces,) of each segment (pieces,); it is known at the knots."""

@@ -24,13 +24,13 @@ def first_look(block: Block, known: KnownSegments | None) -> Standing:
     Segments that the solver has measured already are not measured again.
     """
     s, (count, nodes) = block.segments, _counts(block)
-    row, sign = torch.full((len(s),), -1), torch.ones(len(s), dtype=torch.long)
+    seen = row = torch.zeros(0, dtype=torch.long)
     if known is not None and isinstance(block.plan.weighting, PathIntegral):
         group = block.plan.groups[block.examples[s.owner]]
-        row, sign = known.find(s.tail, s.head, group, len(block.path.points))
-    is_known = (row >= 0) & (count == 1)  # a long segment needs more gradients than the solver took
+        seen, row = known.find(s.tail, s.head, group, len(block.path.points))
+    is_known = torch.bincount(seen, minlength=len(s)) >= count  # a long segment needs more than the solver took
+    seen, row = seen[is_known[seen]], row[is_known[seen]]
     segment, t0, t1 = _first_pieces(count, ~is_known)
-    seen = is_known.nonzero()[:, 0]
     kind = kinds_unverified(block.carrier[torch.cat([segment, seen])], len(block) + len(s))
 
     def looks() -> Iterator[tuple[Look, Tensor]]:
@@ -39,8 +39,7 @@ def first_look(block: Block, known: KnownSegments | None) -> Standing:
         if known is None:
             return
         for some in torch.arange(len(seen)).split(block.plan.score.batch_size):
-            at = seen[some]
-            yield _as_known(block, at, known.estimate, row[at], sign[at]), kind[len(segment) + some]
+            yield _as_known(block, seen[some], known, row[some]), kind[len(segment) + some]
 
     return Standing.collect(block, looks())
 
@@ -73,12 +72,14 @@ def _counts(block: Block) -> tuple[Tensor, Tensor]:
     return count, nodes
 
 
-def _as_known(block: Block, segment: Tensor, estimate: Estimate, row: Tensor, sign: Tensor) -> Look:
-    """Whole segments (pieces,) as the solver measured them: rows of its estimate, in direction `sign`."""
-    at, device = segment.to(block.f_tail.device), block.f_tail.device
-    attributions, length, low, high = (part[row.to(device)] for part in estimate)
+def _as_known(block: Block, segment: Tensor, known: KnownSegments, row: Tensor) -> Look:
+    """Pieces of segments (pieces,) as the solver measured them: rows of what is known."""
+    device, forward = block.f_tail.device, known.tail[row] == block.segments.tail[segment]
+    t0, t1 = known.spans(row, forward)
+    f0, f1 = block.score_at_ends(segment, t0, t1)
+    attributions, length, low, high = (part[row.to(device)] for part in known.estimate)
     if block.plan.metric.bounds_score:
-        length = torch.maximum(length, (block.f_head[at] - block.f_tail[at]).abs())
-    signed = Estimate(attributions * per_row(sign.to(device), attributions), length, low, high)
-    ends = torch.zeros(len(segment), dtype=torch.float64), torch.ones(len(segment), dtype=torch.float64)
-    return block.as_look(segment, *ends, block.f_tail[at], block.f_head[at], signed)
+        length = torch.maximum(length, (f1 - f0).abs())
+    sign = torch.where(forward, 1, -1).to(device)
+    signed = Estimate(attributions * per_row(sign, attributions), length, low, high)
+    return block.as_look(segment, t0, t1, f0, f1, signed)

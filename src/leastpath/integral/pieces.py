@@ -60,26 +60,37 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownSegments:
-    """Whole segments that a solver has measured already, so that the integrator only verifies them.
+    """Segments that a solver has measured already, so that the integrator only verifies them.
 
-    `tail` and `head` are rows of the path's points, `group` is that of `BoundScore.groups`: (segments,) each.
+    Each is one piece, or several that cover it. `tail` and `head` are rows of the path's points, `group` is that of
+    `BoundScore.groups`: (pieces,) each.
     """
 
     tail: Tensor
     head: Tensor
     group: Tensor
     estimate: Estimate
+    span: Tensor | None = None  # (pieces, 2) float64, from where to where on its segment; None: all of it
 
     def find(self, tail: Tensor, head: Tensor, group: Tensor, n_points: int) -> tuple[Tensor, Tensor]:
-        """For wanted segments (m,) their row, -1 if unknown, and +1 or -1 for the direction: (m,) twice."""
+        """The pieces of wanted segments (m,): which of these each belongs to, and its row here, (found,) twice."""
         keys, wanted = (
             (g * n_points + torch.minimum(a, b)) * n_points + torch.maximum(a, b)
             for a, b, g in ((self.tail, self.head, self.group), (tail, head, group))
         )
-        order = torch.argsort(keys)
-        row = order[torch.searchsorted(keys[order], wanted).clamp_max(len(keys) - 1)]
-        found = keys[row] == wanted
-        return torch.where(found, row, -1), torch.where(self.tail[row] == tail, 1, -1)
+        keys, order = torch.sort(keys, stable=True)
+        first, last = (torch.searchsorted(keys, wanted, right=right) for right in (False, True))
+        count = last - first
+        of = torch.arange(len(wanted)).repeat_interleave(count)
+        place = torch.arange(len(of)) - (count.cumsum(0) - count)[of]
+        return of, order[first[of] + place]
+
+    def spans(self, rows: Tensor, forward: Tensor) -> tuple[Tensor, Tensor]:
+        """Beginnings and ends of some pieces (rows,), as who walks them `forward` or not (rows,) counts them."""
+        span = torch.tensor([[0.0, 1.0]], dtype=torch.float64).expand(len(rows), 2)
+        span = span if self.span is None else self.span[rows]
+        t0, t1 = torch.where(forward[:, None], span, 1 - span.flip(1)).unbind(1)
+        return t0, t1
 
 
 def quadrature(

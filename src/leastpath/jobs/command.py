@@ -13,6 +13,7 @@ def run(
     workers: Annotated[int | None, Option(min=1, help="Local worker processes.")] = None,
     address: Annotated[str | None, Option(help="Of a Ray cluster; auto finds the one of this machine.")] = None,
     out: Annotated[Path | None, Option(help="Folder of the output, instead of the file's.")] = None,
+    max_seconds: Annotated[float | None, Option(help="Time for this start; the next one goes on.")] = None,
     fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first row that fails.")] = False,
     allow: Annotated[
         list[str], Option("--allow", metavar="MODULE", help="A module that the job file may import from elsewhere.")
@@ -24,8 +25,8 @@ def run(
 ) -> None:
     """Explain a data set of any size, as a job file says. Run it again to continue a job that was stopped.
 
-    Ctrl-C finishes the shards that have begun. A job that is not finished exits with 130, and one in which every row
-    failed with 1.
+    Ctrl-C finishes the shards that have begun, and --max-seconds ends between two batches. A job that is not finished
+    exits with 130, and one in which every row failed with 1.
     """
     from collections import Counter
     from dataclasses import replace
@@ -40,7 +41,7 @@ def run(
     if out is not None:
         read = replace(read, out=out)
     read = replace(read, fail_fast=fail_fast or read.fail_fast)
-    found = run_job(read, executor_of(kind, **settings), resume=resume)
+    found = run_job(read, executor_of(kind, **settings), resume=resume, max_seconds=max_seconds)
     if not found.finished:
         sys.exit(130)  # the usual code after Ctrl-C
     print(found)

@@ -20,6 +20,7 @@ from leastpath._support.files import write_atomically
 from leastpath._support.lock import FolderInUse, held
 from leastpath._support.store import Store, StoreMismatch
 from leastpath.behavior import check_behavior
+from leastpath.budget import Clock
 from leastpath.explainer import Contender
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import Job, Keep
@@ -27,6 +28,7 @@ from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Done, Work, key_of, passing_rows
 from leastpath.jobs.sources import Items, source_of
+from leastpath.planning import check_seconds
 from leastpath.score import Baselines, Score
 
 ORPHANED = 3600.0  # seconds after which a file that no shard refers to was left by a worker that died
@@ -53,6 +55,7 @@ def explain(
     method_settings: Mapping[str, Any] | None = None,
     fail_fast: bool = False,
     seed: int = 0,
+    max_seconds: float | None = None,
     show: bool = True,
     resume: bool = False,
     **executor_settings: Any,
@@ -87,7 +90,9 @@ def explain(
         data_settings, model_settings, method_settings: of the source, the factory and the method.
         fail_fast: raise the first error. Otherwise a row that fails is kept with the reason.
         seed: of everything random in the method.
-        show: progress on stderr.
+        max_seconds: time for this start of the job. When it is used up, no further row is begun; the same call later
+            does the rest. It depends on the machine, and is no part of what the folder is for.
+        show: progress on stderr, and after the first rows about how long it will take.
         resume: go on although the data, model or method hold something that cannot be described, such as an open
             connection. It is an error otherwise, since nobody can tell whether it has changed.
         executor_settings: of the executor that is named.
@@ -109,11 +114,13 @@ def explain(
         seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
         fail_fast=fail_fast,
     )  # fmt: skip
-    return run_job(job, executor_of(executor, **executor_settings), show=show, resume=resume)
+    return run_job(job, executor_of(executor, **executor_settings), show=show, resume=resume, max_seconds=max_seconds)
 
 
-def run_job(job: Job, executor: Executor, *, show: bool = True, resume: bool = False) -> Explanations:
-    """Do what is left of a job.
+def run_job(
+    job: Job, executor: Executor, *, show: bool = True, resume: bool = False, max_seconds: float | None = None
+) -> Explanations:
+    """Do what is left of a job, or as much of it as there is time for.
 
     Example:
         >>> import tempfile, torch
@@ -123,6 +130,8 @@ def run_job(job: Job, executor: Executor, *, show: bool = True, resume: bool = F
         >>> run_job(job, InProcess(), show=False)
         Explanations(1 of 1 rows in 1 shards)
     """
+    check_seconds(max_seconds)
+    clock = Clock(max_seconds)
     if isinstance(executor, Processes):
         end_if_imported_by_a_worker()
         if job.threads is None:
@@ -130,20 +139,28 @@ def run_job(job: Job, executor: Executor, *, show: bool = True, resume: bool = F
     if not len(job.source):
         raise ValueError("the data set is empty")
     with job.importing(), held(Path(job.out)) as lost:
-        return _run_held(job, executor, show, resume, lost)
+        return _run_held(job, executor, show, resume, lost, clock)
 
 
-def _run_held(job: Job, executor: Executor, show: bool, resume: bool, lost: Callable[[], bool]) -> Explanations:
-    """Do what is left of a job whose folder this process holds."""
+def _run_held(
+    job: Job, executor: Executor, show: bool, resume: bool, lost: Callable[[], bool], clock: Clock
+) -> Explanations:
+    """Do what is left of a job whose folder this process holds, until the time is used up."""
     store, config = _opened(job, resume)
     missing = [shard for shard in range(job.n_shards) if _is_left(store, shard)]
     there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
     progress = Progress(len(job.source), there, sys.stderr if show else None)
     reported: set[int] = set(range(job.n_shards)) - set(missing)
+    no_time = False  # for any row of a shard
     try:
         with progress.shown(), interruption(progress.stream) as pressed:
-            shards = executor.run(Work(job, config), missing, lambda: pressed() or lost())
+            until = None if clock.max_seconds is None else time.time() + clock.left()
+            work = Work(job, config, until, progress.begun)
+            shards = executor.run(work, missing, lambda: pressed() or lost() or clock.left() == 0)
             for done in shards:
+                if not done.rows:
+                    no_time = True
+                    continue
                 progress.add(done)
                 reported.add(done.shard)
                 if done.failures.total() == progress.done:  # most often a mistake in the job's settings
@@ -151,8 +168,11 @@ def _run_held(job: Job, executor: Executor, show: bool, resume: bool, lost: Call
     finally:
         found = _seen(job.out, reported)
         if show and not found.finished:
+            late = clock.asked is not None and (no_time or found.cut or clock.left() == 0)
+            why = f"stopped after {clock.words}: " if late else ""
+            done = f"{found.done:,} of {len(found):,} rows are done and kept in {job.out}"
             print(
-                f"{found.done:,} of {len(found):,} rows are done and kept in {job.out}. To go on, start the job again",
+                f"{why}{done}. To go on, start the job again",
                 file=sys.stderr,
             )
     if lost():

@@ -27,7 +27,7 @@ import torch
 
 from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.optional import optional
-from leastpath.jobs.shards import Done, Work, Worker, run_shard
+from leastpath.jobs.shards import Done, Work, run_shard
 
 Stop = Callable[[], bool]
 
@@ -55,7 +55,7 @@ class InProcess:
         """Do the shards in this process, whose threads are as before when the job ends."""
         threads = torch.get_num_threads()
         try:
-            worker = Worker(work.job, work.config)
+            worker = work.worker()
             for shard in shards:
                 if stop():
                     return

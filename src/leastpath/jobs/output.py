@@ -77,7 +77,12 @@ class Explanations:
     @property
     def done(self) -> int:
         """Rows that are explained, or failed with a reason."""
-        return sum(shard.rows for shard in self.shards)
+        return sum(shard.rows for shard in self.shards) - self.cut
+
+    @property
+    def cut(self) -> int:
+        """Rows that `max_seconds` left no time for, in shards that were begun. The next start of the job does them."""
+        return sum(shard.record.get("cut", 0) for shard in self.shards)
 
     @property
     def failed(self) -> int:
@@ -93,10 +98,10 @@ class Explanations:
     @property
     def finished(self) -> bool:
         """Whether every row is done."""
-        return len(self.shards) == self.n_shards
+        return len(self.shards) == self.n_shards and not self.cut
 
     def __repr__(self) -> str:
-        rest = "" if self.finished else f", {len(self.missing)} shards missing"
+        rest = f", {len(self.missing)} shards missing" if self.missing else ""
         return f"Explanations({self.done:,} of {len(self):,} rows in {len(self.shards)} shards{rest})"
 
     # ---- rows ----------------------------------------------------------------------------------------------------

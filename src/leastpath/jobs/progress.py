@@ -14,11 +14,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from leastpath.jobs.shards import Done
+from leastpath.planning import in_words
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 EVERY = 10.0  # seconds between plain lines
+QUICK = 5.0  # seconds: what takes no longer needs no plan
 
 
 class Progress:
@@ -36,7 +38,20 @@ class Progress:
         self.failures: Counter[str] = Counter()
         self.start = self._last = time.monotonic()
         self._first: tuple[float, int] | None = None  # when the first shard was done, and its rows
-        self._live = False
+        self._begun: float | None = None  # rows a second of a worker, before the first shard is done
+        self._live = self._planned = False
+
+    def begun(self, rows: int, seconds: float) -> None:
+        """A worker in this process has done some rows of its first shards: then it is known how long all will take."""
+        self._begun = rows / max(seconds, 1e-9)
+        self._say_plan()
+
+    def _say_plan(self) -> None:
+        left = self.rows - self.there - self.done
+        if self._planned or self.stream is None or self._live or left < QUICK * self.rate:
+            return
+        self._planned = True
+        self._print(f"about {in_words(left / self.rate)} for {left:,} rows, at {self._pace()}")
 
     def add(self, done: Done) -> None:
         """Count a finished shard."""
@@ -44,6 +59,7 @@ class Progress:
         self.gradients += done.gradients
         self.failures += done.failures
         self._first = self._first or (time.monotonic(), done.rows)
+        self._say_plan()
         if self.stream is not None and not self._live and time.monotonic() - self._last > EVERY:
             self._last = time.monotonic()
             self._print(self.line())
@@ -51,16 +67,18 @@ class Progress:
     @property
     def rate(self) -> float:
         """Rows a second of this run. From the second shard on, the time that workers took to start does not count."""
+        if self._begun is not None and not self.done:
+            return self._begun
         begin, before = self._first if self._first and self._first[1] < self.done else (self.start, 0)
         return (self.done - before) / max(time.monotonic() - begin, 1e-9)
 
     def line(self) -> str:
         """Rows done, rate, time left, gradients and failures, in one line."""
         total = self.there + self.done
-        left = (self.rows - total) / self.rate if self.done else float("nan")
+        left = (self.rows - total) / self.rate if self.done or self._begun else float("nan")
         parts = [
             f"{total:,}/{self.rows:,} rows ({total / max(self.rows, 1):.0%})",
-            f"{self.rate:,.0f} rows/s" if self.rate >= 100 else f"{self.rate:.3g} rows/s",
+            self._pace(),
             f"{_time(left)} left",
             f"{self.gradients:,} gradients",
         ]
@@ -68,6 +86,9 @@ class Progress:
             reasons = "; ".join(f"{n} × {reason}" for reason, n in self.failures.most_common(3))
             parts.append(f"{self.failures.total():,} failed: {reasons}")
         return ", ".join(parts)
+
+    def _pace(self) -> str:
+        return f"{self.rate:,.0f} rows/s" if self.rate >= 100 else f"{self.rate:.3g} rows/s"
 
     @contextmanager
     def shown(self) -> Iterator[Progress]:

@@ -7,6 +7,7 @@ import pickle
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -26,6 +27,7 @@ from leastpath.status import Status
 
 NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")
+CUT = "max_seconds was used up before this row: start the job again"
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,24 @@ def key_of(shard: int) -> str:
 
 
 class Worker:
-    """A loaded job: its data, model, method and store. Each process has one and uses it for all its shards."""
+    """A loaded job: its data, model, method and store. Each process has one and uses it for all its shards.
 
-    def __init__(self, job: Job, config: dict[str, Any]) -> None:
+    Args:
+        job: what to do.
+        config: its configuration, as the driver wrote it.
+        until: the time (`time.time`) after which no row is begun; None: there is no end.
+        tell: called after each batch with the rows and seconds of this worker so far.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        config: dict[str, Any],
+        until: float | None = None,
+        tell: Callable[[int, float], None] | None = None,
+    ) -> None:
+        self.until, self.tell = until, tell
+        self.rows, self.seconds = 0, 0.0  # so far, of rows that were explained or failed
         if job.threads is not None:
             torch.set_num_threads(job.threads)
         self.job = job
@@ -71,7 +88,8 @@ class Worker:
     def do(self, shard: int) -> Done:
         """Explain a shard and write it, unless the store already has it.
 
-        Of a shard that the store has, only rows are explained that failed for a reason that may have passed.
+        Of a shard that the store has, only rows are explained that failed for a reason that may have passed. Rows that
+        there is no time for are such rows; where there is time for none, nothing is written.
         """
         key, rows = key_of(shard), self.job.rows(shard)
         start, table, todo = time.perf_counter(), _Table(rows, self.job), [rows]
@@ -81,12 +99,37 @@ class Worker:
                 return _summary(shard, kept.record, was_there=True)
             todo = _runs(table.take(kept))
         for run in todo:
-            for first in range(run.start, run.stop, self.job.batch_size):
-                self._fill(table, first, min(first + self.job.batch_size, run.stop))
+            self._fill_in_time(table, run)
+        if len(table.cut) == sum(map(len, todo)):
+            return Done(shard, 0)
         seconds = time.perf_counter() - start + (kept.record["seconds"] if kept else 0.0)
         record = table.record() | {"shard": shard, "seconds": seconds}
         self.store.write(key, record, table.values, {"parquet": table.parquet()})
         return _summary(shard, record)
+
+    def _fill_in_time(self, table: _Table, rows: range) -> None:
+        """Explain rows in batches, as many as there is time for."""
+        first = rows.start
+        while first < rows.stop:
+            n = self._affordable(min(self.job.batch_size, rows.stop - first))
+            if not n:
+                table.leave(range(first, rows.stop))
+                return
+            begin = time.perf_counter()
+            self._fill(table, first, first + n)
+            first, self.rows, self.seconds = first + n, self.rows + n, self.seconds + time.perf_counter() - begin
+            if self.tell is not None:
+                self.tell(self.rows, self.seconds)
+
+    def _affordable(self, n: int) -> int:
+        """How many of the next n rows there is time for, if they take as long as those so far; the first n in any case,
+        if the time is not over."""
+        if self.until is None:
+            return n
+        left = self.until - time.time()
+        if left <= 0 or not self.rows:
+            return n if left > 0 else 0
+        return min(n, int(left / max(self.seconds / self.rows, 1e-9)))
 
     def _kept(self, key: str) -> Unit | None:
         try:
@@ -144,10 +187,16 @@ class Worker:
 
 @dataclass(frozen=True)
 class Work:
-    """A job and its configuration: what an executor gets."""
+    """A job and its configuration: what an executor gets. `until` and `tell` are those of `Worker`."""
 
     job: Job
     config: dict[str, Any]
+    until: float | None = None
+    tell: Callable[[int, float], None] | None = None
+
+    def worker(self) -> Worker:
+        """A worker in this process."""
+        return Worker(self.job, self.config, self.until, self.tell)
 
     @cached_property
     def pickled(self) -> bytes:
@@ -160,7 +209,7 @@ class Work:
         except ImportError:
             from pickle import dumps
         try:
-            return bytes(dumps((job, self.config)))
+            return bytes(dumps((job, self.config, self.until)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ValueError(
                 f"the job cannot be sent to a worker ({error}): define its data, factory and method at the top of a "
@@ -170,9 +219,9 @@ class Work:
 
 @lru_cache(maxsize=1)
 def _worker(pickled: bytes) -> Worker:
-    job, config = pickle.loads(pickled)
+    job, config, until = pickle.loads(pickled)
     job.look_up_paths()  # for good: the process belongs to the job
-    return Worker(job, config)
+    return Worker(job, config, until)
 
 
 def run_shard(pickled: bytes, shard: int) -> Done:
@@ -192,6 +241,8 @@ class _Table:
         self.values: dict[str, Tensor] = {}
         self.passing: set[int] = set()
         """Rows that failed for a reason that may pass: they are tried again at the next start."""
+        self.cut: set[int] = set()
+        """Those of them that there was no time for."""
 
     def take(self, kept: Unit) -> list[int]:
         """Begin with what is there, and return the numbers of the rows that are to be tried again."""
@@ -207,6 +258,13 @@ class _Table:
     def fail(self, index: int, name: str, reason: str, seconds: float = 0.0) -> None:
         values = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
         self.rows[index - self.start] |= {**values, "gradients": 0, "forwards": 0}
+
+    def leave(self, rows: range) -> None:
+        """Rows that there is no time for."""
+        for i in rows:
+            self.fail(i, str(i), CUT)
+        self.cut.update(rows)
+        self.passing.update(rows)
 
     def add(self, rows: Rows, targets: list[Any], scores: Tensor, result: Attribution, seconds: float) -> None:
         kept, share = self._kept(result.values), seconds / len(rows.index)
@@ -278,10 +336,14 @@ class _Table:
         return ""
 
     def record(self) -> dict[str, Any]:
-        failures = Counter(reason_of(row["failure"]) for row in self.rows if "failure" in row)
+        failed = (row for row in self.rows if "failure" in row and row["index"] not in self.cut)
+        failures = Counter(reason_of(row["failure"]) for row in failed)
         counts = {name: sum(row[name] for row in self.rows) for name in COUNTS}
         again = sorted(i for i in self.passing if "failure" in self.rows[i - self.start])
-        return {"rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures), "passing": again}
+        return {
+            "rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures), "passing": again,
+            "cut": len(self.cut),
+        }  # fmt: skip
 
     def parquet(self) -> bytes:
         import pyarrow as pa
@@ -328,7 +390,8 @@ def reason_of(failure: str) -> str:
 
 def _summary(shard: int, record: dict[str, Any], was_there: bool = False) -> Done:
     failures = Counter(record["failures"])
-    return Done(shard, record["rows"], record["gradients"], record["seconds"], failures, was_there)
+    rows = record["rows"] - record.get("cut", 0)
+    return Done(shard, rows, record["gradients"], record["seconds"], failures, was_there)
 
 
 def _moved(inputs: Inputs | None, device: torch.device) -> Any:

@@ -1,7 +1,12 @@
-"""Class activation maps: Grad-CAM (Selvaraju et al. 2017), by Captum, and Grad-CAM++ (Chattopadhay et al. 2018)."""
+"""Class activation maps: Grad-CAM (Selvaraju et al. 2017) and its relatives, over what Captum reads of a layer.
+
+Grad-CAM++ (Chattopadhay et al. 2018), XGrad-CAM (Fu et al. 2020), HiRes-CAM (Draelos & Carin 2020), Layer-CAM (Jiang et
+al. 2021).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,8 +53,68 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
     Args:
         layer: as for `grad_cam`.
     """
-    hooked, chosen = _on_private_copy(problem, layer, "grad_cam_plus_plus")
-    captum = imported_captum("grad_cam_plus_plus")
+
+    def combined(maps: Tensor, g: Tensor) -> Tensor:
+        below = 2 * g**2 + g**3 * maps.sum((2, 3), keepdim=True)
+        share = torch.where(below != 0, g**2 / torch.where(below != 0, below, 1), 0)
+        return (share * g.relu()).sum((2, 3), keepdim=True) * maps
+
+    return _of_maps(problem, layer, "grad_cam_plus_plus", combined)
+
+
+@method_without_path(lambda layer, relu: f"XGradCam(layer={_name_of(layer)}, relu={relu})")
+def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
+    """XGrad-CAM: Grad-CAM with gradients averaged where the map is active, Σ(g A) / ΣA.
+
+    Where the score is linear in maps that are not negative, all maps together add up to it. A gradient and a forward.
+
+    Args:
+        layer: as for `grad_cam`.
+        relu: as for `grad_cam`.
+    """
+
+    def combined(maps: Tensor, g: Tensor) -> Tensor:
+        mass = maps.sum((2, 3), keepdim=True)
+        return (g * maps).sum((2, 3), keepdim=True) / torch.where(mass != 0, mass, 1) * maps
+
+    return _of_maps(problem, layer, "xgrad_cam", combined, relu)
+
+
+@method_without_path(lambda layer, relu: f"HiResCam(layer={_name_of(layer)}, relu={relu})")
+def hires_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
+    """HiRes-CAM: gradient × activation at each place. No average blurs where the gradient points.
+
+    Where the layers above are linear, it adds up to the score without their bias. A gradient and a forward.
+
+    Args:
+        layer: as for `grad_cam`.
+        relu: as for `grad_cam`.
+    """
+    return _of_maps(problem, layer, "hires_cam", torch.mul, relu)
+
+
+@method_without_path(lambda layer: f"LayerCam(layer={_name_of(layer)})")
+def layer_cam(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
+    """Layer-CAM: positive gradient × activation at each place, which serves earlier layers, too.
+
+    A gradient and a forward.
+
+    Args:
+        layer: as for `grad_cam`.
+    """
+    return _of_maps(problem, layer, "layer_cam", lambda maps, g: g.relu() * maps)
+
+
+def _of_maps(
+    problem: Problem,
+    layer: nn.Module | None,
+    name: str,
+    combined: Callable[[Tensor, Tensor], Tensor],
+    relu: bool = True,
+) -> Explained:
+    """Maps of a layer and their gradients, both (n, channels, h, w), combined and added up over the channels."""
+    hooked, chosen = _on_private_copy(problem, layer, name)
+    captum = imported_captum(name)
     activation = captum.LayerActivation(hooked.differentiable, chosen)
     gradient = captum.LayerGradientXActivation(hooked.differentiable, chosen, multiply_by_inputs=False)
 
@@ -58,17 +123,16 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
             peer.attribute(x.clone().requires_grad_(), additional_forward_args=(rows,)).detach()
             for peer in (activation, gradient)
         )
-        below = 2 * g**2 + g**3 * maps.sum((2, 3), keepdim=True)
-        share = torch.where(below != 0, g**2 / torch.where(below != 0, below, 1), 0)
-        weight = (share * g.relu()).sum((2, 3), keepdim=True)
-        return _on_pixels((weight * maps).sum(1, keepdim=True).relu(), x)
+        total = combined(maps, g).sum(1, keepdim=True)
+        return _on_pixels(total.relu() if relu else total, x)
 
     return Explained(in_chunks(problem, chunk))
 
 
 def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
     """Maps (n, 1, h, w) enlarged to images (n, channels, height, width), each pixel's value shared by its channels."""
-    large = nn.functional.interpolate(maps.float(), images.shape[-2:], mode="bilinear", align_corners=False)
+    precise = maps.to(torch.promote_types(maps.dtype, torch.float32))  # not all devices enlarge half precision
+    large = nn.functional.interpolate(precise, images.shape[-2:], mode="bilinear", align_corners=False)
     return (large / images.shape[1]).expand(images.shape)
 
 

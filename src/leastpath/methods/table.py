@@ -11,7 +11,7 @@ from leastpath.attribution import Attribution
 from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
 from leastpath.methods.adversarial import agi, mfaba
 from leastpath.methods.boundary import BoundaryIG
-from leastpath.methods.cam import grad_cam, grad_cam_plus_plus
+from leastpath.methods.cam import grad_cam, grad_cam_plus_plus, hires_cam, layer_cam, xgrad_cam
 from leastpath.methods.captum_peers import (
     deep_lift,
     gradient_shap,
@@ -24,6 +24,7 @@ from leastpath.methods.captum_peers import (
 from leastpath.methods.counterfactual import ig2
 from leastpath.methods.fisher_rao import FisherRaoPath
 from leastpath.methods.floor import random
+from leastpath.methods.manipulation import samp, samp_plus_plus
 from leastpath.methods.method import Kind, Method, Methods, settings_of
 from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.methods.permutation import permutation_shap
@@ -33,7 +34,6 @@ from leastpath.methods.smoothing import smooth
 from leastpath.methods.staircase import staircase
 from leastpath.solution import Solver, chooses_start
 from leastpath.solvers import (
-    SAMP,
     BlurIG,
     Descent,
     DiscretizedIG,
@@ -81,6 +81,9 @@ METHODS = Methods(
         _peer("Saliency", saliency, "The size of the gradient at the input."),
         _peer("Grad-CAM", grad_cam, "The last convolution's maps, weighted by their mean gradients."),
         _peer("Grad-CAM++", grad_cam_plus_plus, "The last convolution's maps, weighted by positive gradients."),
+        _peer("XGrad-CAM", xgrad_cam, "The last convolution's maps, weighted by gradients where they are active."),
+        _peer("HiRes-CAM", hires_cam, "Gradient times activation, place by place, of the last convolution."),
+        _peer("Layer-CAM", layer_cam, "Positive gradient times activation, place by place, of any convolution."),
         _integrated_gradients,
         _peer("Gradient SHAP", gradient_shap, "Gradients at random points between input and baselines, averaged."),
         _own("Expected Gradients", expected_gradients, "Gradients between the input and random references, averaged."),
@@ -101,11 +104,8 @@ METHODS = Methods(
             "guided_ig", "Guided IG", GuidedIG, "Features with small gradients move first, in a band around the line.",
             own=("n_steps",),
         ),
-        _path("samp", "SAMP", SAMP, "Features whose move changes the score most move first."),
-        _path(
-            "samp_plus_plus", "SAMP++", SAMP, "SAMP in small steps, with a running mean of gradients.",
-            changed={"max_step": 0.02, "momentum": 0.5},
-        ),
+        _own("SAMP", samp, "Features whose move changes the score most move first, and get gradient × move."),
+        _own("SAMP++", samp_plus_plus, "SAMP in small steps, with a running mean of gradients."),
         _path("spectral_ig", "Spectral IG", SpectralIG, "Singular components of the difference, the largest first."),
         _path("blur_ig", "Blur IG", BlurIG, "From the blurred image to the image, through all scales in between."),
         _path(

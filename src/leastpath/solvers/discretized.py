@@ -85,18 +85,21 @@ class DiscretizedIG:
         """The points of one token between its input and its baseline, in that order: (n, width)."""
         if n == 0:
             return words.new_zeros(0, len(word))
-        used = (words == word).all(1) | (words == base).all(1)
+        itself = (words == word).all(1)  # a word is not one of its own neighbours
+        used = itself | (words == base).all(1)
         anchor, point = word, word
         points: list[Tensor] = []
         arrived = bool((word == base).all())
         for _ in range(n):
             if not arrived:
-                nearest = (words - anchor).norm(dim=1).topk(min(self.n_neighbors, len(words)), largest=False).indices
+                apart = (words - anchor).norm(dim=1).masked_fill(itself, torch.inf)
+                nearest = apart.topk(min(self.n_neighbors, len(words)), largest=False).indices
                 nearest = nearest[~used[nearest]]
                 arrived = not len(nearest)  # no word is left: the rest of the path is at the baseline
             if not arrived:
                 best = int(nearest[self._rank(words[nearest], anchor, base).argmin()])
                 anchor, used[best] = words[best], True
+                itself = torch.arange(len(words), device=words.device) == best
                 point = pulled_between(anchor, base, point, 1 / self.n_words)
             points.append(base if arrived else point)
         return torch.stack(points)

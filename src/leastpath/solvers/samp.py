@@ -28,8 +28,8 @@ class SAMP:
     """SAMP: each step moves the few features whose move changes the score most, by the gradient, all the way.
 
     The score then changes early and in few features, so that attributions concentrate there. The pixels of an image and
-    the tokens of a layer move as a whole. The path is integrated like every path; the published sum takes the gradient
-    at the start of each step, and adds both directions.
+    the tokens of a layer move as a whole. The path is integrated like every path. The published sum, which takes the
+    gradient at the start of each step, is `METHODS["samp"]`.
 
     Args:
         direction: "insertion" walks from the baseline and moves what raises the score most. "deletion" walks from the
@@ -63,15 +63,19 @@ class SAMP:
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name}={value} must be above 0 and at most 1, or None")
 
+    @property
+    def most_steps(self) -> int:
+        """At most so many, a gradient each."""
+        return self.n_portions + (0 if self.max_step is None else math.ceil(1 / self.max_step))
+
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines between them; `metric` only measures the result."""
-        most = self.n_portions + (0 if self.max_step is None else math.ceil(1 / self.max_step))
-        n = int(min(most, run.budget(score).share(SOLVER_SHARE).least_left()))
+        n = int(min(self.most_steps, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < 1:
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         inserts = self.direction == "insertion"
-        walk = _Walk(self, score, *((start, end) if inserts else (end, start)))
+        walk = Walk(self, score, start, end)
         try:
             with run.bar("samp", n) as bar:
                 for _ in range(n):
@@ -89,10 +93,14 @@ class SAMP:
         return Solution(Path.ragged(knots), stats=stats)
 
 
-class _Walk:
-    """The current points of the examples that have not arrived, as units of features that move together."""
+class Walk:
+    """The walk of a solver in its direction: points of the examples, as units of features that move together.
 
-    def __init__(self, solver: SAMP, score: BoundScore, start: Tensor, end: Tensor) -> None:
+    `inner` are the knots between the ends, in the order of the walk.
+    """
+
+    def __init__(self, solver: SAMP, score: BoundScore, baseline: Tensor, point: Tensor) -> None:
+        start, end = (baseline, point) if solver.direction == "insertion" else (point, baseline)
         self.solver, self.score, self.shape, self.dtype = solver, score, start.shape[1:], start.dtype
         self.sign = 1 if solver.direction == "insertion" else -1
         unit_dims = _unit_dims(score)
@@ -102,7 +110,8 @@ class _Walk:
         self.portion = max(1, math.ceil(n_units / solver.n_portions))
         self.total = (self.end - self.x).abs().flatten(1).sum(1)  # (batch,)
         self.mean: Tensor | None = None  # of the gradients met so far
-        self.inner: list[list[Tensor]] = [[] for _ in start]  # the knots between the ends
+        self.inner: list[list[Tensor]] = [[] for _ in start]
+        self._sum = torch.zeros_like(self.x)  # of gradient × step
         self.walking = self._on_the_way(torch.arange(len(start)))
 
     def _on_the_way(self, rows: Tensor) -> Tensor:
@@ -128,6 +137,7 @@ class _Walk:
             move = torch.where(whole[:, None, None], move, move * (allowed / size.clamp_min(1e-30))[:, None, None])
         arrived = (chosen & whole[:, None])[..., None]
         self.x[rows] = torch.where(arrived, self.end[rows], self.x[rows] + move)  # exactly there, without rounding
+        self._sum[rows] += gradient * move
         self.walking = self._on_the_way(rows)
         for row in self.walking.tolist():
             self.inner[row].append(self._shaped(self.x[row : row + 1])[0].to(self.dtype, copy=True))
@@ -142,6 +152,11 @@ class _Walk:
         else:
             self.mean[rows] = weight * gradient + (1 - weight) * self.mean[rows]
         return self.mean[rows]
+
+    @property
+    def values(self) -> Tensor:
+        """The published attributions (batch, *features): gradient × step, summed from the baseline to the input."""
+        return self.sign * self._shaped(self._sum)
 
     def _shaped(self, units: Tensor) -> Tensor:
         """(n, units, width) -> (n, *features)."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.solvers.descent.solver import carried_over
+from leastpath.solvers.descent.carried import carried_over
 
 
 def test_a_carried_path_keeps_its_deviation():

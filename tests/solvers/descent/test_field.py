@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import field_of, mlp
-from leastpath.solvers.descent.field import segment_estimates
+from leastpath.solvers.descent.field import LINE_PIECES, PathSamples, line_estimates, segment_estimates
 from oracles import SPEEDS, dense
 
 NET = mlp(3).double()
@@ -80,3 +80,47 @@ def test_segments_by_their_samples_against_means():
     )
     some.speed[3] = torch.inf
     assert segment_estimates(path, some, positions)[0].tolist() == [0, 1]
+
+
+def test_samples_are_put_together_and_taken_apart():
+    positions = torch.tensor([[0.5, 1.5, 2.5], [1.0, 2.0, 3.0]]).double()
+    some = field().sample(PATHS, positions, torch.arange(2))
+    whole = PathSamples.join([some, some])
+    assert whole.points.shape == (2, 6, 3) and torch.equal(whole.speed[:, 3:], some.speed)
+    room = some.blank(4, 2)
+    room.put(torch.tensor([3, 1]), some, torch.arange(2))
+    assert torch.equal(room.take(torch.tensor([3, 1])).gradient, some.gradient[:, :2]) and not room.value[0].any()
+
+
+@pytest.mark.parametrize("n", [2, 4, 9])
+def test_every_segment_has_a_position_if_there_are_enough(n):
+    """The mean over draws of Σ weight · speed is the length, however positions are spread."""
+    found, everyone = field(), torch.arange(2)
+    lengths = []
+    for draw in range(0, 600, 2):
+        positions, weights = found.one_each(PATHS, n, draw)
+        assert positions.shape == weights.shape == (2, n)
+        assert n < 4 or all(set(row) == {0, 1, 2, 3} for row in positions.floor().long().tolist())
+        lengths.append((found.sample(PATHS, positions, everyone).speed * weights).sum(1))
+    for b in range(2):
+        expected = dense(lambda x: NET(x)[:, 1], PATHS[b], lp.Conformal(), 4000).length
+        assert float(torch.stack(lengths).mean(0)[b]) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("n", [4, 16])
+def test_pieces_of_a_line_by_their_samples_against_dense_quadrature(n):
+    """Pieces cover the line, and what they add comes to the attributions and the length of all of it."""
+    lines = PATHS[:, [0, -1]]
+    found = field()
+    estimates = []
+    for draw in range(100):
+        positions, _ = found.spread_out(lines, n, draw)
+        span, estimate = line_estimates(found.sample(lines, positions, torch.arange(2)))
+        estimates.append([part.unflatten(0, (2, -1)).sum(1) for part in estimate[:2]])
+    assert len(span) == min(n, LINE_PIECES) and torch.equal(span[1:, 0], span[:-1, 1])
+    assert (float(span[0, 0]), float(span[-1, 1])) == (0, 1)
+    for b in range(2):
+        expected = dense(lambda x: NET(x)[:, 1], lines[b], lp.Conformal(), 4000)
+        values, length = (torch.stack(of).mean(0)[b] for of in zip(*estimates, strict=True))
+        torch.testing.assert_close(values, expected.values.to(values), rtol=0.02, atol=1e-3)
+        assert float(length) == pytest.approx(expected.length, rel=0.02)

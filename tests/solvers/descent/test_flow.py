@@ -4,15 +4,22 @@ import torch
 
 import leastpath as lp
 from helpers import field_of
-from leastpath.solvers.descent.flow import KNOTS, STEPS, _thinned, flows
+from leastpath.solvers.descent.flow import KNOTS, STEPS, Flow, _thinned, flows
+
+
+def flowing(field, origin, sign) -> Flow:
+    """Flows from some points, whose gradients are taken first."""
+    rows = torch.arange(len(origin))
+    value, gradient, _ = field.gradient(origin, rows)
+    return flows(field, origin, rows, sign, torch.ones(len(origin)), (value, gradient))
 
 
 def test_flow_costs_the_change_of_score():
     start, end = torch.zeros(2, 5), torch.ones(2, 5)
     score = lp.Score(lambda x: torch.tanh(2 * x.mean(1)))
     field = field_of(score, start, end)
-    flow = flows(field, end, torch.arange(2), torch.tensor([1.0, -1.0]), torch.ones(2))
-    rise = flow.value - score(end)
+    flow = flowing(field, end, torch.tensor([1.0, -1.0]))
+    rise = flow.values[:, -1] - score(end)
     assert rise[0] > 0 > rise[1]
     torch.testing.assert_close(flow.cost, rise.abs(), rtol=0.2, atol=0)
     assert torch.equal(flow.trail[:, 0], end) and (field.spent <= 16).all()
@@ -22,7 +29,7 @@ def test_flow_lines_of_a_round_hill_are_rays():
     """f = −‖x‖²/2: up is straight to the top, which is as far as it goes; down is straight away from it."""
     start = torch.tensor([[3.0, 4.0], [-1.0, 2.0]]).double()
     field = field_of(lp.Score(lambda x: -(x**2).sum(1) / 2), start, -start)
-    up, down = (flows(field, start, torch.arange(2), s * torch.ones(2).double(), torch.ones(2)) for s in (1.0, -1.0))
+    up, down = (flowing(field, start, s * torch.ones(2).double()) for s in (1.0, -1.0))
     unit = start / start.norm(dim=1, keepdim=True)
     for flow in (up, down):
         off = flow.trail - (flow.trail * unit[:, None]).sum(2, keepdim=True) * unit[:, None]
@@ -30,7 +37,7 @@ def test_flow_lines_of_a_round_hill_are_rays():
         assert (
             (-(flow.trail**2).sum(2) / 2)
             .diff(dim=1)
-            .mul(flow.value[:, None] + start.square().sum(1, True) / 2)
+            .mul(flow.values[:, -1:] + start.square().sum(1, True) / 2)
             .ge(0)
             .all()
         )
@@ -39,10 +46,22 @@ def test_flow_lines_of_a_round_hill_are_rays():
     assert (down.trail[:, -1].norm(dim=1) > 1.5 * start.norm(dim=1)).all()
 
 
+def test_what_a_flow_saw_belongs_to_the_points_of_its_trail():
+    start = torch.tensor([[3.0, 4.0], [-1.0, 2.0]]).double()
+    score = lp.Score(lambda x: torch.sin(x).prod(1))
+    field = field_of(score, start, -start)
+    flow = flowing(field, start, torch.tensor([1.0, -1.0]).double())
+    assert len(flow.trail.flatten(0, 1).unique(dim=0)) > 4
+    bound, knots = score.bind(start), flow.trail.flatten(0, 1)
+    value, gradient = bound.gradients(knots, torch.arange(2).repeat_interleave(KNOTS + 1))
+    torch.testing.assert_close(flow.values.flatten(), value)
+    torch.testing.assert_close(flow.gradients.flatten(0, 1), gradient)
+
+
 def test_flat_ground_is_not_left():
     start = torch.ones(1, 3)
     field = field_of(lp.Score(lambda x: 0 * x.sum(1)), start, -start)
-    flow = flows(field, start, torch.arange(1), torch.ones(1), torch.ones(1))
+    flow = flowing(field, start, torch.ones(1))
     assert torch.equal(flow.trail, start[:, None].expand(1, KNOTS + 1, 3)) and not flow.cost.any()
 
 

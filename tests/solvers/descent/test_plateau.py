@@ -5,6 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting, field_of
+from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.plateau import ROUND_COST, Crossing, crossed, flatter_side
 
 EVERYONE = torch.arange(2)
@@ -46,7 +47,8 @@ def test_a_crossing_moves_to_flat_ground_and_keeps_its_ends(sign):
     field = along_the_cliff(cliff, 0.3 * sign, 0.1 * sign)
     way = crossing(field, sign)
     before, left, right = way.knots.clone(), way.left.clone(), way.right.clone()
-    after, length = crossed(field, EVERYONE, way, torch.ones(2).double(), 12, 12, 0, draw=0)
+    found = crossed(field, EVERYONE, way, torch.ones(2).double(), 12, 12, 0, draw=0)
+    after, length = found.crossing, found.length
     assert torch.equal(after.left, left) and torch.equal(after.right, right)
     assert (sign * (after.knots - before)[:, :, 0] > 0).all()  # all knots went the way that they were told
     slope = 4 * cliff(after.knots.flatten(0, 1)) * (1 - cliff(after.knots.flatten(0, 1)))
@@ -59,6 +61,24 @@ def test_the_budget_ends_the_rounds():
     assert (field.spent <= 2 * ROUND_COST).all() and (field.spent > ROUND_COST).all()
 
 
+def test_late_rounds_that_gain_nothing_end_the_work(monkeypatch):
+    """The third round is the calmest. With seven knots, the tenth is the first that two idle ones prevent."""
+    asked: list[int] = []
+    real = plateau._Pushing.round
+
+    def round_(self, i, number):
+        asked.append(number)
+        _, positions, samples = real(self, i, number)
+        return torch.full((len(i),), next(lengths)).double(), positions, samples
+
+    monkeypatch.setattr(plateau._Pushing, "round", round_)
+    for rounds, expected in ((16, 9), (9, 9), (5, 5)):
+        lengths, field = iter([3.0, 2.0, 1.0, *[5.0] * 100]), along_the_cliff(cliff, 0.3)
+        asked.clear()
+        found = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), rounds, 99, 0, draw=0)
+        assert len(asked) == expected and found.length.tolist() == [1.0] and found.idle.tolist() == [expected - 3]
+
+
 def test_hopeless_crossings_are_left():
     field = along_the_cliff(cliff, 0.0)
     way = crossing(field, 1.0)
@@ -69,8 +89,18 @@ def test_hopeless_crossings_are_left():
 
 def test_interruption_keeps_the_best_of_the_rounds_so_far():
     field = along_the_cliff(Interrupting(cliff, 3, only_gradients=True), 0.3)
-    after, length = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
-    assert field.interrupted and length.isfinite().all() and after.knots.isfinite().all()
+    found = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
+    assert field.interrupted and found.length.isfinite().all() and found.crossing.knots.isfinite().all()
+
+
+def test_what_the_calmest_round_saw_lies_on_the_calmest_crossing():
+    field = along_the_cliff(cliff, 0.3, 0.1)
+    found = crossed(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 6, 6, 0, draw=0)
+    for whole, rows in ((found, EVERYONE), (found.pick(EVERYONE[1:]), EVERYONE[1:])):
+        again = field.sample(whole.crossing.middle, whole.positions, rows)
+        torch.testing.assert_close(whole.samples.points, again.points)
+        torch.testing.assert_close(whole.samples.gradient, again.gradient)
+        torch.testing.assert_close(whole.samples.speed, again.speed)
 
 
 def test_parts_of_a_crossing():

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath.explorer.subject import Start, Subject
+from leastpath.explorer.subject import Start, Subject, added_code
 from leastpath.explorer.uploads import table_from
 from leastpath.guards import parameter_of
 from leastpath.score import Score
@@ -26,7 +26,7 @@ class TableSource:
         target: the class; None: the predicted one.
         classes: names of the classes.
         titles: of the rows.
-        recipe: from a sample's title to Python lines that make `model`, `frame` (one row) and `background`.
+        recipe: Python lines that make `model`, `frame` and `background`; None: a comment says that they are yours.
 
     Example:
         >>> import pytest
@@ -49,7 +49,7 @@ class TableSource:
         target: int | None = None,
         classes: Sequence[str] | None = None,
         titles: Sequence[str] | None = None,
-        recipe: Callable[[str], Sequence[str]] | None = None,
+        recipe: Sequence[str] | None = None,
     ) -> None:
         self._background = frame if background is None else background
         self._space = Space.of(frame, self._background, preprocess, None, None)
@@ -57,8 +57,18 @@ class TableSource:
         device, dtype = ("cpu", torch.float32) if parameter is None else (parameter.device, parameter.dtype)
         self._points = self._space.encode(self._background).to(device, dtype)
         self._score = Score(Scored(model, self._space, device, dtype), target)
-        self._classes, self._recipe = classes, recipe
+        made = (
+            ("model", "frame", "background") if preprocess is None else ("model", "frame", "background", "preprocess")
+        )
+        given = (f"# {', '.join(made)}: as you gave them to TableSource",) if recipe is None else recipe
+        settings = "" if preprocess is None else ", preprocess=preprocess"
+        self._recipe = (
+            "from leastpath.explorer.sources.tables import TableSource", *given,
+            f"source = TableSource(model, frame, background{settings})",
+        )  # fmt: skip
+        self._classes = classes
         self._rows: list[tuple[str, Any]] = []
+        self._added: dict[int, str] = {}  # the code of rows that were added, by their number
         for i in range(len(frame)):
             self._rows.append((titles[i] if titles else f"row {frame.index[i]}", frame.iloc[[i]]))
 
@@ -79,11 +89,11 @@ class TableSource:
             "samples": Start("five rows of the table", lambda score: _drawn(points)[None], False),
         }
         columns = space.column_of
-        recipe = self._recipe(title) if self._recipe else ("# model, frame, background: as you gave them",)
+        number = self._added.get(sample, str(sample))
         return Subject(
             "table", title, self._score, inputs, starts, columns, tuple(map(str, space.columns)), columns,
             details=tuple(_cell(row[name].iloc[0]) for name in space.columns), classes=self._classes,
-            decode=_Decoder(space, row, inputs).cells, recipe=tuple(recipe), start_code=_start_code,
+            decode=_Decoder(space, row, inputs).cells, recipe=(*self._recipe, f"subject = source.subject({number})"),
         )  # fmt: skip
 
     def add(self, name: str, content: bytes) -> int:
@@ -92,7 +102,9 @@ class TableSource:
         frame = frame.astype({c: self._background[c].dtype for c in frame.columns}, errors="ignore")
         self._space.encode(frame)  # refuses unknown categories and empty cells before any row is taken
         first = len(self._rows)
-        self._rows += [(f"{name}, row {i}", frame.iloc[[i]]) for i in range(len(frame))]
+        for i in range(len(frame)):
+            self._added[first + i] = f"{added_code(name)} + {i}"
+            self._rows.append((f"{name}, row {i}", frame.iloc[[i]]))
         return first
 
 
@@ -121,7 +133,3 @@ def _drawn(points: Tensor) -> Tensor:
     """Five rows, drawn at random: (5, width)."""
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:5]
     return points[order.to(points.device)]
-
-
-def _start_code(name: str) -> str:
-    return "5" if name == "samples" else f'"{name}"'

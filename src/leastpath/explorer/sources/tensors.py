@@ -12,12 +12,13 @@ from torch import Tensor
 
 from leastpath.arguments import per_example
 from leastpath.baselines import Several, baseline
-from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject
+from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, added_code
 from leastpath.explorer.uploads import picture_from
 from leastpath.guards import Baselines, Inputs, flat_baseline
 from leastpath.score import Score, rows_of
 from leastpath.support import patches
 
+_IMPORT = ("from leastpath.explorer.sources.tensors import TensorSource",)
 WORDS = {"mean": "mean colour", "blur": "blurred", "uniform": "noise", "zero": "zeros", "given": "as given"}
 
 
@@ -41,7 +42,7 @@ class TensorSource:
         classes: names of the classes.
         data: (n, *features) of a table, for the baselines "mean", "median" and "samples".
         titles: of the samples.
-        recipe: from a sample's number to Python lines that make `model` and `inputs`.
+        recipe: from a sample's number to Python lines that make `subject`, or of a picture `score` and `inputs`.
 
     Example:
         >>> source = TensorSource(Score(lambda x: x.sum(1)), torch.ones(2, 3), names=("a", "b", "c"))
@@ -59,7 +60,7 @@ class TensorSource:
         classes: Sequence[str] | None = None,
         data: Tensor | None = None,
         titles: Sequence[str] | None = None,
-        recipe: Callable[[str], Sequence[str]] | None = None,
+        recipe: Callable[[int], Sequence[str]] | None = None,
     ) -> None:
         if not isinstance(inputs, Tensor):
             raise ValueError(
@@ -69,9 +70,10 @@ class TensorSource:
         self.classes, self.data, self.names, self._recipe = classes, data, names, recipe
         titles = titles or [f"example {i}" for i in range(len(inputs))]
         self._rows = [_row(score, inputs, baselines, i, titles[i]) for i in range(len(inputs))]
-        self._given = baselines is not None
+        self._settings = {"baselines": baselines is not None, "names": names is not None, "data": data is not None}
+        self._n_given = len(self._rows)
         first = self._rows[0].inputs
-        self.kind: Kind = "image" if first.ndim == 4 and min(first.shape[2:]) > 1 else "table"
+        self.kind: Kind = "image" if first.ndim == 4 else "table"
         if score.layer is not None and first.ndim == 3:
             self.kind = "text"
         if self.kind == "table" and first.ndim != 2:
@@ -88,11 +90,12 @@ class TensorSource:
     def subject(self, sample: int) -> Subject:
         """One of the rows."""
         row = self._rows[sample]
-        recipe = tuple(self._recipe(row.name)) if self._recipe is not None else _given_recipe(sample, self._given)
         subject = Subject(
             self.kind, row.name, row.score, row.inputs, self._starts(row), torch.zeros(0), classes=self.classes,
-            recipe=recipe, start_code=partial(_start_code, self.kind),
+            recipe=self._lines(sample),
         )  # fmt: skip
+        if not subject.is_made_by_recipe:
+            subject = replace(subject, start_code=_start_code)
         if self.kind == "image":
             shape = row.inputs.shape[1:]
             return replace(subject, units=patches(*shape[1:]).expand(shape))
@@ -117,6 +120,27 @@ class TensorSource:
         score = replace(like.score, target=None) if isinstance(like.score.target, int) else like.score
         self._rows.append(_Row(name, score, picture, None))
         return len(self._rows) - 1
+
+    def _lines(self, sample: int) -> tuple[str, ...]:
+        """The recipe of a sample. Of pictures as you gave them, what makes `score` and `inputs`; else `subject`."""
+        if sample >= self._n_given:
+            made = self._recipe(0) if self._recipe is not None else ("# score, inputs: as you gave them to lp.explore",)
+            number = added_code(self._rows[sample].name)
+            return *_IMPORT, *made, "source = TensorSource(score, inputs)", f"subject = source.subject({number})"
+        if self._recipe is not None:
+            return tuple(self._recipe(sample))
+        settings = [name for name, is_given in self._settings.items() if is_given]
+        given = f"# {', '.join(('score', 'inputs', *settings))}: as you gave them to lp.explore"
+        if self.kind == "image" and min(self._rows[sample].inputs.shape[2:]) > 1:  # else `attribute` sees a table
+            rows = f"[{sample} : {sample + 1}]"
+            if not self._settings["baselines"]:
+                return given, f"inputs = inputs{rows}"
+            return (
+                given,
+                f"inputs, given = inputs{rows}, baselines{rows}  # or baselines as they are, if they are for all",
+            )
+        more = "".join(f", {name}={name}" for name in settings)
+        return *_IMPORT, given, f"subject = TensorSource(score, inputs{more}).subject({sample})"
 
     def _names(self, row: _Row, sample: int) -> tuple[str, ...]:
         n = row.inputs.shape[1]
@@ -184,21 +208,6 @@ def _several(given: Any, x: Tensor) -> Tensor:
     return flat_baseline(given, x, m).unflatten(0, (1, m))
 
 
-def _given_recipe(sample: int, with_baselines: bool) -> tuple[str, ...]:
-    rows = f"[{sample} : {sample + 1}]"
-    if not with_baselines:
-        return "# score, inputs: as you gave them to lp.explore", f"inputs, given = inputs{rows}, None"
-    return (
-        "# score, inputs, baselines: as you gave them to lp.explore",
-        f"inputs, given = inputs{rows}, baselines{rows}  # or baselines as they are, where they are for all",
-    )
-
-
-def _start_code(kind: Kind, name: str) -> str:
-    if name in ("given", "zero"):
-        return "given" if name == "given" else "torch.zeros_like(inputs)"
-    if kind == "image":
-        return f'lp.baselines.baseline("{name}", inputs)'
-    return (
-        "data.median(0).values[None]" if name == "median" else f'lp.baselines.baseline("{name}", inputs, points=data)'
-    )
+def _start_code(name: str) -> str:
+    """A picture's baseline by its public name."""
+    return {"given": "given", "zero": "torch.zeros_like(inputs)"}.get(name, f'lp.baselines.baseline("{name}", inputs)')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ class TextSource:
         tokenizer: its tokenizer.
         texts: what is explained.
         target: the class; None: the predicted one.
-        recipe: from a text to Python lines that make `model`, `tokenizer` and `text`.
+        recipe: Python lines that make `model` and `tokenizer`; None: a comment says that they are yours.
 
     Example:
         >>> TextSource.kind
@@ -43,13 +43,15 @@ class TextSource:
         texts: Sequence[str],
         *,
         target: int | None = None,
-        recipe: Callable[[str], Sequence[str]] | None = None,
+        recipe: Sequence[str] | None = None,
     ) -> None:
         self._model, self._tokenizer, self._texts = model, tokenizer, list(texts)
         if not self._texts:
             raise ValueError("texts is empty: pass one text at least, TextSource(model, tokenizer, ['a fine film'])")
         self._embedding = embedding_of(model)
-        self._target, self._recipe = target, recipe
+        self._target = target
+        given = ("# model, tokenizer: as you gave them to TextSource",) if recipe is None else recipe
+        self._recipe = ("from leastpath.explorer.sources.texts import TextSource", *given)
         labels = getattr(getattr(model, "config", None), "id2label", None) or {}
         self._classes = [str(labels[i]) for i in range(len(labels))] if set(labels) == set(range(len(labels))) else None
         # Held by whoever calls the model or its embedding: the points of one thread must not reach another.
@@ -76,11 +78,10 @@ class TextSource:
         features = torch.arange(ids.shape[1])[:, None].expand(vectors.shape[1:])
         units = torch.where(free[0].cpu()[:, None], features, -1)
         tokens = self._tokens(encoded, text, free)
-        recipe = self._recipe(text) if self._recipe else ("# model, tokenizer: as you gave them", f"text = {text!r}")
         return Subject(
             "text", self.samples[sample], score, vectors, self._starts(ids, free), units,
             tuple(str(token["name"]) for token in tokens), features, details=tokens, classes=self._classes,
-            recipe=tuple(recipe),
+            recipe=(*self._recipe, f"subject = TextSource(model, tokenizer, [{text!r}]).subject(0)"),
         )  # fmt: skip
 
     def add(self, name: str, content: bytes) -> int:

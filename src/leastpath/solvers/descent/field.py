@@ -5,6 +5,7 @@ Random numbers depend on seed and draw number alone, so that a batch gives what 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,11 +14,15 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.bound import BoundScore
 from leastpath.budget import Budget
+from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.pieces import Estimate
-from leastpath.integral.sums import extreme_by
+from leastpath.integral.sums import extreme_by, total_by
 from leastpath.metric import Metric
+from leastpath.path import real_segments
 from leastpath.run import Bar, Run
 from leastpath.solvers.shorten import coarse
+
+LINE_PIECES = FIRST_GRADIENTS // 2  # as many as a first look would take
 
 
 @dataclass
@@ -32,7 +37,29 @@ class PathSamples:
 
     def row(self, i: int) -> PathSamples:
         """What is known of one polyline: (n,) and (n, *features)."""
-        return PathSamples(self.points[i], self.steps[i], self.value[i], self.gradient[i], self.speed[i])
+        return PathSamples(*(part[i] for part in self._parts))
+
+    def blank(self, rows: int, n: int) -> PathSamples:
+        """Room for n samples of each of some other polylines."""
+        return PathSamples(*(part.new_zeros(rows, n, *part.shape[2:]) for part in self._parts))
+
+    def put(self, rows: Tensor, other: PathSamples, of: Tensor) -> None:
+        """The first samples of the polylines `of` (m,) take the place of those of `rows` (m,)."""
+        for part, new in zip(self._parts, other._parts, strict=True):
+            part[rows] = new[of, : part.shape[1]]
+
+    def take(self, rows: Tensor) -> PathSamples:
+        """Those of some polylines (rows,)."""
+        return PathSamples(*(part[rows] for part in self._parts))
+
+    @staticmethod
+    def join(several: Sequence[PathSamples]) -> PathSamples:
+        """All samples of the same polylines."""
+        return PathSamples(*(torch.cat(parts, 1) for parts in zip(*(some._parts for some in several), strict=True)))
+
+    @property
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self.points, self.steps, self.value, self.gradient, self.speed
 
 
 def segment_estimates(path: Tensor, samples: PathSamples, positions: Tensor) -> tuple[Tensor, Estimate]:
@@ -42,7 +69,7 @@ def segment_estimates(path: Tensor, samples: PathSamples, positions: Tensor) -> 
     estimate of each.
     """
     k = positions.floor().long().clamp(0, len(path) - 2)
-    real = norms(path.diff(dim=0), 1) > 0
+    real = real_segments(path)
     bad = torch.zeros_like(real).index_fill_(0, k[~torch.isfinite(samples.speed)], True)
     seen = torch.zeros_like(real).index_fill_(0, k, True) & real & ~bad
     number = (real.cumsum(0) - 1)[seen]
@@ -54,6 +81,27 @@ def segment_estimates(path: Tensor, samples: PathSamples, positions: Tensor) -> 
     length = count.new_zeros(n).index_add_(0, place, samples.speed[use]) / count
     low, high = (extreme_by(samples.value[use], place, n, reduce) for reduce in ("amin", "amax"))
     return number.cpu(), Estimate(attributions, length, low, high)
+
+
+def line_estimates(samples: PathSamples) -> tuple[Tensor, Estimate]:
+    """What evenly spread samples of straight lines (rows, n) say of a few pieces of each.
+
+    Where each piece begins and ends (pieces, 2), and their estimates (rows · pieces).
+    """
+    rows, n = samples.speed.shape
+    edges = torch.linspace(0, n, min(LINE_PIECES, n) + 1).round().long()
+    count = edges.diff()
+    piece = torch.arange(len(count)).repeat_interleave(count).to(samples.speed.device).repeat(rows)
+    index = piece + torch.arange(rows, device=piece.device).repeat_interleave(n) * len(count)
+    total = rows * len(count)
+
+    def summed(of: Tensor) -> Tensor:  # each sample stands for one part of n of the line
+        return total_by(of.flatten(0, 1), index, total) / n
+
+    value = samples.value.flatten()
+    low, high = (extreme_by(value, index, total, reduce) for reduce in ("amin", "amax"))
+    span = torch.stack([edges[:-1], edges[1:]], 1).double() / n
+    return span, Estimate(summed(samples.gradient * samples.steps), summed(samples.speed), low, high)
 
 
 @dataclass
@@ -133,6 +181,19 @@ class Field:
         mass = density.gather(1, k).clamp_min(tiny)
         fraction = ((u - edges.gather(1, k)) / mass).clamp(0, 1 - 1e-6)
         return k + fraction, 1 / (n * mass)
+
+    def one_each(self, paths: Tensor, n: int, draw: int) -> tuple[Tensor, Tensor]:
+        """`spread_out`, but first a position on every segment, if there are so many."""
+        rows, segments = len(paths), paths.shape[1] - 1
+        if n < segments:
+            return self.spread_out(paths, n, draw)
+        jitter = self.run.uniform((segments,), paths, draw + 1)
+        first = (torch.arange(segments, device=paths.device) + jitter.clamp_max(1 - 1e-6)).expand(rows, -1)
+        share = segments / n  # of all positions, so of the length
+        if n == segments:
+            return first, torch.ones_like(first)
+        more, weights = self.spread_out(paths, n - segments, draw)
+        return torch.cat([first, more], 1), torch.cat([share * torch.ones_like(first), (1 - share) * weights], 1)
 
     def length(self, paths: Tensor, n: int, rows: Tensor, draw: int) -> Tensor:
         """Lengths (rows,) by n samples each: for rough comparisons, not for measurements."""

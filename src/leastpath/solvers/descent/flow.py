@@ -25,20 +25,26 @@ ENOUGH = 1e-3  # a flow ends where the gradient, over the whole distance, would 
 
 @dataclass
 class Flow:
-    """The result of some flows: trail (n, KNOTS + 1, *features), padded by its last point, and its length (n,)."""
+    """The result of some flows: (n, KNOTS + 1, …), padded by the last point, and their lengths (n,)."""
 
-    trail: Tensor
+    trail: Tensor  # (n, KNOTS + 1, *features)
+    values: Tensor  # (n, KNOTS + 1) score at these points …
+    gradients: Tensor  # (n, KNOTS + 1, *features) … and its gradient
     cost: Tensor
-    value: Tensor  # (n,) score at the last point
 
 
-def flows(field: Field, origin: Tensor, rows: Tensor, sign: Tensor, straight: Tensor) -> Flow:
-    """From origin (n, *features), up (sign +1) or down (−1) each; straight (n,) is the length of each line."""
+def flows(
+    field: Field, origin: Tensor, rows: Tensor, sign: Tensor, straight: Tensor, at_origin: tuple[Tensor, Tensor]
+) -> Flow:
+    """From origin (n, *features), up (sign +1) or down (−1) each; straight (n,) is the length of each line.
+
+    `at_origin` are f (n,) and its gradient (n, *features) there.
+    """
     point = origin.clone()
-    value, gradient, _ = field.gradient(point, rows)
+    value, gradient = (part.clone() for part in at_origin)
     distance = field.distance[rows]
     step, cost = FIRST_STEP * distance, torch.zeros_like(distance)
-    trail = point[:, None].expand(-1, STEPS, *[-1] * (point.ndim - 1)).clone()  # (n, STEPS, *features)
+    trail, values, gradients = (x[:, None].repeat(1, STEPS, *[1] * (x.ndim - 1)) for x in (point, value, gradient))
     count = torch.zeros_like(rows)
     live = torch.ones_like(rows, dtype=torch.bool)
     for _ in range(STEPS - 1):
@@ -59,9 +65,9 @@ def flows(field: Field, origin: Tensor, rows: Tensor, sign: Tensor, straight: Te
         cost[j] += torch.maximum((before + after) / 2, (new_value[take] - value[j]).abs())
         point[j], value[j], gradient[j] = new[take], new_value[take], new_gradient[take]
         count[j] += 1
-        trail[j, count[j]] = point[j]
+        trail[j, count[j]], values[j, count[j]], gradients[j, count[j]] = point[j], value[j], gradient[j]
         step[i] *= torch.where(works, 2.0, torch.where(flat, 1.0, 0.3))
-    return Flow(_thinned(trail, count), cost, value)
+    return Flow(_thinned(trail, count), _thinned(values, count), _thinned(gradients, count), cost)
 
 
 def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +79,7 @@ def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _thinned(trail: Tensor, count: Tensor) -> Tensor:
-    """KNOTS + 1 of the first count + 1 points of each trail, evenly; the last one is repeated if there are fewer."""
+    """KNOTS + 1 of the first count + 1 points of each trail (n, STEPS, …), evenly; the last is repeated if fewer."""
     steps = torch.arange(KNOTS + 1, device=trail.device)
     stride = count / count.clamp(1, KNOTS)  # (n,)
     pick = torch.minimum((steps * stride[:, None]).round().long(), count[:, None])

@@ -24,6 +24,8 @@ SHRINK = 0.7  # of the push where a round looks worse than the last
 COMMON = 0.3  # of a push that all knots share
 CALM = 0.1  # of the goal: two rounds in a row below it end the work
 ROUND_COST = SAMPLES + HARD
+IDLE = 2  # rounds in a row that gain nothing end the work, once every knot has moved by itself for as many rounds
+MANY_ROUNDS = 16  # where more are asked for, more may gain nothing
 
 
 def flatter_side(field: Field, line: PathSamples, rows: Tensor) -> Tensor:
@@ -71,30 +73,58 @@ class Crossing:
         return Crossing(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
 
 
+@dataclass
+class Crossed:
+    """The calmest state of some crossings, and what is known of their middles: (n,) unless it says otherwise."""
+
+    crossing: Crossing
+    length: Tensor  # of the middle, sampled; infinite where there was no round
+    positions: Tensor  # (n, SAMPLES) of the middle, where the calmest round looked
+    idle: Tensor  # rounds since the calmest one
+    samples: PathSamples | None = None  # (n, SAMPLES) what it saw there; None: there was no round
+
+    def pick(self, rows: Tensor) -> Crossed:
+        """Those of some examples (rows,)."""
+        samples = None if self.samples is None else self.samples.take(rows)
+        return Crossed(self.crossing.pick(rows), self.length[rows], self.positions[rows], self.idle[rows], samples)
+
+    def keep(self, i: Tensor, knots: Tensor, seen: Tensor, positions: Tensor, samples: PathSamples) -> None:
+        """What a round of the crossings i (m,) saw becomes the best so far where it is calmer."""
+        better = (seen < self.length[i]).nonzero()[:, 0]
+        rows = i[better]
+        self.idle[i] += 1
+        self.crossing.knots[rows], self.length[rows], self.idle[rows] = knots[better], seen[better], 0
+        self.positions[rows] = positions[better, :SAMPLES]
+        if self.samples is None:
+            self.samples = samples.blank(len(self.length), SAMPLES)
+        self.samples.put(rows, samples, better)
+
+
 def crossed(
     field: Field, rows: Tensor, crossing: Crossing, straight: Tensor, rounds: int, patience: int, spare: int, draw: int
-) -> tuple[Crossing, Tensor]:
-    """The calmest state of each crossing and the sampled length of its middle (n,).
+) -> Crossed:
+    """The calmest state of each crossing.
 
-    An example leaves after two calm rounds, when it looks hopeless, or when only `spare` gradients are left.
+    An example leaves after two calm rounds, when it looks hopeless, when late rounds gain nothing, or when only `spare`
+    gradients are left.
     """
-    best = crossing.knots.clone()
-    best_length = torch.full_like(crossing.goal, torch.inf)
+    goal, most_idle = crossing.goal, IDLE * max(1, rounds // MANY_ROUNDS)
+    nowhere = torch.full_like(goal, torch.inf), goal.new_zeros(len(rows), SAMPLES), torch.zeros_like(rows)
+    best = Crossed(crossing, *nowhere)
     work = _Pushing(field, rows, crossing, draw)
     try:
         for number in range(rounds):
-            i = work.open(best_length, patience, number, spare)
+            i = work.open(best.length, patience, number, spare)
+            if number >= crossing.knots.shape[1] + IDLE:
+                i = i[best.idle[i] < most_idle]
             if not len(i):
                 break
             knots = work.crossing.knots[i]
-            seen = work.round(i, number)
-            better = seen < best_length[i]
-            best[i[better]], best_length[i[better]] = knots[better], seen[better]
-            field.show(best_length / straight)
+            best.keep(i, knots, *work.round(i, number))
+            field.show(best.length / straight)
     except KeyboardInterrupt:
         field.interrupted = True
-    crossing.knots = best
-    return crossing, best_length
+    return best
 
 
 class _Pushing:
@@ -113,8 +143,11 @@ class _Pushing:
             live &= best_length < self.crossing.hopeless
         return live.nonzero()[:, 0]
 
-    def round(self, i: Tensor, number: int) -> Tensor:
-        """Sample the crossings i (n,), then push them. Their lengths (n,) before the push."""
+    def round(self, i: Tensor, number: int) -> tuple[Tensor, Tensor, PathSamples]:
+        """Sample the crossings i (n,), then push them.
+
+        Their lengths (n,) before the push, and what was seen where, (n, samples) both.
+        """
         crossing = self.crossing.pick(i)
         path = crossing.middle
         fresh, weights = self.field.spread_out(path, SAMPLES, self.draw + number)
@@ -134,7 +167,7 @@ class _Pushing:
         calm = per_row(self.calm[i] >= 1, force)  # calm crossings stay, and are sampled again
         self.momentum[i] = torch.where(calm, 0, MOMENTUM * self.momentum[i] + force)
         self.crossing.knots[i] += per_row(self.crossing.push[i], force) * self.momentum[i]
-        return seen
+        return seen, positions, samples
 
     def _force(
         self, samples: PathSamples, positions: Tensor, weights: Tensor, crossing: Crossing, number: int

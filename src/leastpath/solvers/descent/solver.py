@@ -25,11 +25,12 @@ from leastpath.path import Path, without_repeats
 from leastpath.run import Run
 from leastpath.solution import Solution, Solved, Solver, joined_blocks, paths_of
 from leastpath.solvers.descent import plateau
+from leastpath.solvers.descent.carried import carried_over
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
-from leastpath.solvers.descent.field import Field, PathSamples, segment_estimates
+from leastpath.solvers.descent.field import Field, PathSamples, line_estimates, segment_estimates
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
-from leastpath.solvers.descent.flow import flows
-from leastpath.solvers.descent.plateau import Crossing, crossed, flatter_side
+from leastpath.solvers.descent.flow import Flow, flows
+from leastpath.solvers.descent.plateau import Crossed, Crossing, crossed, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
 from leastpath.status import Note, Outcome
 
@@ -186,10 +187,11 @@ class _Solve:
         self.straight = torch.full_like(field.distance, torch.nan)  # sampled lengths
         self.length = self.straight.clone()
         self.bound = torch.zeros_like(self.length)  # change of score from end to end
-        self.n_check = min(128, max(8, field.limit // 16))
+        self.n_check = min(128, max(8, field.limit // 16))  # of a path that nothing is known of
         self.n_look = min(LINE_SAMPLES, max(4, field.limit // 10))
         self.look_cost = self.n_look + 2  # samples of the line and both ends
         self.seen: dict[int, tuple[Tensor, Estimate]] = {}  # segments of the best paths, and what samples say of them
+        self.line: PathSamples | None = None  # of the straight lines
 
     def solution(self) -> Solution:
         try:
@@ -199,13 +201,13 @@ class _Solve:
             self.field.interrupted = True
         ratio = torch.where(self.straight > 0, self.length / self.straight, 1)
         self.field.show(ratio)
-        self.paths = [without_repeats(path) for path in self.paths]
         for b, path in enumerate(self.paths):
             path[0], path[-1] = self.field.start[b], self.field.end[b]
         counts = torch.tensor([0, *(len(path) for path in self.paths)])
         path = Path(torch.cat(self.paths), torch.arange(int(counts.sum())), counts.cumsum(0))
         notes = tuple(self._note(b) for b in range(len(path)))
-        return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()}, self._known(counts.cumsum(0)))
+        known, line = self._known(counts.cumsum(0)), self._known_lines()
+        return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()}, known, line=line)
 
     def _known(self, first: Tensor) -> KnownSegments | None:
         """What was sampled of the best paths, whose knots begin at row `first` (batch + 1,) of all points."""
@@ -216,6 +218,16 @@ class _Solve:
         example = torch.cat([self.field.examples[row].expand(len(self.seen[row][0])) for row in rows])
         estimate = Estimate.join([self.seen[row][1] for row in rows])
         return KnownSegments(tail, tail + 1, self.field.score.groups[example], estimate)
+
+    def _known_lines(self) -> KnownSegments | None:
+        """What was sampled of the straight lines, in pieces that have some samples each."""
+        if self.line is None:
+            return None
+        finite = torch.isfinite(self.line.speed).all(1).nonzero()[:, 0]
+        span, estimate = line_estimates(self.line.take(finite))
+        example = finite.cpu().repeat_interleave(len(span))
+        groups = self.field.score.groups[self.field.examples[example]]
+        return KnownSegments(2 * example, 2 * example + 1, groups, estimate, span.repeat(len(finite), 1))
 
     def _note(self, b: int) -> tuple[Note, ...]:
         straight, limit, least = len(self.paths[b]) <= 2, self.field.limit, self._least()
@@ -259,9 +271,11 @@ class _Solve:
         samples = self.field.sample(lines, positions, everyone)
         self.straight = (samples.speed * weights).sum(1)
         self.length = self.straight.clone()
+        value, gradient, _ = self.field.gradient(torch.cat([self.field.start, self.field.end]), everyone.repeat(2))
+        self.at_ends = value.view(2, -1), gradient.unflatten(0, (2, -1))
         if self.field.metric.bounds_score:
-            value, _, _ = self.field.gradient(torch.cat([self.field.start, self.field.end]), everyone.repeat(2))
-            self.bound = torch.nan_to_num(value.view(2, -1).diff(dim=0)[0].abs(), posinf=0.0)
+            self.bound = torch.nan_to_num(self.at_ends[0].diff(dim=0)[0].abs(), posinf=0.0)
+        self.line = samples
         return samples
 
     def _over_plateau(self, rows: Tensor, sign: Tensor, draw: int) -> Tensor:
@@ -269,9 +283,12 @@ class _Solve:
         if not len(rows) or self.field.interrupted:
             return rows
         start, end, straight = self.field.start[rows], self.field.end[rows], self.straight[rows]
-        both = flows(self.field, torch.cat([start, end]), rows.repeat(2), sign.repeat(2), straight.repeat(2))
+        value, gradient = (part[:, rows].flatten(0, 1) for part in self.at_ends)
+        both = flows(
+            self.field, torch.cat([start, end]), rows.repeat(2), sign.repeat(2), straight.repeat(2), (value, gradient)
+        )
         (left, right), cost = both.trail.unflatten(0, (2, -1)), both.cost.view(2, -1).sum(0)
-        cost = cost + both.value.view(2, -1).diff(dim=0)[0].abs()
+        cost = cost + both.values[:, -1].view(2, -1).diff(dim=0)[0].abs()
         t = (1 - torch.cos(torch.linspace(0, torch.pi, self.settings.n_knots, dtype=torch.float64))) / 2
         t = per_row(t.to(start)[None], start[:, None])
         away = left[:, -1] - start, right[:, -1] - end
@@ -280,19 +297,43 @@ class _Solve:
         push = torch.maximum(plateau.STEP * farthest, plateau.MIN_STEP * self.field.distance[rows])
         goal = torch.maximum(cost, LEAST_GOAL * straight)
         crossing = Crossing(left, knots, right.flip(1), sign, push, goal, HOPELESS * straight)
-        middle = self._cross(rows, crossing, draw, self.settings.n_rounds)
+        middle = self._cross(rows, crossing, draw, self.settings.n_rounds, both)
         return rows[~(middle < HOPELESS * straight)]
 
-    def _cross(self, rows: Tensor, crossing: Crossing, draw: int, rounds: int) -> Tensor:
-        """Push a crossing and keep it if it looks shorter than the path so far. Length of its middle (n,)."""
+    def _cross(self, rows: Tensor, crossing: Crossing, draw: int, rounds: int, trails: Flow | None = None) -> Tensor:
+        """Push a crossing and keep it if it looks shorter than the path so far. Length of its middle (n,).
+
+        `trails` (2 n,) are the flows that it begins and ends with, if it does.
+        """
         straight = self.straight[rows]
-        crossing, middle = crossed(self.field, rows, crossing, straight, rounds, PATIENCE, self.n_check, draw)
-        seen = middle < self.length[rows]  # the others are not worth a check
-        if self.field.interrupted:  # no more gradients: the length of the middle, as sampled by the rounds, is used
-            self._keep(rows[seen], crossing.path[seen], middle[seen])
-        else:
-            self._offer(rows[seen], crossing.path[seen])
-        return middle
+        found = crossed(self.field, rows, crossing, straight, rounds, PATIENCE, self.n_check, draw)
+        seen = (found.length < self.length[rows]).nonzero()[:, 0]  # the others are not worth a check
+        if self.field.interrupted or found.samples is None:  # no more gradients: what the rounds saw is used
+            self._keep(rows[seen], crossing.path[seen], found.length[seen])
+        elif len(seen):
+            known = [] if trails is None else [_of_trails(self.field.metric, trails, crossing.knots.shape[1], seen)]
+            self._keep(rows[seen], crossing.path[seen], *self._checked_middle(rows[seen], found.pick(seen), known))
+        return found.length
+
+    def _checked_middle(
+        self, rows: Tensor, found: Crossed, known: list[tuple[Tensor, PathSamples]]
+    ) -> tuple[Tensor, PathSamples, Tensor]:
+        """As `_checked`, where the length of the rest is `known`: only the middle is sampled once more.
+
+        The lengths are by these samples alone: those of the calmest round are too calm on average.
+        """
+        middle, crossing = found.crossing.middle, found.crossing
+        n = min(self.n_check, max(self.n_check // 2, middle.shape[1] - 1))
+        positions, weights = self.field.one_each(middle, n, CHECK)
+        check = self.field.sample(middle, positions, rows)
+        length = (check.speed * weights).sum(1)
+        for _, samples in known:
+            length = length + samples.speed.sum(1) / 2  # two samples a segment
+        assert found.samples is not None
+        first = crossing.left.shape[1] - 1
+        where = [positions + first, found.positions + first, *(at.expand(len(rows), -1) for at, _ in known)]
+        samples = PathSamples.join([check, found.samples, *(some for _, some in known)])
+        return length, samples, torch.cat(where, 1)
 
     def _offer(self, rows: Tensor, paths: Tensor) -> None:
         if len(rows):
@@ -320,7 +361,7 @@ class _Solve:
         self.length[rows[better]] = length[better]
         for i in better.nonzero()[:, 0].tolist():
             row, path = int(rows[i]), paths[i]
-            self.paths[row] = _distinct(path)
+            self.paths[row] = without_repeats(path)
             self.seen.pop(row, None)
             if samples is not None and positions is not None:
                 self.seen[row] = segment_estimates(path, samples.row(i), positions[i])
@@ -350,7 +391,7 @@ class _Solve:
     def _warmed(self, given: Path, line: PathSamples, rows: Tensor) -> Tensor:
         """Try the given paths and push them; returns the rows that still need all stages."""
         ends = self.field.start[rows], self.field.end[rows]
-        paths = [_distinct(path) for path in carried_over(given, self.field.examples[rows.cpu()], *ends)]
+        paths = [without_repeats(path) for path in carried_over(given, self.field.examples[rows.cpu()], *ends)]
         for group, knots in _stacked(rows, paths):
             length, samples, positions = self._checked(group, knots)
             self._keep(group, knots, length, samples, positions)
@@ -378,30 +419,23 @@ def _stacked(rows: Tensor, paths: list[Tensor]) -> Iterator[tuple[Tensor, Tensor
         yield rows[group], torch.stack([paths[i] for i in group.tolist()])
 
 
-def _distinct(path: Tensor) -> Tensor:
-    """A polyline (knots, *features) without repeated knots; it always keeps two ends."""
-    new = norms(path.diff(dim=0), 1) > 0
-    new[-1:] |= ~new.any()
-    return path[torch.cat([new.new_ones(1), new])]
+def _of_trails(metric: Metric, trails: Flow, n_knots: int, rows: Tensor) -> tuple[Tensor, PathSamples]:
+    """What two flows (2 n,) saw at both ends of their segments, for `rows` (m,) of the crossings between them.
 
-
-def carried_over(given: Path, examples: Tensor, start: Tensor, end: Tensor) -> list[Tensor]:
-    """The given paths moved to start and end (n, *features), with the same deviations: (knots, *features) each.
-
-    `given` has one path for all or one for each example of the call, of which `examples` (n,) are meant.
+    The segments (samples,) as a path with `n_knots` between the flows numbers them, and the samples (m, samples).
     """
-    check_features("start_from", given.points.shape[1:], start.shape[1:])
-    which = examples if len(given) > 1 else torch.zeros_like(examples)
-    return [_carried(given[int(k)].to(start), a, b) for k, a, b in zip(which, start, end, strict=True)]
-
-
-def _carried(path: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """One polyline (knots, *features), its deviation from its own line added to the line from start to end."""
-    if torch.equal(path[0], start) and torch.equal(path[-1], end):
-        return path
-    chord = path[-1] - path[0]
-    # A knot belongs to the nearest point of its line, so that knots next to an end stay next to it.
-    along = ((path - path[0]) * chord).flatten(1).sum(1) / (chord**2).sum().clamp_min(torch.finfo(path.dtype).tiny)
-    t = per_row(along.clamp(0, 1), path)
-    moved = path + (1 - t) * (start - path[0]) + t * (end - path[-1])
-    return torch.cat([start[None], moved[1:-1], end[None]])
+    numbers, seen = [], []
+    for side in range(2):
+        points, values, gradients = (
+            part.unflatten(0, (2, -1))[side, rows] for part in (trails.trail, trails.values, trails.gradients)
+        )
+        if side:  # from the crossing to the end
+            points, values, gradients = points.flip(1), values.flip(1), gradients.flip(1)
+        segments = points.shape[1] - 1
+        steps = points.diff(dim=1)
+        for at in (slice(None, -1), slice(1, None)):
+            where, gradient = points[:, at], gradients[:, at]
+            speed = metric.speed(*(x.flatten(0, 1) for x in (where, gradient, steps))).view(steps.shape[:2])
+            seen.append(PathSamples(where, steps, values[:, at], gradient, speed))
+            numbers.append(torch.arange(segments).to(speed) + side * (points.shape[1] + n_knots))
+    return torch.cat(numbers), PathSamples.join(seen)

@@ -29,5 +29,20 @@ const Arrays = (() => {
     return sizes[Math.max(0, Math.min(sizes.length - 1, Math.ceil(share * sizes.length) - 1))] || 0;
   }
 
-  return { decode, encodeBytes, row, largest };
+  /** All arrays in an answer as nested lists, with the seven digits that they have. Pictures (uint8) are left out. */
+  function inPlainNumbers(value) {
+    if (value === null || typeof value !== "object") return value;
+    if (Array.isArray(value)) return value.map(inPlainNumbers);
+    if (value.dtype === "uint8") return undefined; // JSON.stringify leaves it out
+    if (value.dtype) return nested(Array.from(decode(value).data, (one) => Number(one.toPrecision(7))), value.shape);
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, inPlainNumbers(inner)]));
+  }
+
+  function nested(list, [length, ...inner]) {
+    if (!inner.length) return list;
+    const size = list.length / length;
+    return Array.from({ length }, (_, i) => nested(list.slice(i * size, (i + 1) * size), inner));
+  }
+
+  return { decode, encodeBytes, row, largest, inPlainNumbers };
 })();

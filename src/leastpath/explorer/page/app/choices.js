@@ -49,7 +49,8 @@ const Choices = (() => {
     for (const id of others) find(id).hidden = true;
     find("choices").hidden = Boolean(Server.bundle()) || Store.state.samples.length < 2;
     find("export-html").hidden = Boolean(Server.bundle());
-    find("offline-note").textContent = " · A saved page: the walk, the maps and the curves work without the model. To change class, score, start or method, run `leastpath explore`.";
+    const what = Server.bundle() ? "A saved page: the walk, the maps and the curves work" : "A saved result: what it holds is shown";
+    find("offline-note").textContent = ` · ${what} without the model. To change class, score, start or method, run \`leastpath explore\` with it.`;
   }
 
   // ---- choosing --------------------------------------------------------------------------------------------------------

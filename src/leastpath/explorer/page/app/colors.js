@@ -4,7 +4,7 @@ const Colors = (() => {
   const LIGHT = [[8, 64, 129], [67, 147, 195], [166, 206, 227], [255, 255, 255], [253, 200, 132], [230, 126, 34], [150, 62, 0]];
   const DARK = [[140, 205, 255], [60, 140, 205], [24, 70, 112], [14, 17, 20], [112, 58, 14], [214, 118, 36], [255, 190, 120]];
   // The colours of Okabe and Ito, without yellow, which is too pale for lines.
-  const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6bd1", "#8c8c8c"];
+  const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6bd1", "#8c8c8c", "#8a5a2b", "#b03a6a"];
   const STEPS = 255;
   const tables = {};
 

@@ -46,8 +46,9 @@ const Compare = (() => {
 
   function legend(scale, shared) {
     find("legend").parentElement.hidden = !Store.view.signed;
-    find("legend-low").textContent = shared ? number(-scale) : "weakest";
-    find("legend-high").textContent = shared ? number(scale, true) : "strongest";
+    find("legend-low").textContent = shared ? number(-scale) : "− strongest";
+    find("legend-high").textContent = shared ? number(scale, true) : "+ strongest";
+    find("legend-words").textContent = `speaks against · speaks for${shared ? "" : ": each map has its own scale"}`;
     const context = find("legend").getContext("2d");
     const { width, height } = find("legend");
     for (let x = 0; x < width; x++) {

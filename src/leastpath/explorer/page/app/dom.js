@@ -19,6 +19,7 @@ function make(tag, attributes = {}, ...children) {
 function fillSelect(select, options, chosen) {
   select.replaceChildren(...options.map(([value, label]) => make("option", { value }, label)));
   select.value = String(chosen);
+  select.title = select.selectedOptions[0]?.textContent || ""; // it may be cut
 }
 
 const THREE_DIGITS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });

@@ -30,6 +30,7 @@ const Evidence = (() => {
   function words() {
     const result = Store.selected;
     for (const id of ["evidence", "walk", "compare", "removal", "numbers"]) find(id).hidden = !result;
+    if (result && Store.state.offline && !Store.state.fills.length) find("removal").hidden = true; // nothing could be asked or read
     find("export-result").disabled = !result || result.tested === false;
     if (!result) return;
     find("headline").textContent = result.headline;

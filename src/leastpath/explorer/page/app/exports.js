@@ -28,7 +28,7 @@ const Exports = (() => {
 
   find("export-html").addEventListener("click", () => saveFrom("api/export.html"));
   find("export-json").addEventListener("click", () => {
-    if (Server.bundle()) Pictures.download(new Blob([JSON.stringify(Server.bundle())], { type: "application/json" }), `${Store.state.title}.json`);
+    if (Server.bundle()) Pictures.download(new Blob([JSON.stringify(Arrays.inPlainNumbers(Server.bundle()))], { type: "application/json" }), `${Store.state.title}.json`);
     else saveFrom("api/export.json");
   });
   find("export-result").addEventListener("click", () => saveFrom(`api/results/${encodeURIComponent(Store.selected.key)}.safetensors`));

@@ -45,15 +45,17 @@ const Images = (() => {
     function step(result, k) {
       const { frames, cumulative } = result.walk;
       const [, frameHeight, frameWidth] = frames.shape;
-      const cells = { data: Arrays.row(cumulative, k), columns: cumulative.shape[2], side: Pictures.patchSide(height, width, cumulative.shape.slice(1)) };
       Pictures.drawRGB(frame, Arrays.row(frames, k), frameHeight, frameWidth);
+      if (!cumulative) return;
+      const cells = { data: Arrays.row(cumulative, k), columns: cumulative.shape[2], side: Pictures.patchSide(height, width, cumulative.shape.slice(1)) };
       Pictures.drawMap(soFar, Store.state.input, cells, result.cache.reached, { signed: true, strength: 0.75 });
     }
 
     function load(result) {
       const { frames, cumulative } = result.walk;
       Pictures.drawRGB(start, Arrays.row(frames, 0), frames.shape[1], frames.shape[2]);
-      result.cache.reached ||= Arrays.largest(Arrays.row(cumulative, cumulative.shape[0] - 1));
+      soFar.parentElement.hidden = !cumulative;
+      if (cumulative) result.cache.reached ||= Arrays.largest(Arrays.row(cumulative, cumulative.shape[0] - 1));
     }
 
     return { load, step };
@@ -82,7 +84,7 @@ const Images = (() => {
       const [row, column] = [Math.floor(place.y / side), Math.floor(place.x / side)];
       Object.assign(mark.style, {
         left: `${(100 * column * side) / width}%`, top: `${(100 * row * side) / height}%`,
-        width: `${(100 * side) / width}%`, height: `${(100 * side) / height}%`,
+        width: `${(100 * Math.min(side, width - column * side)) / width}%`, height: `${(100 * Math.min(side, height - row * side)) / height}%`,
       });
       return `${number(data[row * columns + column], true)} at row ${place.y}, column ${place.x}`;
     }

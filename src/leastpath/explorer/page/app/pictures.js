@@ -62,10 +62,14 @@ const Pictures = (() => {
     canvas.getContext("2d").putImageData(image, 0, 0);
   }
 
+  // Strips of a few rows or columns are shown stretched: as they are, nobody could see or hit them.
+  const shownRatio = (height, width) => Math.max(0.6, Math.min(6, width / height));
+
   function resize(canvas, height, width) {
     if (canvas.width !== width) canvas.width = width;
     if (canvas.height !== height) canvas.height = height;
-    canvas.classList.toggle("coarse", Math.max(height, width) < 100);
+    canvas.style.aspectRatio = shownRatio(height, width);
+    canvas.classList.toggle("coarse", Math.max(height, width) < 100 || Math.min(height, width) < 32);
   }
 
   /**
@@ -105,7 +109,9 @@ const Pictures = (() => {
   /** Saves a canvas as PNG, enlarged without smoothing if it is small. */
   function save(canvas, name) {
     const factor = Math.max(1, Math.ceil(448 / Math.max(canvas.width, canvas.height)));
-    const large = make("canvas", { width: canvas.width * factor, height: canvas.height * factor });
+    const [width, ratio] = [canvas.width * factor, shownRatio(canvas.height, canvas.width)];
+    const [wide, high] = ratio * canvas.height >= canvas.width ? [Math.round(canvas.height * factor * ratio), canvas.height * factor] : [width, Math.round(width / ratio)];
+    const large = make("canvas", { width: wide, height: high });
     const context = large.getContext("2d");
     context.imageSmoothingEnabled = false;
     context.drawImage(canvas, 0, 0, large.width, large.height);

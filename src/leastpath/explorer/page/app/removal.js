@@ -114,8 +114,13 @@ const Removal = (() => {
 
   function curves() {
     const results = Store.results.filter((result) => result.curves?.[fill()]);
-    find("curves").hidden = !results.length;
-    if (!results.length) return;
+    find("curves").hidden = !Store.results.some((result) => Object.keys(result.curves || {}).length);
+    for (const id of ["curves-chart", "curves-png"]) find(id).hidden = !results.length;
+    if (!results.length) {
+      const measured = Store.state.fills.filter(({ name }) => Store.results.some((result) => result.curves?.[name])).map(({ label }) => label);
+      find("supports").replaceChildren(make("li", { class: "quiet" }, `Curves and support are measured with these fills: ${measured.join(", ")}.`));
+      return;
+    }
     Charts.curves(find("curves-chart"), results, fill(), share(), level(), levelHere());
     const order = results.map((result) => ({ result, support: result.curves[fill()].support ?? 0 })).sort((a, b) => b.support - a.support);
     const top = Math.max(...order.map(({ support }) => Math.abs(support)), 1e-9);

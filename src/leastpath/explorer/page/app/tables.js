@@ -32,7 +32,7 @@ const Tables = (() => {
     function load(result) {
       const { frames, cumulative } = result.walk;
       const first = Arrays.row(frames, 0);
-      result.cache.reached ||= Arrays.largest(cumulative.data);
+      result.cache.reached ||= cumulative ? Arrays.largest(cumulative.data) : 0;
       body.replaceChildren();
       cells = byStrength(result.values.data).map((i) => {
         const { name, text, category } = features()[i];
@@ -49,7 +49,7 @@ const Tables = (() => {
     function step(result, k) {
       const { frames, cumulative } = result.walk;
       const [first, last] = [Arrays.row(frames, 0), Arrays.row(frames, frames.shape[0] - 1)];
-      const [now, reached] = [Arrays.row(frames, k), Arrays.row(cumulative, k)];
+      const [now, reached] = [Arrays.row(frames, k), cumulative ? Arrays.row(cumulative, k) : []];
       for (const { i, category, now: cell, dot, bar } of cells) {
         const way = last[i] - first[i];
         const share = way === 0 ? 0 : (now[i] - first[i]) / way;

@@ -33,14 +33,15 @@ const Texts = (() => {
     function load(result) {
       shown = groups().map((group) => ({ ...group, element: span(group) }));
       const { cumulative } = result.walk;
-      const last = Arrays.row(cumulative, cumulative.shape[0] - 1);
-      result.cache.reached = Arrays.largest(shown.map(({ members }) => total(last, members)));
+      const last = cumulative ? Arrays.row(cumulative, cumulative.shape[0] - 1) : [];
+      result.cache.reached = !cumulative ? 0 : Arrays.largest(shown.map(({ members }) => total(last, members)));
       host.replaceChildren(make("p", { class: "tokens large" }, ...shown.map(({ element }) => element)),
         make("p", { class: "quiet" }, "Colour: attributed so far. The line under a token: how far it has moved from its baseline."));
     }
 
     function step(result, k) {
-      const [moved, reached] = [Arrays.row(result.walk.frames, k), Arrays.row(result.walk.cumulative, k)];
+      const { frames, cumulative } = result.walk;
+      const [moved, reached] = [Arrays.row(frames, k), cumulative ? Arrays.row(cumulative, k) : []];
       for (const { members, element } of shown) {
         paint(element, result.cache.reached > 0 ? total(reached, members) / result.cache.reached : 0);
         element.style.setProperty("--moved", `${100 * Math.max(0, Math.min(1, total(moved, members) / members.length))}%`);

@@ -18,13 +18,14 @@ const Walk = (() => {
     pause();
     const walk = walkOf();
     const here = Boolean(walk);
-    find("walk-body").hidden = !here;
+    for (const id of ["walk-body", "walk-hint", "walk-png"]) find(id).hidden = !here;
     find("walk-words").textContent = Store.selected?.sentence_walk || (here ? "" : "This method has no path to walk along.");
     if (!here) return;
     stage ||= KINDS[Store.state.kind].walk(find("frames"));
     stage.load(Store.selected);
     find("scrubber").max = walk.positions.length - 1;
-    Charts.walk(find("walk-chart"), walk);
+    for (const id of ["walk-chart", "cursor", "walk-png"]) find(id).hidden = !walk.scores; // a saved result knows its path alone
+    if (walk.scores) Charts.walk(find("walk-chart"), walk);
     step();
   }
 
@@ -36,15 +37,18 @@ const Walk = (() => {
     find("scrubber").value = k;
     const { l, r } = Charts.MARGIN;
     find("cursor").style.left = `calc(${l}px + (100% - ${l + r}px) * ${walk.positions[k]})`;
-    const total = walk.attributed[walk.attributed.length - 1];
-    const parts = [["way", percent(walk.positions[k])], ["score", number(walk.scores[k])], ["‖∇f‖", number(walk.gradient_norms[k])],
-      ["attributed so far", `${number(walk.attributed[k])} of ${number(total)}`]];
+    const parts = [["way", percent(walk.positions[k])]];
+    if (walk.scores) {
+      parts.push(["score", number(walk.scores[k])], ["‖∇f‖", number(walk.gradient_norms[k])],
+        ["attributed so far", `${number(walk.attributed[k])} of ${number(walk.attributed[walk.attributed.length - 1])}`]);
+    }
     const readout = find("readout");
     if (readout.childElementCount !== parts.length) {
       readout.replaceChildren(...parts.map(([name]) => make("div", {}, make("dt", {}, name), make("dd"))));
     }
     parts.forEach(([, text], i) => { readout.children[i].lastChild.textContent = text; });
-    find("scrubber").setAttribute("aria-valuetext", `step ${k + 1} of ${walk.positions.length}, score ${number(walk.scores[k])}, attributed so far ${number(walk.attributed[k])}`);
+    const said = walk.scores ? `, score ${number(walk.scores[k])}, attributed so far ${number(walk.attributed[k])}` : "";
+    find("scrubber").setAttribute("aria-valuetext", `step ${k + 1} of ${walk.positions.length}${said}`);
   }
 
   // ---- playing -------------------------------------------------------------------------------------------------------
