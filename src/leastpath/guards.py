@@ -167,7 +167,7 @@ def _advice_on_ids(model: Any, inputs: Tensor, words: str) -> str | None:
     if not rows or inputs.is_floating_point() or "index out of range" not in words:
         return None
     low, high = int(inputs.min()), int(inputs.max())
-    if 0 <= low and high < max(rows):  # the ids may be those of the vocabulary, and something else goes too far
+    if low >= 0 and high < max(rows):  # the ids may be those of the vocabulary, and something else goes too far
         found = ", ".join(map(str, sorted(set(rows))))
         return (
             f"the inputs of shape {tuple(inputs.shape)} hold ids from {low} to {high}, and the model's embeddings have "

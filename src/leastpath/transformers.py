@@ -219,8 +219,8 @@ def explain(
         >>> explained.tokens
         (('good',), ('[UNK]', 'bad'))
     """
-    several: object = texts
-    batch = list(texts) if isinstance(several, Iterable) and not isinstance(several, (str, tuple)) else [texts]
+    given: Any = texts
+    batch: list[Text] = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, tuple)) else [given]
     encoded, names = tokenized(model, tokenizer, batch, max_length)
     embedding = embedding or embedding_of(model)
     device = next(model.parameters()).device
