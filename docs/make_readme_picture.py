@@ -15,18 +15,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from PIL import Image
-from scipy.ndimage import gaussian_filter
 from skimage.data import chelsea
 from sklearn.datasets import make_moons
 from torch import Tensor, nn
 
 import leastpath as lp
-from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.evaluation import symmetric_relevance_gain
 from leastpath.methods import METHODS
-
-SMOOTHING = 0.02  # of the picture's side: what an eye sees from a distance
-DIM = 0.25  # brightness of what got nothing
+from leastpath.report.heat import heat_row
 
 
 def cat(size: int) -> Tensor:
@@ -50,21 +47,15 @@ def draw_photograph(axes: Any, size: int) -> None:
     }
     shown = x[0].permute(1, 2, 0).numpy()
     axes[0].imshow(shown)
-    axes[0].set_title(f"the photograph: class {int(target)}, {float(p):.0%}", fontsize=10)
+    axes[0].set_title(f"the photograph\n{imagenet_classes()[int(target)]}, {float(p):.0%}", fontsize=10)
+    glow: Any = {"signed": False, "view": "smooth", "share": False, "colorbar": False}
+    heat_row(axes[1:], list(found.values()), x, **glow)
     for axis, (title, values) in zip(axes[1:], found.items(), strict=True):
         gains = [
             float(symmetric_relevance_gain(score, x, values, fill=fill, features="patches"))
             for fill in ("baseline", "mean", "blur")
         ]
-        axis.imshow(shown * brightness(values[0])[..., None])
         axis.set_title(f"{title}\nsupport {np.mean(gains):+.2f}", fontsize=10)
-
-
-def brightness(values: Tensor) -> np.ndarray:
-    """How bright each pixel is drawn, from what it gained: (height, width)."""
-    gained = values.sum(0).clamp_min(0).double().numpy()
-    smooth = gaussian_filter(gained, SMOOTHING * len(gained))
-    return np.asarray(DIM + (1 - DIM) * np.clip(smooth / np.percentile(smooth, 97), 0, 1))
 
 
 def draw_moons(axes: Any) -> None:
@@ -86,11 +77,11 @@ def draw_moons(axes: Any) -> None:
         result = lp.attribute(score, shown, baseline, solver=solver, support=False)
         size = result.values.abs().sum(1).clamp_max(20)
         dots = axis.scatter(
-            *shown.T, c=size, s=5, cmap="viridis", vmin=0, vmax=float(score(shown).detach().abs().max())
+            *shown.T, c=size, s=9, cmap="viridis", vmin=0, vmax=float(score(shown).detach().abs().max())
         )
         axis.plot(*baseline[0], "x", color="black")
         axis.set_title(f"{title}\nΣ|values| − |Δf|: mean {float(result.cancellation.mean()):.2f}", fontsize=10)
-    axes[0].figure.colorbar(dots, ax=list(axes), label="Σ|values|", fraction=0.02, pad=0.01)
+    axes[0].figure.colorbar(dots, ax=list(axes), label="Σ|values|", location="bottom", aspect=60, pad=0.03)
 
 
 def trained(x: Tensor, y: Tensor) -> nn.Module:
@@ -111,7 +102,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/_generated/readme.png"))
     parser.add_argument("--size", type=int, default=160)
     given = parser.parse_args()
-    figure, axes = plt.subplots(2, 3, figsize=(9, 6.2), layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(9, 6.9), layout="constrained")
     draw_photograph(axes[0], given.size)
     draw_moons(axes[1])
     for axis in axes.flat:

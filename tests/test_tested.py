@@ -58,7 +58,7 @@ def test_a_reversed_explanation_is_not_supported():
     """The least important feature first: the status says so, first, with the number and what to try."""
     status = note_of(WEIGHTS[[1, 0, 3, 2]][None])
     assert status.outcomes == (Outcome.UNSUPPORTED,) and not status.ok
-    assert "does not confirm this explanation: support -" in status.value and "try StraightLine()" in status.value
+    assert "does not confirm this explanation: support −" in status.value and "try StraightLine()" in status.value
     assert note_of(WEIGHTS[None]).ok
 
 

@@ -127,22 +127,23 @@ several = lp.attribute(
     baseline("samples", inputs, points=images[train], n=8),
     solver=lp.StraightLine(),
 )
-print("mean spread between baselines:", several.baseline_spread.mean().item())
-print("mean magnitude of the values: ", several.values.abs().mean().item())
+print(f"mean spread between baselines: {several.baseline_spread.mean():.2f}")
+print(f"mean magnitude of the values:  {several.values.abs().mean():.2f}")
 
 # %% [markdown]
 # ## A photograph
 #
 # `pip install 'leastpath[classifier]'`
-# brings a pre-trained ImageNet classifier. The size is small, so that this page builds
-# quickly. Random staircases from two baselines are what stood removal best on
-# photographs: one patch after another enters, and gets what the score gains.
+# brings a pre-trained ImageNet classifier. The picture is small here, so that this page
+# builds quickly. On photographs, random staircases from two baselines stood removal
+# best: one patch after another enters, and gets what the score gains. The maps show
+# smoothed magnitudes over a dimmed picture, because single pixels are hard to read.
 
 # %%
 try:
     from skimage import data
 
-    from leastpath.commands.classifier import EfficientNetLite0
+    from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 
     classifier = EfficientNetLite0()
 except ImportError as error:
@@ -155,7 +156,7 @@ else:
     cat = nn.functional.interpolate(cat, size=(96, 96), mode="area")
     target = int(classifier(cat).argmax())
     probability = float(classifier(cat).softmax(1).max())
-    print(f"class {target} with probability {probability:.2f}")
+    print(f"{imagenet_classes()[target]}, with probability {probability:.2f}")
     of_cat = lp.Score(classifier, target, output="softmax")
     two = lp.baselines.several("black", "mean")
     maps = {
@@ -167,4 +168,5 @@ else:
             of_cat, cat, result.values, fill="mean", features="patches"
         )
         print(f"{name}: support {float(gain):+.2f} with a grey fill")
-    heatmaps(maps, cat, overlay=True, scale="each").savefig("image-cat.png", dpi=110)
+    glow = {"signed": False, "view": "smooth", "overlay": True, "scale": "each"}
+    heatmaps(maps, cat, **glow).savefig("image-cat.png", dpi=110)

@@ -98,7 +98,7 @@ score = lp.Score(
     additional_forward_args=mask,
 )
 straight = lp.attribute(score, batch, 0, solver=lp.StraightLine())
-bent = lp.attribute(score, batch, 0, solver=lp.Descent())
+bent = lp.attribute(score, batch, 0, solver=lp.ElasticBand(groups="token"))
 print(
     straight.values.shape,
     "log-odds of favourable:",
@@ -127,12 +127,15 @@ print(
 
 # %% [markdown]
 # ## Straight against bent, in embedding space
+#
+# Along the band every word goes from padding to its embedding on a schedule of its own.
+# Less is cancelled, and the story stays the same: "not" turns the word after it round.
 
 # %%
-for name, result in {"straight line": straight, "Descent": bent}.items():
+for name, result in {"straight line": straight, "elastic band": bent}.items():
     per_word = zip(sentences[0], result.values[0].sum(1).tolist(), strict=True)
     print(name, "cancellation", [round(v, 2) for v in result.cancellation.tolist()])
     print("   ", {word: round(value, 2) for word, value in per_word})
-path_profile(score, {"Descent": bent}, 0, inputs=batch).savefig(
+path_profile(score, {"elastic band": bent}, 0, inputs=batch).savefig(
     "words-profile.png", dpi=110
 )

@@ -515,10 +515,16 @@ def _merged(statuses: list[Status]) -> Status:
     notes: dict[Outcome, list[Note]] = {}
     for note in sorted((n for s in statuses for n in s.notes), key=lambda n: n.outcome.ok):
         notes.setdefault(note.outcome, []).append(note)
-    m = len(statuses)
-    return Status(
-        tuple(Note(kind, f"for {len(some)} of {m} baselines, e.g.: {some[0].sentence}") for kind, some in notes.items())
-    )
+    return Status(tuple(Note(kind, _of_baselines(some, len(statuses))) for kind, some in notes.items()))
+
+
+def _of_baselines(notes: list[Note], m: int) -> str:
+    """One sentence for notes of one kind, from as many of an example's m baselines."""
+    alike = len({note.sentence for note in notes}) == 1
+    if alike and len(notes) == m:
+        return notes[0].sentence
+    count = f"{len(notes)} of {m}" if len(notes) < m else "both" if m == 2 else f"all {m}"
+    return f"from {count} baselines{'' if alike else ', for instance'}: {notes[0].sentence}"
 
 
 def _finite_mean(values: Tensor, m: int) -> Tensor:

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from leastpath._support.numbers import written
 from leastpath._support.rows import flat_rows
 from leastpath.bound import BoundScore
 from leastpath.kinds import kind_of
@@ -44,6 +45,7 @@ class Tested:
     n_forwards: Tensor
     unit: str
     unknown: Sequence[Note]  # what is said of each example that has no number
+    bent: Sequence[bool] = ()  # whether a path is not the straight line itself
 
     def told(self, example: int, others: Status) -> Status:
         """The whole status of an example: the test first, or last what was not tested."""
@@ -60,20 +62,22 @@ class Tested:
         mine, line = self._numbers[example]
         if math.isnan(mine):
             return self.unknown[example]
-        beside = "" if math.isnan(line) else f" (straight line {line:.2g})"
+        is_line = bool(self.bent) and not self.bent[example]
+        beside = "" if math.isnan(line) or is_line else f" (straight line {written(line, 2)})"
+        support = f"support {written(mine, 2)}"
         if mine <= 0:
             return Note(
                 Outcome.UNSUPPORTED,
-                f"removal does not confirm this explanation: support {mine:.2g}{beside}, which should be above 0; "
-                "try StraightLine(), several baselines or another output",
+                f"removal does not confirm this explanation: {support}{beside}, which should be above 0; "
+                f"try {'' if is_line else 'StraightLine(), '}several baselines or another output",
             )
         if mine < line - MARGIN * abs(line):
             return Note(
                 Outcome.UNSUPPORTED,
-                f"removal confirms the straight line better: support {mine:.2g}, straight line {line:.2g}; "
+                f"removal confirms the straight line better: {support}, straight line {written(line, 2)}; "
                 "try solver=StraightLine()",
             )
-        return Note(Outcome.SUPPORTED, f"support {mine:.2g} {self.unit}{beside}")
+        return Note(Outcome.SUPPORTED, f"{support} {self.unit}{beside}")
 
 
 def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
@@ -89,8 +93,8 @@ def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
         why = [note.sentence for one in status for note in one.notes if note.outcome is Outcome.NOT_TESTED]
         return f"{why[0] if why else 'the explanation was not tested'}; the integral is ok"
     median = "median " if len(status) > 1 else ""
-    said = "the explanation was not tested" if math.isnan(mine) else f"{median}support {mine:.2g}"
-    said += "" if math.isnan(beside) else f" (straight line {beside:.2g})"
+    said = "the explanation was not tested" if math.isnan(mine) else f"{median}support {written(mine, 2)}"
+    said += "" if math.isnan(beside) or beside == mine else f" (straight line {written(beside, 2)})"
     bad = [one.value for one in status if not one.ok]
     if not bad:
         return f"{said}; status ok"
@@ -152,7 +156,7 @@ def tested(
         mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
     unit = "in probability" if kind == "log_odds" else "in units of the score"
     unknown = [ASK if wanted is None and not b else NO_ORDER for b in bent.tolist()]
-    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit, unknown)
+    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit, unknown, bent.tolist())
 
 
 def _failed(examples: int, outcome: Outcome, why: str) -> Tested:

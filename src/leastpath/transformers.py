@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath._support.files import write_atomically
+from leastpath._support.numbers import written
 from leastpath._support.threads import in_this_thread
 from leastpath.arguments import per_example
 from leastpath.attribution import Attribution, attribute
@@ -78,7 +79,7 @@ class TextExplanation:
     @property
     def target_name(self) -> str:
         """The class explained, where it is the same for all texts."""
-        return self.target_names[0] if len(set(self.target_names)) == 1 else "explained class"
+        return self.target_names[0] if len(set(self.target_names)) == 1 else "the explained class"
 
     def display_tokens(self, text: int) -> list[str]:
         """What is shown of one text, each piece with the space that follows it."""
@@ -93,7 +94,8 @@ class TextExplanation:
         texts = [self._text_html(b, end) for b in range(len(self.values))]
         title = f"What speaks for and against {html.escape(self.target_name)}"
         body = f"<h3>{title}</h3>{_legend_html(end)}{''.join(texts)}"
-        page = f'<div style="font-family: sans-serif; line-height: 1.9; max-width: 52rem">{body}</div>'
+        style = "font-family: sans-serif; line-height: 1.9; max-width: 52rem; margin: 0 auto; padding: 0 1rem"
+        page = f'<div style="{style}">{body}</div>'
         if path is not None:
             head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
             write_atomically(Path(path), f"{head}{page}".encode())
@@ -105,8 +107,9 @@ class TextExplanation:
     def _text_html(self, text: int, end: float) -> str:
         tested = html.escape(_headline(self.result, text))
         probability = float(self.probabilities[text])
-        share = "" if math.isnan(probability) else f"probability {probability:.3g}, "
-        scores = f"score {float(self.scores[text]):.4g}, baseline {float(self.base_values[text]):.4g}"
+        share = "" if math.isnan(probability) else f"probability {written(probability)}, "
+        score, start = written(float(self.scores[text])), written(float(self.base_values[text]))
+        scores = f"score {score}, at the baseline {start}"
         head = f"<small><strong>{tested}</strong><br>{html.escape(self.target_names[text])}: {share}{scores}</small>"
         return f"<p>{head}<br>{text_html(self.display_tokens(text), self.shown_values[text], scale=end, join='')}</p>"
 
@@ -301,7 +304,10 @@ def explain_image(
 def _legend_html(end: float) -> str:
     """The colours in words, each on its own ground."""
     ends = ((-end, "lowers the score"), (0.0, "no effect"), (end, "raises the score"))
-    spans = [f'<span style="background:{colour(at, end)};color:#000">{at:+.2g} {words}</span>' for at, words in ends]
+    spans = [
+        f'<span style="background:{colour(at, end)};color:#000">&nbsp;{written(at, 2, sign=True)} {words}&nbsp;</span>'
+        for at, words in ends
+    ]
     return f"<div><small>{' '.join(spans)}</small></div>"
 
 

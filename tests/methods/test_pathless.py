@@ -18,7 +18,7 @@ def test_gap_and_cancellation_are_those_of_the_values():
     result = explained(lambda problem: Explained((problem.end - problem.start) * WEIGHTS), torch.ones(2, 3))
     assert result.completeness_gap.tolist() == [0.0, 0.0] and result.cancellation.tolist() == [2.0, 2.0]
     assert result.path is None and result.certificate.isnan().all()
-    assert "Mine() has no path" in result.status[0].value
+    assert "has no path" in result.status[0].value
 
 
 def test_several_baselines_are_rows_that_are_averaged():

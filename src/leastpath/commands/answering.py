@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ from leastpath.guards import untouched
 from leastpath.methods import METHODS, Method
 from leastpath.methods.paths import PathExplainer, SolverExplainer
 from leastpath.planning import in_words, planned_gradients
-from leastpath.status import finished
+from leastpath.run import Run, shown_by
+from leastpath.status import Outcome, Status, finished
 from leastpath.support import SHARES, default_rank, judged_score, patches
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
@@ -68,7 +70,8 @@ def answers(
     for method in methods:
         if method.name not in run.store:
             began = time.monotonic()
-            result = finished(_explained(question, method, limits, seed))
+            with _watched(method.title):
+                result = finished(_explained(question, method, limits, seed))
             assert isinstance(result.values, Tensor)
             record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
             curves, kind = _curves(question, result, seed)
@@ -80,11 +83,29 @@ def answers(
 
 def _explained(question: Question, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
     """The test is the same for every method, so those that test themselves need not."""
-    settings = {name: value for name, value in limits.items() if value is not None and name in method.defaults}
+    settings: dict[str, Any] = {
+        name: value for name, value in limits.items() if value is not None and name in method.defaults
+    }
     if "support" in method.defaults:
         settings["support"] = False
     baselines = question.baselines if method.takes_baselines else None
-    return method(question.score, question.inputs, baselines, seed=seed, progress=True, **settings)
+    return method(question.score, question.inputs, baselines, seed=seed, **settings)
+
+
+@contextmanager
+def _watched(title: str) -> Iterator[None]:
+    """One progress bar for a method, whatever its stages are. How long all will take has been said before."""
+    with Run(progress=True).bar(title, 1.0) as bar:
+        done = 0.0
+
+        def show(stage: str, share: float) -> None:
+            nonlocal done
+            bar.advance(share - done)
+            done = share
+
+        with shown_by(show):
+            yield
+        bar.advance(1.0 - done)
 
 
 def _evidence(question: Question, result: Attribution) -> dict[str, Any]:
@@ -93,7 +114,9 @@ def _evidence(question: Question, result: Attribution) -> dict[str, Any]:
     each = [gain(question.score, question.inputs, start, result).values for start in question.each_baseline]
     evidence = {**vars(result), "support": torch.stack(each).mean(0)}
     record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
-    return {**record, "solver": result.solver, "metric": result.metric, "status": result.status[0].value}
+    # What a method says of its own test, that there was none, is not true here.
+    told = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
+    return {**record, "solver": result.solver, "metric": result.metric, "status": told.value}
 
 
 def _curves(question: Question, result: Attribution, seed: int) -> tuple[dict[str, Tensor], str]:

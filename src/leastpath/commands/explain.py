@@ -15,7 +15,7 @@ from leastpath._support.fingerprint import digest
 from leastpath._support.optional import optional
 from leastpath.commands.answering import Answer, answers, estimate
 from leastpath.commands.arguments import IMAGE_SIZE, PICTURE_BASELINE, PICTURE_METHODS, TABLE_METHODS
-from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.commands.explain_page import write_report
 from leastpath.commands.fitting import fitted
 from leastpath.commands.model_files import load_model
@@ -75,7 +75,7 @@ def run_explain(
     chosen = chosen_methods(methods, method, solver, is_table)
     start = baseline or ("mean" if is_table else PICTURE_BASELINE)
     used = EfficientNetLite0() if model is None else load_model(model, model_class, model_args, trust=trust_model)
-    names = None if labels is None else read_labels(labels)
+    names = read_labels(labels) if labels is not None else imagenet_classes() if model is None else None
     settings: dict[str, Any] = {"target": target, "output": output, "labels": names, "baseline": start}
     if is_table and row is not None:
         question = table_question(read_table(source, names_in(*drop)), row, used, **settings)

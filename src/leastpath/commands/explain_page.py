@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from leastpath._support.numbers import written
 from leastpath.commands.answering import EVIDENCE, Answer
 from leastpath.commands.pictures import show
@@ -42,7 +40,7 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
     said = verdict({a.title: a.support for a in found}, is_probability=found[0].is_probability)
     report = Report(title, _lead(question, baselines))
     report.section("Verdict").text(said.replace("\n", "\n\n"))
-    report.section("What the model says").table(question.top)
+    report.section("What the model says").table(_in_percent(question.top))
     report.section("Attributions")
     if question.features is not None:
         show(report, run, _bars(question, question.features, found), "attributions", OF_BARS)
@@ -55,7 +53,7 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
     report.section("Removal")
     words = (
         f"Left: the {what} that a method ranks first are replaced by the baseline; lower is better. Right: only these "
-        "are left; higher is better. Support is the distance of the two, seen as orders of removal."
+        "are left; higher is better. Support is about the mean height of a method's right curve above its left one."
     )
     show(report, run, _removal(found), "removal", words)
     report.section("Evidence").table(_evidence(found), OF_EVIDENCE)
@@ -63,6 +61,22 @@ def write_report(run: RunFolder, question: Question, found: Sequence[Answer], ti
         report.text(f"{answer.title}: {answer.record['status']}")
     run.write("report.html", report.html())
     return said
+
+
+def _in_percent(top: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The model's first classes, with their probabilities as people write them."""
+    return [{name: _percent(of[name]) if name == "probability" else of[name] for name in of} for of in top]
+
+
+def _percent(share: float) -> str:
+    """
+    Example:
+        >>> _percent(0.5712), _percent(1.5e-6), _percent(0.9999985)
+        ('57.1 %', '< 0.1 %', '> 99.9 %')
+    """
+    if share < 0.001:
+        return "< 0.1 %"
+    return "> 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
 
 
 def _lead(question: Question, baselines: str) -> str:
@@ -76,7 +90,7 @@ def _lead(question: Question, baselines: str) -> str:
 
 def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure:
     """One column a method, one row a view; left of them the picture and its baselines."""
-    figure = new_figure(PANEL * (len(found) + 1) + 0.8, 3 * PANEL + 0.7)
+    figure = new_figure(PANEL * (len(found) + 1), 3 * PANEL + 1.3)
     axes = figure.subplots(3, len(found) + 1, squeeze=False)
     starts, names = question.each_baseline, [name.strip() for name in baselines.split(",")]
     known = names if len(names) == len(starts) else ["one of several"] * len(starts)
@@ -90,8 +104,8 @@ def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure
         titled(ax, name)
     values = [answer.values for answer in found]
     heat_row(list(axes[0, 1:]), values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
-    heat_row(list(axes[1, 1:]), values, question.inputs, view="patches")
-    heat_row(list(axes[2, 1:]), values)
+    heat_row(list(axes[1, 1:]), values, question.inputs, view="patches", bars_below=True)
+    heat_row(list(axes[2, 1:]), values, bars_below=True)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
         titled(ax, _titled(answer))
     for ax, view in zip(axes[:, 1], ("smoothed", "patches", "pixels"), strict=True):
@@ -111,11 +125,11 @@ def _bars(question: Question, names: Sequence[str], found: Sequence[Answer]) -> 
     for ax, answer in zip(grid.flatten(), found, strict=False):
         bars(answer.values[0], names, top=MOST_BARS, ax=ax)
         titled(ax, _titled(answer))
-        if comparable(largest):
-            everything = torch.cat([a.values.flatten() for a in found])
-            low, high = min(0.0, float(everything.min())), max(0.0, float(everything.max()))
-            room = 0.2 * (high - low)  # for the numbers beside the bars
-            ax.set_xlim(low - room, high + room)
+        ax.set_xlabel("")  # the caption says it
+    if comparable(largest):
+        ends = [ax.get_xlim() for ax in grid.flatten()[: len(found)]]  # with the sum of the others
+        for ax in grid.flatten()[: len(found)]:
+            ax.set_xlim(min(low for low, _ in ends), max(high for _, high in ends))
     return figure
 
 

@@ -113,7 +113,16 @@ def made_by(factory: str, arguments: str | None = None) -> Any:
         >>> made_by("builtins:dict", '{"width": 8}')
         {'width': 8}
     """
-    return _imported("--factory", factory)(**_keywords(arguments))
+    make, given = _imported("--factory", factory), _keywords(arguments)
+    try:
+        inspect.signature(make).bind(**given)
+    except TypeError as error:
+        raise ValueError(
+            f"--factory {factory}: {error}; pass its arguments with --model-args, a JSON object"
+        ) from error
+    except ValueError:  # not every function of C has a signature
+        pass
+    return make(**given)
 
 
 def _imported(option: str, name: str) -> Any:

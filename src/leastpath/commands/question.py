@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TOP = 5  # classes listed
+IN_WORDS = {
+    "softmax": "probability", "log_softmax": "log-probability", "sigmoid": "probability", "logit_margin": "log-odds",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def image_question(
         >>> Image.new("RGB", (40, 30), "grey").save(file)
         >>> net = nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(3, 4)).eval()
         >>> image_question(file, net, size=16, target=2).explained
-        'log_softmax of class 2'
+        'log-probability of class 2'
     """
     image = read_image(file, size)
     logits = _probed(model, image, f"pictures of {size} × {size} pixels: try another --size")
@@ -166,7 +169,7 @@ def _question(
         kind, words = output or "log_softmax", f"class {_name(chosen, labels)}"
     # Some exported programs take only the batch size that they were exported with.
     score = Score(model, chosen, kind, batch_size=None if _takes_batches(model, inputs) else 1)  # type: ignore[arg-type]
-    explained = words if kind == "raw" else f"{kind} of {words}"
+    explained = words if kind == "raw" else f"{IN_WORDS.get(kind, kind)} of {words}"
     return Question(score, inputs, baseline(score), explained, _top(logits, labels))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from leastpath._support.numbers import written
 from leastpath._support.optional import optional
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
@@ -214,7 +215,7 @@ class Comparison:
                 for m in table.index
             ]
         for part, column in (c for c in table.columns if c[0] in ("evidence", "cost")):
-            words[column] = ["–" if np.isnan(value) else f"{value:.3g}" for value in table[part, column]]
+            words[column] = [written(value) for value in table[part, column]]
         if len(table) and (table["inputs", "failed"] > 0).any():
             words["failed"] = [str(n) for n in table["inputs", "failed"]]
         return _pandas().DataFrame(words, index=table.index)
@@ -246,7 +247,7 @@ class Comparison:
             report.section("Winners").table(_readable(self.winners()), caption, index=False)
         report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
         if self.higher_is_better:
-            report.section("Paired tests").table(_once(self._tests).round(6), _TESTS, index=False)
+            report.section("Paired tests").table(_once(self._tests).round(6), _TESTS, digits=3, index=False)
         if len(self.failures):
             report.section("Failures").table(self.failures, "These pairs are left out of the means.")
         if path is not None:
@@ -272,10 +273,10 @@ def _interval(mean: float, low: float, high: float) -> str:
     if np.isnan(mean):
         return "–"
     if np.isnan(low):
-        return f"{mean:.3g}"
+        return written(mean)
     width = high - low
     places = 3 if width <= 0 else min(9, max(0, 1 - int(np.floor(np.log10(width)))))
-    return f"{mean:.{places}f} [{low:.{places}f}, {high:.{places}f}]"
+    return f"{mean:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]".replace("-", "−")
 
 
 def _readable(winners: pd.DataFrame) -> pd.DataFrame:

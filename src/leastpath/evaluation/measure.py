@@ -216,7 +216,9 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
     flat = torch.cat([flat_rows(part.detach()) for part in parts], 1)
     unknown = torch.full((len(flat),), torch.nan, dtype=flat.dtype, device=flat.device)
     change = unknown if score_change is None else score_change.to(flat)
-    note = Note(Outcome.SOLVER_NOTE, "the values were given from outside, so nothing certifies them")
+    note = Note(
+        Outcome.SOLVER_NOTE, "the values were given from outside, so their path and its certificate are not known"
+    )
     none = torch.zeros(len(flat), dtype=torch.long)
     return without_path(
         values,

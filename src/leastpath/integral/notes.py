@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+from leastpath._support.numbers import written
 from leastpath.status import Note, Outcome
 
 FLAT = Note(
@@ -15,12 +16,12 @@ FLAT = Note(
 )
 UNKNOWN = Note(Outcome.INTERRUPTED, "interrupted before the integral was known, so there are no attributions")
 SHORTFALLS = (  # in the order of `sums.Errors`
-    "the attributions may still be wrong by {:.2g} in total ({:.2g} allowed)",
-    "the completeness gap is {:.2g} ({:.2g} allowed)",
-    "the length may still be wrong by {:.2g} ({:.2g} allowed)",
+    "the attributions may still be wrong by {} in total ({} allowed)",
+    "the completeness gap is {} ({} allowed)",
+    "the length may still be wrong by {} ({} allowed)",
 )
 # The fourth of these errors, if nothing else is missing.
-OF_PIECES = "the completeness gaps of single pieces of the path add up to {:.2g} ({:.2g} allowed)"
+OF_PIECES = "the completeness gaps of single pieces of the path add up to {} ({} allowed)"
 
 
 def fixed_steps(
@@ -37,7 +38,7 @@ def fixed_steps(
     return Note(
         Outcome.BUDGET_SPENT if budget < n_steps else Outcome.FIXED_STEPS,
         f"integrated with {spent:.0f} fixed steps{f' where n_steps={n_steps} were asked for ({why})' if why else ''}, "
-        f"without error control: completeness gap {gap:.2g}",
+        f"without error control: completeness gap {written(gap, 2)}",
     )
 
 
@@ -57,7 +58,7 @@ def as_exact_as_rounding(tolerance: float, dtype: str, spent: float, gap: float,
     return Note(
         Outcome.REACHED,
         f"the integral is as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance "
-        f"{tolerance:g}: completeness gap {gap:.2g} ({allowed:.2g} allowed), {_after(round(spent))}",
+        f"{tolerance:g}: completeness gap {written(gap, 2)} ({written(allowed, 2)} allowed), {_after(round(spent))}",
     )
 
 
@@ -102,10 +103,10 @@ def missing(errors: Sequence[float], allowed: Sequence[float]) -> str:
         'the attributions may still be wrong by 0.3 in total (0.1 allowed)'
     """
     said = [
-        words.format(error, limit)
+        words.format(written(error, 2), written(limit, 2))
         for words, error, limit in zip(SHORTFALLS, errors[:3], allowed[:3], strict=True)
         if limit < error < math.inf
     ]
     if math.isinf(errors[0]):  # so is the length's: both are measured by cutting
         said.insert(0, "the errors of the attributions and of the length are not known")
-    return " and ".join(said[:2]) or OF_PIECES.format(errors[3], allowed[3])
+    return " and ".join(said[:2]) or OF_PIECES.format(written(errors[3], 2), written(allowed[3], 2))

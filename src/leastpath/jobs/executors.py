@@ -191,7 +191,10 @@ def _warn_of_loss(shard: int, reason: str) -> None:
 
 
 def begin_worker(begun: Event | None = None) -> None:
-    """A worker says that it has begun. It ignores Ctrl-C, which its parent handles, and ends when its parent ends."""
+    """A worker says that it has begun, if somebody waits for that.
+
+    It ignores Ctrl-C, which its parent handles, and ends when its parent ends.
+    """
     if begun is not None:
         begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -102,7 +102,8 @@ class Explanations:
 
     def __repr__(self) -> str:
         rest = f", {len(self.missing)} shards missing" if self.missing else ""
-        return f"Explanations({self.done:,} of {len(self):,} rows in {len(self.shards)} shards{rest})"
+        shards = f"{len(self.shards)} shard{'' if len(self.shards) == 1 else 's'}"
+        return f"Explanations({self.done:,} of {len(self):,} rows in {shards}{rest})"
 
     # ---- rows ----------------------------------------------------------------------------------------------------
 

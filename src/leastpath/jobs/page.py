@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from leastpath._support.numbers import written
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, Table, source_of
+from leastpath.planning import in_words
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import BLUE, new_figure
 
@@ -117,12 +119,13 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
             "rows": [len(table)],
             "failed": [failed],
             "need a second look": [int((~table["ok"]).sum()) - failed],
-            "gradients": [int(table["gradients"].sum())],
-            "forwards": [int(table["forwards"].sum())],
-            "worker hours": [seconds / 3600],
+            "gradients": [written(int(table["gradients"].sum()))],
+            "forwards": [written(int(table["forwards"].sum()))],
+            "time of all workers": [in_words(seconds)],
             "rows per worker second": [len(table) / max(seconds, 1e-9)],
             "MB on disk": [size / 1e6],
-        }
+        },
+        digits=3,
     )
 
 
@@ -139,7 +142,7 @@ def _support_in_words(table: pd.DataFrame) -> str:
     confirmed = int((support > 0).sum())
     return (
         f"Of {len(table):,} rows {len(support):,} were tested by removal, and removal confirms {confirmed:,} of these "
-        f"(support above 0). The median support is {support.median():.3g}."
+        f"(support above 0). The median support is {written(support.median())}."
     )
 
 
@@ -175,21 +178,30 @@ def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) ->
     """The values of some rows side by side: heat maps of pictures, over them where the data are given, or bars."""
     if found.config["keep"] == "nothing" or not len(rows):
         return None
-    figure = new_figure(11, 2.8)
-    axes = figure.subplots(1, len(rows), squeeze=False)[0]
-    for ax, index, name in zip(axes, rows["index"], rows["name"], strict=True):
-        values = found.values(int(index), int(index) + 1)
-        if not isinstance(values, Tensor):
-            return None  # a row of several inputs is not drawn
+    each = [found.values(int(index), int(index) + 1) for index in rows["index"]]
+    if not all(isinstance(values, Tensor) for values in each):
+        return None  # a row of several inputs is not drawn
+    are_pictures = each[0].ndim >= 3  # type: ignore[union-attr]
+    # Bars stand beside the names of columns, which need room.
+    columns = len(rows) if are_pictures else min(3, len(rows))
+    lines = -(-len(rows) // columns)
+    figure = new_figure(11, 2.8 * lines)
+    axes = figure.subplots(lines, columns, squeeze=False).flatten()
+    for ax in axes[len(rows) :]:
+        ax.axis("off")
+    for ax, index, name, values in zip(axes, rows["index"], rows["name"], each, strict=False):
+        assert isinstance(values, Tensor)
         read = None if source is None else source.read(int(index), int(index) + 1).inputs
-        if values.ndim >= 3:
+        if are_pictures:
             heatmap(values[0].float(), read[0] if isinstance(read, Tensor) else None, colorbar=False, ax=ax)
         else:
             names = source.columns if isinstance(source, Table) else None
             fits = names is not None and len(names) == values[0].numel()
             bars(values[0].float().flatten(), names if fits else None, top=8, ax=ax)
             ax.set_xlabel("")
-        ax.set_title(str(name)[-24:], fontsize=8)
+            ax.tick_params(labelsize=8)
+            ax.locator_params(axis="x", nbins=4)
+        ax.set_title(f"row {name}" if str(name).isdecimal() else str(name)[-24:], fontsize=8)
     return figure
 
 

@@ -27,6 +27,8 @@ from leastpath.status import Status
 
 NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")
+NUMBER = re.compile(r"(?<![A-Za-z])[-−]?\d(?:[\d.e+-]|,(?=\d))*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+LONGEST_REASON = 140  # characters: enough for a status with its remedy
 CUT = "max_seconds was used up before this row: start the job again"
 
 
@@ -385,7 +387,7 @@ def reason_of(failure: str) -> str:
         >>> reason_of("ValueError: the score of example 17 is NaN")
         'ValueError: the score of example … is NaN'
     """
-    return re.sub(r"-?\d[\d.e+-]*", "…", failure.splitlines()[0])[:90]
+    return NUMBER.sub("…", failure.splitlines()[0])[:LONGEST_REASON]
 
 
 def _summary(shard: int, record: dict[str, Any], was_there: bool = False) -> Done:

@@ -140,10 +140,10 @@ def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tu
     """The score over a copy of the model, and its layer: other threads may run the model while hooks are on it."""
     chosen = _chosen(problem, layer, name)
     hooked = problem.bound.on_private_copy()
-    model, twin = problem.bound.score.model, hooked.score.model
-    assert isinstance(model, nn.Module) and isinstance(twin, nn.Module)
+    model, copy = problem.bound.score.model, hooked.score.model
+    assert isinstance(model, nn.Module) and isinstance(copy, nn.Module)  # `_chosen` saw to it
     path = next(path for path, module in model.named_modules() if module is chosen)
-    return hooked, twin.get_submodule(path)
+    return hooked, copy.get_submodule(path)
 
 
 def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:

@@ -156,4 +156,6 @@ def _status(flat: Tensor, remarks: Sequence[str], row: int, described: str) -> S
         notes.append(Note(Outcome.FLAT, f"{described} gives zero everywhere; {remedy}"))
     if remarks and remarks[row]:
         notes.append(Note(Outcome.SOLVER_NOTE, remarks[row]))
-    return Status((*notes, Note(Outcome.SOLVER_NOTE, f"{described} has no path, so nothing certifies its values")))
+    return Status(
+        (*notes, Note(Outcome.SOLVER_NOTE, "this method has no path, so it has no length and no certificate"))
+    )

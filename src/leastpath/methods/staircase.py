@@ -46,7 +46,8 @@ def staircase(problem: Problem, *, n_orders: int = 4, patch: int | None = None) 
     if patch is not None:
         check_integer("staircase: patch", patch, 1)
     rows = [_row(problem, row, n_orders, patch) for row in range(len(problem))]
-    return Explained(torch.stack(rows), remarks=[f"{2 * n_orders} orders, each complete"] * len(rows))
+    said = f"the mean over {2 * n_orders} random orders, each of which adds up to the change of score"
+    return Explained(torch.stack(rows), remarks=[said] * len(rows))
 
 
 def _row(problem: Problem, row: int, n_orders: int, patch: int | None) -> Tensor:

@@ -56,7 +56,8 @@ def comparison_figure(
 
 def comparison_table(words: pd.DataFrame) -> str:
     """The table in words, a row a method, as HTML: intervals below their means, the best mean (marked *) in bold."""
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in words.columns)
+    # Spaces, so that a long name takes several lines and the table fits the page.
+    head = "".join(f"<th>{html.escape(column.replace('_', ' '))}</th>" for column in words.columns)
     rows = "".join(
         f"<tr><th>{html.escape(str(method))}</th>{''.join(_cell(text) for text in row)}</tr>"
         for method, row in zip(words.index, words.to_numpy(), strict=True)

@@ -159,10 +159,12 @@ def heat_row(
     view: View = "raw",
     share: bool = True,
     colorbar: bool = True,
+    bars_below: bool = False,
 ) -> None:
     """Draw one image's attributions by several methods, each on axes of its own, as `heatmap` does.
 
-    With `share` they are on one scale, unless their scales differ more than tenfold: then each has its own.
+    With `share` they are on one scale, unless their scales differ more than tenfold: then each has its own. Colour bars
+    stand at the right or, with `bars_below`, below, where they leave columns of pictures as wide as they are.
 
     Example:
         >>> import torch
@@ -177,9 +179,9 @@ def heat_row(
     for ax, plane, end in zip(axes, planes, ends, strict=True):
         drawn = _draw(ax, plane, ground, end, signed)
         if colorbar and not shared:
-            _colorbar(figure, drawn, ax, plane, end, signed)
+            _colorbar(figure, drawn, ax, plane, end, signed, below=bars_below)
     if colorbar and shared:
-        _colorbar(figure, drawn, list(axes), np.stack(planes), ends[0], signed)
+        _colorbar(figure, drawn, list(axes), np.stack(planes), ends[0], signed, below=bars_below)
 
 
 def shared_limit(planes: np.ndarray, percentile: float | None = None) -> float:
@@ -235,18 +237,26 @@ def _draw(axes: Axes, plane: np.ndarray, ground: np.ndarray | None, end: float, 
     return axes.imshow(plane, cmap=colours, vmin=low, vmax=end, alpha=alpha, interpolation="nearest")
 
 
-def _colorbar(figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, end: float, signed: bool) -> None:
+def _colorbar(
+    figure: Figure, drawn: AxesImage, axes: Any, shown: np.ndarray, end: float, signed: bool, *, below: bool = False
+) -> None:
     """With arrows at its ends where values were clipped. Its own mappable leaves out the picture's transparency."""
     from matplotlib.cm import ScalarMappable
+    from matplotlib.ticker import MaxNLocator
 
-    above, below = bool((shown > end).any()), signed and bool((shown < -end).any())
+    high, low = bool((shown > end).any()), signed and bool((shown < -end).any())
     extend = {(True, True): "both", (True, False): "max", (False, True): "min", (False, False): "neither"}
     label = "attribution" if signed else "|attribution|"
     mappable = ScalarMappable(drawn.norm, drawn.cmap)
-    bar = figure.colorbar(
-        mappable, ax=axes, label=label, extend=extend[above, below], shrink=0.85, pad=0.02, aspect=30, format=tick
-    )
+    place: dict[str, Any] = {"label": label, "shrink": 0.85, "aspect": 30}
+    if below:
+        alone = not isinstance(axes, list)
+        place = {"location": "bottom", "shrink": 1 if alone else 0.5, "aspect": 25 if alone else 50}
+    bar = figure.colorbar(mappable, ax=axes, extend=extend[high, low], pad=0.02, format=tick, **place)
     bar.ax.tick_params(labelsize="small")
+    if below:
+        bar.locator = MaxNLocator(2, symmetric=signed)  # more would touch each other
+        bar.update_ticks()
 
 
 def _seen(plane: np.ndarray, view: View) -> np.ndarray:

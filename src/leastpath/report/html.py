@@ -23,13 +23,17 @@ STYLE = """
   :root { --ink: #e6edf3; --soft: #9da7b1; --line: #3d444d; --ground: #0d1117; --band: #161b22; } }
 body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 68rem; background: var(--ground); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.75rem; margin: 0 0 .25rem; } h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; }
+h1 { font-size: 1.75rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; }
 h3 { font-size: 1.1rem; } p { max-width: 48rem; } .lead, figcaption, caption { color: var(--soft); }
 nav { margin: 1.25rem 0; padding: .5rem 1rem; background: var(--band); border-radius: 6px; }
 nav ul { margin: 0; padding-left: 1.1rem; } a { color: #0969da; } code, pre { font-family: ui-monospace, monospace; }
 pre { padding: .75rem 1rem; overflow-x: auto; background: var(--band); border-radius: 6px; font-size: .875rem; }
 figure { margin: 1.25rem 0; } figure img, figure svg { max-width: 100%; height: auto; background: #fff; }
 figcaption, caption { font-size: .9rem; text-align: left; padding: .35rem 0; } .table { overflow-x: auto; }
+caption { max-width: calc(100vw - 2.5rem); }
+@media (max-width: 44rem) { /* a wide picture is rather moved sideways than made too small to see */
+  figure { overflow-x: auto; } figure img { max-width: none; width: min(var(--width, 100%), 52rem); min-width: 0; } }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th { font-weight: 600; } tbody th, td.words { text-align: left; } thead th { border-bottom-width: 2px; }
@@ -104,7 +108,7 @@ class Report:
         known = frame.astype(object).where(frame.notna(), None)
         cells = known.map(lambda value: _cell(value, digits))
         rows = cells.to_html(border=0, index=named, justify="right", na_rep="–")
-        rows = re.sub(r"<td>(?=[^<\d–−+-])", '<td class="words">', rows)
+        rows = re.sub(r"<td>(?=[^<&\d–−+-])", '<td class="words">', rows)
         rows = _with_bold_rows(rows, bold)
         if caption:
             above = f"<caption>{_with_code(caption)}</caption>"  # by a function: a backslash in it means itself
@@ -133,7 +137,8 @@ class Report:
         data = base64.b64encode(content).decode("ascii")
         described = html.escape(alt or caption or "figure", quote=True)
         below = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
-        return self.raw(f'<figure><img alt="{described}" src="data:{kind};base64,{data}">{below}</figure>')
+        width = f' style="--width: {_width(content)}px"' if kind == "image/png" else ""
+        return self.raw(f'<figure><img alt="{described}"{width} src="data:{kind};base64,{data}">{below}</figure>')
 
     def raw(self, piece: str) -> Report:
         """A piece of HTML as it is, such as one of `text_html`. Escape text that users wrote first."""
@@ -174,6 +179,11 @@ def _with_bold_rows(table: str, bold: Collection[int]) -> str:
     for i in bold:
         rows[i] = re.sub(r"(<t[dh][^>]*>)(.*?)(</t[dh]>)", r"\1<strong>\2</strong>\3", rows[i])
     return head + "".join(rows)
+
+
+def _width(png: bytes) -> int:
+    """Pixels, as the file's header says."""
+    return int.from_bytes(png[16:20])
 
 
 def _with_code(words: str) -> str:
