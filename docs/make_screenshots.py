@@ -118,6 +118,16 @@ def explain_all(page: Page, methods: tuple[str, ...]) -> None:
     page.wait_for_function("() => /→ [^…]/.test(document.getElementById('answer').textContent)")
 
 
+def in_few_colors(picture: Image.Image) -> Image.Image:
+    """With a palette: the commonest colours as they are, so that the page keeps its greys, and some for all others."""
+    counts = picture.getcolors(picture.width * picture.height) or []
+    exact = [color for _, color in sorted(counts, reverse=True)[: COLORS // 4]]
+    others = picture.quantize(COLORS - len(exact), Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*(part for color in exact for part in color), *others])
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", choices=list(SHOWN))
@@ -135,7 +145,7 @@ def main() -> None:
                 picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
                 page.close()
             file = options.out / f"explorer_{kind}.png"
-            picture.quantize(COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
+            in_few_colors(picture).save(file, optimize=True)
             print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
         browser.close()
 

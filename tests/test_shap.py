@@ -140,3 +140,23 @@ def test_an_image_plot_names_its_output():
 def test_a_plot_that_shap_does_not_have():
     with pytest.raises(ValueError, match=r"kind='pie' is unknown: use one of \['waterfall'"):
         plot("pie", None)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda made: plot("image", made), "cannot draw a image plot of values of shape"),
+        (lambda made: plot("scatter", made[0]), "cannot draw a scatter plot"),
+        (lambda made: plot("bar", torch.ones(2, 3)), "explained is a Tensor"),
+    ],
+)
+def test_what_shap_cannot_draw_is_a_sentence(call, words):
+    made = explanation(lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(4, 3), solver=lp.StraightLine()))
+    with pytest.raises(ValueError, match=words):
+        call(made)
+
+
+def test_several_names_of_one_score_are_refused():
+    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(4, 3), solver=lp.StraightLine())
+    with pytest.raises(ValueError, match="output_names=\\['cat', 'dog'\\] is a list, expected one name"):
+        explanation(result, output_names=["cat", "dog"])

@@ -314,3 +314,9 @@ def test_targets_that_do_not_exist_are_refused(model, target, sentence):
     made = model() if model is classifier else model
     with pytest.raises(ValueError, match=sentence):
         explain(made, FRAME, background=BACKGROUND, target=target)
+
+
+def test_a_word_among_numbers_is_said_with_its_column():
+    frame = pd.DataFrame({"age": [20.0, 30.0], "size": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"column 'size' should hold numbers .* 'tall'"):
+        explain(lambda x: x[:, 0], frame.astype({"size": object}).replace({"size": {1.0: "tall"}}), background=frame)

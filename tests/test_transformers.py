@@ -439,6 +439,8 @@ def test_minilm_finds_the_words_that_matter(sentiment):
 @pytest.mark.parametrize(
     ("texts", "settings", "sentence"),
     [
+        (None, {}, "texts must be a string"),
+        (3, {}, "texts must be a string"),
         ([""], {}, "text 0, '', has no token to explain: it is empty"),
         (["good", "  "], {}, "text 1, '  ', has no token to explain"),
         (["good"], {"max_length": 0}, "max_length=0 must be at least 1, or None"),

@@ -122,8 +122,8 @@ def _refuse_other_gradients(kept: Tensor, numbers: Tensor, rounding: float, row:
         return
     raise StoreMismatch(
         f"the model's gradient is another than when {folder} was begun: for input {row} its norm was "
-        f"{float(kept.norm()):.6g} then and is {float(numbers.norm()):.6g} now, and the outputs are the same. Something "
-        "that the model uses, such as a hook, has changed. Give another folder, or go back to the old state"
+        f"{float(kept.norm()):.6g} then and is {float(numbers.norm()):.6g} now, and the outputs are the same. "
+        "Something that the model uses, such as a hook, has changed. Give another folder, or go back to the old state"
     )
 
 

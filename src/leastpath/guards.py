@@ -164,13 +164,19 @@ def _advice_on_ids(model: Any, inputs: Tensor, words: str) -> str | None:
         remedy = "pass integers, and explain the embedding: Score(model, target, layer=model.embedding)."
         return f"the model looks up token ids, and the inputs are {inputs.dtype}: {remedy}"
     rows = [module.num_embeddings for module in modules_of(model) if isinstance(module, nn.Embedding)]
-    if rows and not inputs.is_floating_point() and "index out of range" in words:
-        low, high = int(inputs.min()), int(inputs.max())
+    if not rows or inputs.is_floating_point() or "index out of range" not in words:
+        return None
+    low, high = int(inputs.min()), int(inputs.max())
+    if low >= 0 and high < max(rows):  # the ids may be those of the vocabulary, and something else goes too far
+        found = ", ".join(map(str, sorted(set(rows))))
         return (
-            f"the inputs hold ids from {low} to {high}, and an embedding of the model has {min(rows)} rows: expected "
-            f"ids from 0 to {min(rows) - 1}, from the tokenizer of this model."
+            f"the inputs of shape {tuple(inputs.shape)} hold ids from {low} to {high}, and the model's embeddings have "
+            f"{found} rows: a text may have more tokens than the model has positions."
         )
-    return None
+    return (
+        f"the inputs hold ids from {low} to {high}, and an embedding of the model has {max(rows)} rows: expected "
+        f"ids from 0 to {max(rows) - 1}, from the tokenizer of this model."
+    )
 
 
 def _advice_on_types(model: Any, inputs: Tensor, words: str, extra: Sequence[Tensor]) -> str | None:

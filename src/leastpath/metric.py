@@ -421,7 +421,7 @@ def _check_bound(metric: Metric, speed: Tensor, gradient: Tensor, step: Tensor) 
         worst = int((change - speed).argmax())
         raise ValueError(
             f"{type(metric).__name__} has bounds_score = True, and its speed {float(speed[worst]):.3g} is below the "
-            f"change of score {float(change[worst]):.3g}: set bounds_score = False, or return at least |gradient · step|"
+            f"change of score {float(change[worst]):.3g}: set bounds_score = False, or return |gradient · step| or more"
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_kind
 from leastpath._support.optional import optional
 from leastpath.attribution import Attribution
 from leastpath.score import Score
@@ -68,6 +69,8 @@ def explanation(
         (5, 3)
     """
     shap = optional("shap", "leastpath.shap needs SHAP", "shap")
+    if output_names is not None:
+        check_kind("output_names", output_names, str, "one name: an explanation has one score")
     given: Any = result
     if hasattr(given, "encoded_values"):
         return _of_table(shap, given, output_names)
@@ -120,7 +123,14 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
     from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter, FuncFormatter
 
-    getattr(shap.plots, kind)(explained, show=False, **settings)
+    if not isinstance(explained, shap.Explanation):
+        raise ValueError(f"explained is a {type(explained).__name__}, expected what leastpath.shap.explanation gives")
+    try:
+        getattr(shap.plots, kind)(explained, show=False, **settings)
+    except Exception as error:  # SHAP raises errors of every kind for values that a plot is not made for
+        raise ValueError(
+            f"SHAP cannot draw a {kind} plot of values of shape {tuple(explained.shape)}: {error}"
+        ) from error
     figure = plt.gcf()
     for text in figure.findobj(Text):
         text.set_text(_in_our_words(text.get_text()))

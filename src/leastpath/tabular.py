@@ -70,7 +70,7 @@ class Encoding:
                 known = column.cat.categories if hasattr(column, "cat") else sorted(column.unique())
                 categories[name] = tuple(known)
             else:
-                numbers = column.to_numpy(dtype=np.float64)
+                numbers = _numbers(column, name)
                 centers[name] = float(numbers.mean()) if standardize else 0.0
                 scales[name] = (float(numbers.std()) or 1.0) if standardize else 1.0
         return cls(tuple(frame.columns), categories, centers, scales)
@@ -92,8 +92,7 @@ class Encoding:
         if missing:
             raise ValueError(f"the columns {missing} are missing or have missing values: fill them, frame.fillna(…)")
         parts = [
-            ((frame[name].to_numpy(dtype=np.float64) - self.centers[name]) / self.scales[name])[:, None]
-            for name in self.centers
+            ((_numbers(frame[name], name) - self.centers[name]) / self.scales[name])[:, None] for name in self.centers
         ]
         for name, known in self.categories.items():
             column = frame[name].to_numpy(dtype=object)
@@ -226,6 +225,17 @@ def explain(
         score, inputs, start, solver=solver, seed=seed, support=space.column_of[None] if support else False, **settings
     )
     return _table(space, frame, result, score(inputs), classes, choice)
+
+
+def _numbers(column: Any, name: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(rows,) of a column that is not categorical."""
+    try:
+        return column.to_numpy(dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"column {name!r} should hold numbers and holds something else ({error}): mend it, or name it in "
+            "categorical=[…], and give background the same kind of values"
+        ) from error
 
 
 # ---- the explained space -----------------------------------------------------------------------------------------

@@ -222,7 +222,8 @@ def explain(
         >>> explained.tokens
         (('good',), ('[UNK]', 'bad'))
     """
-    batch = [texts] if isinstance(texts, (str, tuple)) else list(texts)
+    given: Any = texts
+    batch: list[Text] = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, tuple)) else [given]
     encoded, names = tokenized(model, tokenizer, batch, max_length)
     embedding = embedding or embedding_of(model)
     device = next(model.parameters()).device

@@ -152,6 +152,17 @@ class Looked(nn.Module):
         return self.embedding(ids).mean(1)
 
 
+class Placed(Looked):
+    """With an embedding of two positions besides that of five words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Embedding(2, 3)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return (self.embedding(ids) + self.places(torch.arange(ids.shape[1]))).mean(1)
+
+
 def made_in_inference_mode() -> nn.Module:
     with torch.inference_mode():
         return nn.Linear(2, 2)
@@ -159,7 +170,7 @@ def made_in_inference_mode() -> nn.Module:
 
 def models() -> Iterator[Case]:
     relu, writing = (mlp(2, activation=partial(nn.ReLU, inplace=inplace)) for inplace in (False, True))
-    looked = Looked().eval()
+    looked, placed = Looked().eval(), Placed().eval()
     ids = torch.tensor([[0, 1, 7]])
     weights = torch.ones(3, dtype=torch.float64)
     yield Case(
@@ -178,6 +189,14 @@ def models() -> Iterator[Case]:
         "ids beyond the vocabulary": (
             partial(straight, looked, ids, target=0, layer=looked.embedding),
             "ids from 0 to 7, and .* has 5 rows",
+        ),
+        "ids beyond the largest of several vocabularies": (
+            partial(straight, placed, ids, target=0, layer=placed.embedding),
+            "ids from 0 to 7, and .* has 5 rows",
+        ),
+        "more tokens than positions": (
+            partial(straight, placed, torch.zeros(1, 3, dtype=torch.long), target=0, layer=placed.embedding),
+            "more tokens than the model has positions",
         ),
         "weights made in inference mode": (
             partial(straight, made_in_inference_mode(), target=0),

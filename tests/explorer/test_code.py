@@ -94,6 +94,10 @@ def test_the_code_of_added_files_reads_them(tmp_path, monkeypatch):
         session.add(name, file.getvalue())
         finished(session, "integrated_gradients")
         run_and_compared(session, given_to("image"))
+    with session_over(sample_source("digits")[0]) as session:  # its recipe makes a subject
+        session.add(name, file.getvalue())
+        finished(session, "integrated_gradients")
+        run_and_compared(session, {})
     rows = b"job,age\ncook,30\npilot,41\n"
     (tmp_path / "rows.csv").write_bytes(rows)
     with session_over(table_source()) as session:

@@ -325,7 +325,7 @@ def test_a_job_whose_workers_all_die_is_an_error(tmp_path):
     executor = jobs.Processes(workers=1, start_method="fork", max_retries=0)
     with (
         pytest.warns(UserWarning, match="given up"),
-        pytest.raises(ChildProcessError, match="no row of .* was explained"),
+        pytest.raises(ChildProcessError, match=r"no row of .* was explained"),
     ):
         explain(toy_jobs.Numbered(8), method=method, out=tmp_path / "out", executor=executor)
 

@@ -77,6 +77,14 @@ def test_below_a_linear_layer_they_add_up_to_the_score_without_its_bias(name):
     torch.testing.assert_close(result.values.flatten(1).sum(1), score)
 
 
+def test_below_a_global_average_and_a_linear_layer_grad_cam_and_its_relatives_are_one():
+    net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    score = lp.Score(seeded(lambda: net).double().eval(), TARGETS)
+    plain, *others = (METHODS[name](score, IMAGES.double()).values for name in ("grad_cam", "xgrad_cam", "hires_cam"))
+    for values in others:
+        torch.testing.assert_close(values, plain)
+
+
 @pytest.mark.parametrize("name", ["grad_cam", "grad_cam_plus_plus", "xgrad_cam", "hires_cam", "layer_cam"])
 def test_batch_equals_loop_with_a_target_an_example(name):
     net, images = cnn().double(), IMAGES.double()

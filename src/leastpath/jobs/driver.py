@@ -167,17 +167,14 @@ def _run_held(
                     _warn_of_failure(done)
     finally:
         found = _seen(job.out, reported)
+        late = clock.asked is not None and bool(no_time or found.cut or clock.left() == 0)
         if show and not found.finished:
-            late = clock.asked is not None and (no_time or found.cut or clock.left() == 0)
             why = f"stopped after {clock.words}: " if late else ""
-            done = f"{found.done:,} of {len(found):,} rows are done and kept in {job.out}"
-            print(
-                f"{why}{done}. To go on, start the job again",
-                file=sys.stderr,
-            )
+            kept = f"{found.done:,} of {len(found):,} rows are done and kept in {job.out}"
+            print(f"{why}{kept}. To go on, start the job again", file=sys.stderr)
     if lost():
         raise FolderInUse(f"{job.out} was taken over by another process, since this one stood still: it does the rest")
-    if not found.done and not pressed():
+    if not found.done and not pressed() and not late:
         raise ChildProcessError(
             f"no row of {job.out} was explained: all workers died or were lost, and the warnings say how. Give them "
             "more memory, or a smaller batch_size, and start the job again"

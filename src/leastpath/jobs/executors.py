@@ -190,9 +190,13 @@ def _warn_of_loss(shard: int, reason: str) -> None:
     warnings.warn(f"shard {shard} was given up: {reason}. Start the job again to retry it", UserWarning, stacklevel=3)
 
 
-def begin_worker(begun: Event) -> None:
-    """A worker says that it has begun. It ignores Ctrl-C, which its parent handles, and ends when its parent ends."""
-    begun.set()
+def begin_worker(begun: Event | None = None) -> None:
+    """A worker says that it has begun, if somebody waits for that.
+
+    It ignores Ctrl-C, which its parent handles, and ends when its parent ends.
+    """
+    if begun is not None:
+        begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
 

@@ -139,9 +139,11 @@ def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
 def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tuple[BoundScore, nn.Module]:
     """The score over a copy of the model, and its layer: other threads may run the model while hooks are on it."""
     chosen = _chosen(problem, layer, name)
-    path = next(path for path, module in problem.bound.score.model.named_modules() if module is chosen)
     hooked = problem.bound.on_private_copy()
-    return hooked, hooked.score.model.get_submodule(path)
+    model, copy = problem.bound.score.model, hooked.score.model
+    assert isinstance(model, nn.Module) and isinstance(copy, nn.Module)  # `_chosen` saw to it
+    path = next(path for path, module in model.named_modules() if module is chosen)
+    return hooked, copy.get_submodule(path)
 
 
 def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:

@@ -125,6 +125,8 @@ class TensorSource:
         """The recipe of a sample. Of pictures as you gave them, what makes `score` and `inputs`; else `subject`."""
         if sample >= self._n_given:
             made = self._recipe(0) if self._recipe is not None else ("# score, inputs: as you gave them to lp.explore",)
+            if any(line.startswith("subject = ") for line in made):
+                made = (*made, "score, inputs = subject.score, subject.inputs")
             number = added_code(self._rows[sample].name)
             return *_IMPORT, *made, "source = TensorSource(score, inputs)", f"subject = source.subject({number})"
         if self._recipe is not None:

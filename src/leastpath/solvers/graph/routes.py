@@ -56,6 +56,7 @@ class Router:
     table: EdgeTable
     examples: Tensor  # (batch,) their numbers in the bound score
     trees: Mapping[bytes, Tree] = field(default_factory=dict)  # known before, by the baseline's bytes
+    at_ends: Tensor | None = None  # (batch,) scores of the examples at their ends, if they are known
 
     @property
     def score(self) -> BoundScore:
@@ -72,7 +73,7 @@ class Router:
         pick = torch.tensor(list(first.values()))
         starts = start[pick.to(start.device)]
         roots = None if all(key in self.trees for key in first) else self.leaves(starts, self.examples[pick])
-        tips = self.leaves(end, self.examples)
+        tips = self.leaves(end, self.examples, self.at_ends)
         routes: list[np.ndarray] = [np.empty(0)] * len(end)
         cut_off = np.zeros(len(end), dtype=bool)
         for key, i in number.items():
@@ -88,8 +89,11 @@ class Router:
                 routes[b] = route
         return self._solution(starts, end, routes, roots, tips, cut_off)
 
-    def leaves(self, ends: Tensor, examples: Tensor) -> Leaves:
-        """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,)."""
+    def leaves(self, ends: Tensor, examples: Tensor, at_ends: Tensor | None = None) -> Leaves:
+        """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,).
+
+        `at_ends` (ends,) are these scores there, if they are known.
+        """
         points, places = self.topology.points, self.topology.places
         k = min(self.solver.n_neighbors, len(places))
         distance, near = neighbors.nearest_neighbors(
@@ -108,7 +112,8 @@ class Router:
             pieces = segment_pieces(pool, tail, len(used) + of, examples[of])
             scores = None
             if self.table.node_score is not None:
-                at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
+                if at_ends is None:
+                    at_ends = self.score.values(ends.to(self.score.work_dtype), examples)
                 node_score = self.table.node_score
                 scores = torch.cat([node_score[used.to(node_score.device)].to(at_ends), at_ends])
             length.ravel()[apart], some = self._edges(pieces, scores)

@@ -285,10 +285,10 @@ class Graph:
         parts, groups = [], score.groups
         for group, label in labels.items():
             examples = (groups == group).nonzero()[:, 0]
-            self._check_same_score(score, int(examples[0]), label, topology.points)
-            trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
-            router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees)
             rows = examples.to(start.device)
+            at_ends = self._checked_scores(score, examples, label, topology.points, end[rows])
+            trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
+            router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees, at_ends)
             parts.append((examples, router.routed(start[rows], end[rows])))
         routes = replace(joined(parts), never_longer=True)
         return refined(routes, budget, metric, run) if self.solver.refine else routes
@@ -299,14 +299,26 @@ class Graph:
                 f"the graph was built for {self.metric}, got {metric!r}: build it again, or pass metric={self.metric}"
             )
 
-    def _check_same_score(self, score: BoundScore, example: int, label: int, points: Tensor) -> None:
-        """Raise if a few points have other scores than when the graph was built."""
+    def _checked_scores(
+        self, score: BoundScore, examples: Tensor, label: int, points: Tensor, ends: Tensor
+    ) -> Tensor | None:
+        """The scores (n,) of `examples` (n,) at their ends, in one model call with those of a few points.
+
+        Raise if these points have other scores than when the graph was built. None if it was built without scores.
+        """
         known = self.tables[label].node_score
         if known is None:
-            return
+            return None
         rows = torch.linspace(0, len(points) - 1, min(8, len(points))).long()
-        some = points[rows.to(points.device)].to(score.work_dtype)
-        now = score.values(some, torch.full_like(rows, example), strict=False).cpu()
+        some = torch.cat([points[rows.to(points.device)], ends]).to(score.work_dtype)
+        found = score.values(some, torch.cat([examples[:1].expand(len(rows)), examples]), strict=False)
+        self._check_same_score(rows, found[: len(rows)].cpu(), known)
+        at_ends = found[len(rows) :]
+        return at_ends if bool(torch.isfinite(at_ends).all()) else score.values(ends.to(score.work_dtype), examples)
+
+    @staticmethod
+    def _check_same_score(rows: Tensor, now: Tensor, known: Tensor) -> None:
+        """Raise if the scores `now` (n,) at points `rows` (n,) are not those that are known of all points."""
         then = known.to(now)[rows]
         if torch.equal(now, then):  # the usual case
             return
