@@ -337,7 +337,7 @@ def test_status_of_several_baselines_shows_what_needs_a_look():
     base = torch.tensor([[[0.9, 0.0], [0.0, 0.0], [0.8, 0.0]]])
     status = explain(score, torch.ones(1, 2), base).status[0]
     assert status.outcomes == (Outcome.UNRESOLVED, Outcome.REACHED, Outcome.NOT_TESTED) and not status.ok
-    assert "for 1 of 3 baselines" in status.value.lower() and "for 2 of 3 baselines" in status.value.lower()
+    assert "from 1 of 3 baselines" in status.value.lower() and "from 2 of 3 baselines" in status.value.lower()
 
 
 def test_several_baselines_of_tuple_inputs():

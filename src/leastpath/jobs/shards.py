@@ -27,7 +27,7 @@ from leastpath.status import Status
 
 NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")
-NUMBER = re.compile(r"(?<![A-Za-z])[-−]?\d(?:[\d.e+-]|,(?=\d))*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+NUMBER = re.compile(r"(?<![A-Za-z\d])[-−]?\d(?:[\d.e+-]|,(?=\d))*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
 LONGEST_REASON = 140  # characters: enough for a status with its remedy
 CUT = "max_seconds was used up before this row: start the job again"
 
