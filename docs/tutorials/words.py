@@ -129,7 +129,7 @@ print(
 # ## Straight against bent, in embedding space
 #
 # Along the band every word goes from padding to its embedding on a schedule of its own.
-# It bends little here, and the story is the same: "not" turns round the word after it.
+# It bends little here, and the story is the same: "not" turns the word after it round.
 
 # %%
 for name, result in {"straight line": straight, "elastic band": bent}.items():
