@@ -28,7 +28,7 @@ def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:
         "nets": nets,
         "candidates": earlier["candidates"] | told["candidates"],
         "summaries": {half: _summaries(told, earlier, half, list(nets)) for half in HALVES},
-        "gates": {half: _joined(earlier["gates"][half], told["gates"][half], told["candidates"]) for half in HALVES},
+        "gates": {half: _gates(told, earlier, half) for half in HALVES},
         "tests": corrected(_tests(told, earlier)),
         "choices": earlier["choices"] | {k: v for k, v in told["choices"].items() if _covers(told, earlier, k)},
     }
@@ -39,6 +39,14 @@ def _summaries(told: Told, earlier: Told, half: str, nets: Sequence[str]) -> dic
     return {
         net: _joined(old.get(net, {}), new.get(net, {}), told["candidates"]) for net in nets if net in old or net in new
     }
+
+
+def _gates(told: Told, earlier: Told, half: str) -> dict[str, Any]:
+    """Each gate by itself: a run without the control net says nothing about being told from it."""
+    old, new = earlier["gates"][half], told["gates"][half]
+    return _joined(
+        {}, {name: {**old.get(name, {}), **new.get(name, {})} for name in {**old, **new}}, told["candidates"]
+    )
 
 
 def _joined(old: Told, new: Told, order: Mapping[str, str]) -> dict[str, Any]:

@@ -40,6 +40,15 @@ def test_corrections_count_the_cells_of_both():
     assert [test["p"] for test in joined["tests"]] == pytest.approx([0.04, 0.04, 0.9, 0.04])
 
 
+def test_gates_that_were_not_tried_again_stay():
+    new = later()
+    new["gates"]["reporting"] = {"ig": {"told from control": 1.0}}
+    assert with_earlier(new, tiny_results())["gates"]["reporting"] == {
+        "ig": {"mark among the first": 0.75, "told from control": 1.0},
+        "descent": {"mark among the first": 0.5},
+    }
+
+
 def test_a_choice_needs_all_nets_of_its_kind():
     old, new = tiny_results(), later()
     old["choices"], new["choices"] = {"image": {"name": "band"}}, {"image": {"name": "line"}}
