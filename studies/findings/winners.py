@@ -26,7 +26,8 @@ KEY = (
 COSTS_KEY = (
     "What each method costs and gains. *Gradients* are those of an ImageNet photograph, and a forward counts a third. "
     "*Clear* counts the nets on which the gain is clearly above (+) and clearly below (−) that of IG, and of IDGI. "
-    "*Mark* is how often a planted mark is among the first three patches; *digits* the mean of MLP and ReLU CNN."
+    "*Mark* is how often a planted mark is among the first three patches; *digits* the mean of MLP and ReLU CNN. A "
+    "number behind a gain says that it is of so many of the examples only: compare it by the tests, which are paired."
 )
 TAIL = (
     "From `python -m studies.truth`; each fill, the worst one, and all rows: [When is an explanation true?](truth.md)."
@@ -151,17 +152,22 @@ def _costs(record: Record) -> str:
     rows = []
     for name in names:
         of = {net: found["methods"][name] for net, found in nets.items() if name in found["methods"]}
-        of = {net: row for net, row in of.items() if row["n"] >= nets[net]["methods"][IG]["n"]}
+        all_of = {net: row["n"] >= nets[net]["methods"][IG]["n"] for net, row in of.items()}
         cost = [of[net]["gradients"] for net in shown[:2] if net in of and of[net]["gradients"] is not None]
-        digits = [of[net]["gain"] for net in DIGITS if net in of]
+        digits = [of[net]["gain"] for net in DIGITS if all_of.get(net)]
         rows.append([
             titles[name], written(mean(cost), 3) if cost else "–",
-            *(written(of[net]["gain"]) if net in of else "–" for net in shown),
+            *(_gain(of[net], all_of[net]) if net in of else "–" for net in shown),
             written(mean(digits)) if digits else "–",
             f"{record['marks'][name]:.0%}" if name in record["marks"] else "–",
             *(_clear(list(of.values()), rival) if name != rival else "–" for rival in (IG, IDGI)),
         ])  # fmt: skip
     return markdown_table(heads, rows).rstrip()
+
+
+def _gain(row: Record, of_all: bool) -> str:
+    """With the number of examples where it is not that of IG: such gains are not compared with others as they stand."""
+    return written(row["gain"]) + ("" if of_all else f" ({row['n']})").replace(" ", "\u00a0")
 
 
 def _clear(rows: Sequence[Record], rival: str) -> str:

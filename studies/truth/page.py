@@ -21,7 +21,8 @@ over shares of the features, of the score after removing the least important one
 most important ones. A random order has a gain of 0. It is in probability for classes, and in the score's units for
 regressions. What is removed is filled in several ways, and *worst* is the lowest mean of any fill. Settings were chosen
 on the development half of the examples; the tables are of the reporting half, which also has nets that no setting was
-chosen on. "Clearly" means that a paired test, corrected by Holm over all cells of a method, has p < 0.05.
+chosen on. "Clearly" means that a paired test, corrected by Holm over all cells of a method, has p < 0.05. Methods with
+fewer examples (n) than IG are compared with it on theirs.
 """
 KINDS = {"image": "Images", "text": "Tokens", "table": "Tables", "few": "Few features"}
 

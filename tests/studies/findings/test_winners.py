@@ -54,6 +54,7 @@ def test_the_section_says_who_is_clear(told, tmp_path):
     assert "Clearly ahead of IDGI: none. Clearly behind IDGI: none." in section
     assert "| AGI | 281 | 0.30 | – | – | +1 −0 of 1 | +0 −0 of 1 |" in section.replace("\u00a0", " ")
     assert "| IG | 50.0 | 0.10 | – | 58% | – |" in section
+    assert "| SHAPLEY | 50.0 | 0.80 (4) |" in section.replace("\u00a0", " ")  # said to be of fewer examples
 
 
 def test_what_is_kept_is_brief_and_without_a_run_there_is_no_work(told, tmp_path):
