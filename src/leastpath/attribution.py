@@ -92,8 +92,9 @@ class Attribution:
     """What became of each example; `status[b].value` is the sentence to read."""
     support: Tensor
     """Does removal confirm the explanation? The symmetric relevance gain: how much more the score loses without the
-    most important features than without the least important ones. 0 is a random order, higher is better. In
-    probability for class scores. NaN where it was not measured: along straight lines, unless asked for."""
+    most important features than without the least important ones. 0 is what random orders have on average, higher is
+    better. In probability for class scores. For one input it is a hint: a single random order of few features can have
+    a support of ±.3 (docs/choosing.md). NaN where it was not measured: along straight lines, unless asked for."""
     n_gradients: Tensor
     """Model gradients spent, solver and integral together (int64)."""
     score_change: Tensor

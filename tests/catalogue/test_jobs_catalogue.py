@@ -23,7 +23,8 @@ from leastpath import cli, jobs
 from leastpath._support.lock import FolderInUse
 from leastpath._support.store import Store, StoreMismatch
 from leastpath.evaluation import compare
-from leastpath.jobs import driver, executors
+from leastpath.jobs import driver
+from leastpath.jobs.shards import Worker
 from leastpath.jobs.sources import may_pass
 
 pytest.importorskip("pyarrow")
@@ -314,7 +315,7 @@ def test_every_fault_is_a_sentence(case, tmp_path):
 
 
 def test_settings_are_refused_before_the_first_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(executors.Worker, "do", lambda *_: pytest.fail("a row was explained"))
+    monkeypatch.setattr(Worker, "do", lambda *_: pytest.fail("a row was explained"))
     for i, case in enumerate(SETTINGS):
         with pytest.raises(ValueError, match=case.expected):
             case.call(tmp_path / str(i))

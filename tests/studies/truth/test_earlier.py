@@ -19,7 +19,7 @@ def later():
 
 def test_nets_of_both_runs_are_there():
     joined = with_earlier(later(), tiny_results())
-    assert list(joined["nets"]) == ["other", "tiny"]
+    assert list(joined["nets"]) == ["tiny", "other"]
     assert joined["summaries"]["reporting"]["other"]["ig"]["n"] == 3
     assert joined["summaries"]["reporting"]["tiny"] == tiny_results()["summaries"]["reporting"]["tiny"]
 
@@ -27,17 +27,36 @@ def test_nets_of_both_runs_are_there():
 def test_the_later_run_is_believed_where_both_measured():
     new = copy.deepcopy(tiny_results())
     new["summaries"]["reporting"]["tiny"] = {"descent": new["summaries"]["reporting"]["tiny"]["descent"] | {"n": 60}}
-    new["tests"] = [test | {"difference": 0.125} for test in new["tests"][:1]]
+    new["tests"] = [test | {"difference": 0.125, "n": 60} for test in new["tests"][:1]]
     joined = with_earlier(new, tiny_results())
     of = joined["summaries"]["reporting"]["tiny"]
     assert (of["descent"]["n"], of["ig"]["n"]) == (60, 9) and list(of) == ["ig", "descent"]  # in the candidates' order
     assert [test["difference"] for test in joined["tests"]] == [0.125, -0.25, 0.0]
 
 
+def test_a_run_that_has_seen_fewer_examples_changes_nothing():
+    new = copy.deepcopy(tiny_results())
+    for of in new["summaries"]["reporting"]["tiny"].values():
+        of |= {"n": 4, "gain": 0.0}
+    new["tests"] = [test | {"difference": 0.125, "n": 4} for test in new["tests"]]
+    joined = with_earlier(new, tiny_results())
+    assert joined["summaries"] == tiny_results()["summaries"]
+    assert [test["difference"] for test in joined["tests"]] == [0.25, -0.25, 0.0]
+
+
 def test_corrections_count_the_cells_of_both():
     joined = with_earlier(later(), tiny_results())
     # Four cells of Descent against IG by hand: 4 × .01, then the same again (3 × .01 < .04), 2 × .02 = .04, .9.
     assert [test["p"] for test in joined["tests"]] == pytest.approx([0.04, 0.04, 0.9, 0.04])
+
+
+def test_gates_that_were_not_tried_again_stay():
+    new = later()
+    new["gates"]["reporting"] = {"ig": {"told from control": 1.0}}
+    assert with_earlier(new, tiny_results())["gates"]["reporting"] == {
+        "ig": {"mark among the first": 0.75, "told from control": 1.0},
+        "descent": {"mark among the first": 0.5},
+    }
 
 
 def test_a_choice_needs_all_nets_of_its_kind():
