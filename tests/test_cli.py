@@ -1,6 +1,7 @@
 """The frame of the command line."""
 
 import builtins
+import os
 import subprocess
 import sys
 
@@ -33,6 +34,17 @@ def test_help_pages_import_no_torch(words):
         "assert not {'torch', 'numpy', 'scipy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "passive"), ("active", "active")])
+def test_idle_threads_sleep_unless_the_user_says_otherwise(monkeypatch, given, expected):
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")  # also where there is none, so that it is put back
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    seen = []
+    monkeypatch.setattr(cli, "reporting_mistakes", lambda _: seen.append(os.environ["OMP_WAIT_POLICY"]))
+    cli.main()
+    assert seen == [expected]
 
 
 def test_version():

@@ -35,6 +35,8 @@ def main() -> None:
     except ImportError:
         sys.exit(MISSING)
     keep_freed_memory()
+    # Before PyTorch is loaded: on a busy machine, threads that wait by spinning made a gradient ten times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     reporting_mistakes(application())
 
 
