@@ -18,7 +18,10 @@ MODEL_HELP = (
     "pictures, an ImageNet classifier from PyPI."
 )
 TRUST_HELP = "Open a program file, which can run any code, because you trust its source."
-OUTPUT_HELP = "raw, softmax, log_softmax (default of classifiers), sigmoid, logit_margin."
+OUTPUT_HELP = (
+    "raw, softmax, log_softmax, sigmoid, logit_margin. Default: softmax for pictures, log_softmax for tables, raw for "
+    "a model of one output."
+)
 EXPLAIN_BASELINE_HELP = (
     "Where paths start, or a number; several with commas. Pictures: "
     f"{', '.join(IMAGE_BASELINES)} (default: black,mean); tables: {', '.join(TABLE_BASELINES)} (default: mean)."

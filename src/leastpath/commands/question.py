@@ -75,7 +75,7 @@ def image_question(
         >>> Image.new("RGB", (40, 30), "grey").save(file)
         >>> net = nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(3, 4)).eval()
         >>> image_question(file, net, size=16, target=2).explained
-        'log-probability of class 2'
+        'probability of class 2'
     """
     image = read_image(file, size)
     logits = _probed(model, image, f"pictures of {size} × {size} pixels: try another --size")
@@ -85,7 +85,9 @@ def image_question(
             return made_baseline(name, image, score)
         return torch.full_like(image, _number(name, IMAGE_BASELINES))
 
-    return _question(model, image, logits, target, output, labels, partial(_joint, baseline, image, made))
+    # As in the study of truth, whose recommendation for photographs is of probabilities.
+    asked = Asked(target, output, usual="softmax")
+    return _question(model, image, logits, asked, labels, partial(_joint, baseline, image, made))
 
 
 def table_question(
@@ -131,7 +133,7 @@ def table_question(
         return torch.full_like(chosen, 0.0 if name == "zero" else _number(name, TABLE_BASELINES)) / unit
 
     joint = partial(_joint, baseline, inputs, made)
-    question = _question(Rescaled(model, unit), inputs, logits, target, output, labels, joint)
+    question = _question(Rescaled(model, unit), inputs, logits, Asked(target, output), labels, joint)
     return replace(question, features=[str(column) for column in table.columns])
 
 
@@ -148,15 +150,29 @@ class Rescaled(nn.Module):
         return self.model(rows * self.unit)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for: a class or None for the first one, an output or None for the usual one of classifiers.
+
+    Example:
+        >>> Asked(None, None, usual="softmax").target is None
+        True
+    """
+
+    target: int | None
+    output: str | None
+    usual: str = "log_softmax"
+
+
 def _question(
     model: Callable[[Tensor], Any],
     inputs: Tensor,
     logits: Tensor,
-    target: int | None,
-    output: str | None,
+    asked: Asked,
     labels: Sequence[str] | None,
     baseline: Callable[[Score], Tensor],
 ) -> Question:
+    target, output = asked.target, asked.output
     n_classes = 1 if logits.ndim == 1 else logits.shape[1]
     if n_classes == 1:
         if target not in (None, 0):
@@ -166,7 +182,7 @@ def _question(
         chosen = int(logits[0].argmax()) if target is None else target
         if not 0 <= chosen < n_classes:
             raise ValueError(f"--target {chosen} is not a class of the model, which has 0 to {n_classes - 1}")
-        kind, words = output or "log_softmax", f"class {_name(chosen, labels)}"
+        kind, words = output or asked.usual, f"class {_name(chosen, labels)}"
     # Some exported programs take only the batch size that they were exported with.
     score = Score(model, chosen, kind, batch_size=None if _takes_batches(model, inputs) else 1)  # type: ignore[arg-type]
     explained = words if kind == "raw" else f"{IN_WORDS.get(kind, kind)} of {words}"
