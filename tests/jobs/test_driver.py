@@ -141,7 +141,7 @@ def test_failures_are_rows_with_their_reasons_and_cost_nobody_else(tmp_path):
     good = [0, 1, 2, 8, 10, 11, 12, 13, 14, 15]
     torch.testing.assert_close(values[good], whole[good])
     assert found.shards[0].record["failures"] == {
-        "ValueError: inputs of example … holds NaN or infinite values: drop or repair it, e.g. inpu": 1,
+        "ValueError: inputs of example … holds NaN or infinite values: drop or repair it, e.g. inputs.nan_to_num()": 1,
         "OSError: this row is unreadable": 4,
     }
 

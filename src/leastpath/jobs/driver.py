@@ -128,7 +128,7 @@ def run_job(
         >>> rows, out = source_of([torch.rand(2)]), tempfile.mkdtemp()
         >>> job = Job(rows, lambda: lambda x: x.prod(1), "integrated_gradients", out)
         >>> run_job(job, InProcess(), show=False)
-        Explanations(1 of 1 rows in 1 shards)
+        Explanations(1 of 1 rows in 1 shard)
     """
     check_seconds(max_seconds)
     clock = Clock(max_seconds)

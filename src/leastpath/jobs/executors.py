@@ -48,7 +48,7 @@ class InProcess:
         >>> import leastpath.jobs as jobs
         >>> rows, model = [torch.rand(3) for _ in range(4)], lambda: lambda x: x.prod(1)
         >>> jobs.explain(rows, model, out=tempfile.mkdtemp(), executor=InProcess(), show=False)
-        Explanations(4 of 4 rows in 1 shards)
+        Explanations(4 of 4 rows in 1 shard)
     """
 
     def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:

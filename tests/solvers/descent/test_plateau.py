@@ -5,7 +5,6 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting, field_of
-from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.plateau import ROUND_COST, Crossing, crossed, flatter_side
 
 EVERYONE = torch.arange(2)
@@ -59,24 +58,6 @@ def test_the_budget_ends_the_rounds():
     field = along_the_cliff(cliff, 0.3, 0.1, limit=2 * ROUND_COST + 5)
     crossed(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 50, 50, 5, draw=0)
     assert (field.spent <= 2 * ROUND_COST).all() and (field.spent > ROUND_COST).all()
-
-
-def test_late_rounds_that_gain_nothing_end_the_work(monkeypatch):
-    """The third round is the calmest. With seven knots, the tenth is the first that two idle ones prevent."""
-    asked: list[int] = []
-    real = plateau._Pushing.round
-
-    def round_(self, i, number):
-        asked.append(number)
-        _, positions, samples = real(self, i, number)
-        return torch.full((len(i),), next(lengths)).double(), positions, samples
-
-    monkeypatch.setattr(plateau._Pushing, "round", round_)
-    for rounds, expected in ((16, 9), (9, 9), (5, 5)):
-        lengths, field = iter([3.0, 2.0, 1.0, *[5.0] * 100]), along_the_cliff(cliff, 0.3)
-        asked.clear()
-        found = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), rounds, 99, 0, draw=0)
-        assert len(asked) == expected and found.length.tolist() == [1.0] and found.idle.tolist() == [expected - 3]
 
 
 def test_hopeless_crossings_are_left():

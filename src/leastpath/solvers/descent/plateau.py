@@ -24,8 +24,6 @@ SHRINK = 0.7  # of the push where a round looks worse than the last
 COMMON = 0.3  # of a push that all knots share
 CALM = 0.1  # of the goal: two rounds in a row below it end the work
 ROUND_COST = SAMPLES + HARD
-IDLE = 2  # rounds in a row that gain nothing end the work, once every knot has moved by itself for as many rounds
-MANY_ROUNDS = 16  # where more are asked for, more may gain nothing
 
 
 def flatter_side(field: Field, line: PathSamples, rows: Tensor) -> Tensor:
@@ -80,20 +78,18 @@ class Crossed:
     crossing: Crossing
     length: Tensor  # of the middle, sampled; infinite where there was no round
     positions: Tensor  # (n, SAMPLES) of the middle, where the calmest round looked
-    idle: Tensor  # rounds since the calmest one
     samples: PathSamples | None = None  # (n, SAMPLES) what it saw there; None: there was no round
 
     def pick(self, rows: Tensor) -> Crossed:
         """Those of some examples (rows,)."""
         samples = None if self.samples is None else self.samples.take(rows)
-        return Crossed(self.crossing.pick(rows), self.length[rows], self.positions[rows], self.idle[rows], samples)
+        return Crossed(self.crossing.pick(rows), self.length[rows], self.positions[rows], samples)
 
     def keep(self, i: Tensor, knots: Tensor, seen: Tensor, positions: Tensor, samples: PathSamples) -> None:
         """What a round of the crossings i (m,) saw becomes the best so far where it is calmer."""
         better = (seen < self.length[i]).nonzero()[:, 0]
         rows = i[better]
-        self.idle[i] += 1
-        self.crossing.knots[rows], self.length[rows], self.idle[rows] = knots[better], seen[better], 0
+        self.crossing.knots[rows], self.length[rows] = knots[better], seen[better]
         self.positions[rows] = positions[better, :SAMPLES]
         if self.samples is None:
             self.samples = samples.blank(len(self.length), SAMPLES)
@@ -105,18 +101,14 @@ def crossed(
 ) -> Crossed:
     """The calmest state of each crossing.
 
-    An example leaves after two calm rounds, when it looks hopeless, when late rounds gain nothing, or when only `spare`
-    gradients are left.
+    An example leaves after two calm rounds, when it looks hopeless, or when only `spare` gradients are left.
     """
-    goal, most_idle = crossing.goal, IDLE * max(1, rounds // MANY_ROUNDS)
-    nowhere = torch.full_like(goal, torch.inf), goal.new_zeros(len(rows), SAMPLES), torch.zeros_like(rows)
-    best = Crossed(crossing, *nowhere)
+    goal = crossing.goal
+    best = Crossed(crossing, torch.full_like(goal, torch.inf), goal.new_zeros(len(rows), SAMPLES))
     work = _Pushing(field, rows, crossing, draw)
     try:
         for number in range(rounds):
             i = work.open(best.length, patience, number, spare)
-            if number >= crossing.knots.shape[1] + IDLE:
-                i = i[best.idle[i] < most_idle]
             if not len(i):
                 break
             knots = work.crossing.knots[i]
