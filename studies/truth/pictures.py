@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def heat_map(told: Mapping[str, Any]) -> Figure | None:
-    """Method × (net, fill): the gain minus IG's, of the reporting half where there is one. None of no results."""
+    """Method × (net, fill): the gain minus IG's on the same examples, of the reporting half where there is one.
+
+    None of no results.
+    """
     from matplotlib.figure import Figure
 
     half = "reporting" if told["summaries"]["reporting"] else "development"
@@ -26,16 +29,19 @@ def heat_map(told: Mapping[str, Any]) -> Figure | None:
         return None
     methods = [method for method in told["candidates"] if any(method in of for of in found.values())]
     columns = [(net, fill) for net, of in found.items() for fill in of[IG]["gains"]]
+    paired = {
+        (test["method"], test["net"], test["measure"]): test["difference"]
+        for test in told["tests"]
+        if (test["half"], test["rival"]) == (half, IG)
+    }
     table = np.array(
-        [
-            [found[net].get(method, {}).get("gains", {}).get(fill, np.nan) - found[net][IG]["gains"][fill]
-             for net, fill in columns]
-            for method in methods
-        ]
-    )  # fmt: skip
+        [[paired.get((method, net, f"gain {fill}"), np.nan) for net, fill in columns] for method in methods]
+    )
+    table[methods.index(IG)] = 0
     figure = Figure(figsize=(3.5 + 0.32 * len(columns), 1.8 + 0.27 * len(methods)), layout="constrained")
     ax = figure.add_subplot()
     limit = max(0.05, float(np.nanquantile(np.abs(table), 0.95)))
+    ax.set_facecolor("0.85")  # not measured: neither better nor worse
     shown = ax.imshow(table, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     ax.set_yticks(range(len(methods)), [told["candidates"][method] for method in methods], fontsize=8)
     labels = [f"{told['nets'][net]['title']}: {fill}" for net, fill in columns]
@@ -43,7 +49,9 @@ def heat_map(told: Mapping[str, Any]) -> Figure | None:
     for edge in range(1, len(columns)):
         if columns[edge][0] != columns[edge - 1][0]:
             ax.axvline(edge - 0.5, color="black", linewidth=0.8)
-    figure.colorbar(shown, ax=ax, label=f"gain − IG's ({half} half)", shrink=0.8)
+    figure.colorbar(
+        shown, ax=ax, label=f"gain − IG's on the same examples ({half} half); grey: not measured", shrink=0.8
+    )
     return figure
 
 
