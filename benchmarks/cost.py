@@ -33,7 +33,7 @@ from torch import Tensor
 
 import leastpath as lp
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.images import read_image
+from leastpath.features.images import read_image
 
 Result = TypeVar("Result")
 IG_STEPS = 50

@@ -17,7 +17,7 @@ import numpy as np
 
 EVERY_NAME = "import leastpath; [getattr(leastpath, name) for name in leastpath.__all__]"
 HELP = (
-    "import sys; sys.argv = {words!r}; from leastpath.cli import main\n"
+    "import sys; sys.argv = {words!r}; from leastpath.commands.cli import main\n"
     "try: main()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
 )
 CASES = {

@@ -27,7 +27,7 @@ import leastpath as lp
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.evaluation.masking import Comprehensiveness, Masking, Sufficiency
 from leastpath.evaluation.measure import given_attribution
-from leastpath.images import read_image
+from leastpath.features.images import read_image
 
 FILLS = ("baseline", "mean", "blur")
 

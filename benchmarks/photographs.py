@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leastpath.images import PICTURES
+from leastpath.features.images import PICTURES
 
 
 def picture_files(folder: Path) -> list[Path]:

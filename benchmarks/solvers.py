@@ -28,7 +28,7 @@ from torch import nn
 
 import leastpath as lp
 from leastpath.commands.classifier import EfficientNetLite0
-from leastpath.images import read_image
+from leastpath.features.images import read_image
 
 IG_STEPS = 50
 METHODS: dict[str, lp.Solver] = {

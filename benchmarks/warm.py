@@ -32,7 +32,7 @@ def small_images(arguments: argparse.Namespace) -> None:
 
 def photographs(arguments: argparse.Namespace) -> None:
     from leastpath.commands.classifier import EfficientNetLite0
-    from leastpath.images import read_image
+    from leastpath.features.images import read_image
 
     n, m = arguments.solved or 12, arguments.held_out or 6
     files = picture_files(arguments.images)

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from leastpath.cli import reporting_mistakes
+from leastpath.commands.cli import reporting_mistakes
 
 
 def application(command: Callable[..., Any]) -> typer.Typer:

@@ -25,7 +25,7 @@ from helpers import (
     wave,
 )
 from leastpath import Outcome
-from leastpath.baselines import several
+from leastpath.score.baselines import several
 from oracles import dense
 
 STRAIGHT = lp.StraightLine()

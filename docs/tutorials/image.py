@@ -12,8 +12,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import leastpath as lp
-from leastpath.baselines import BASELINES, baseline
 from leastpath.report import baselines_figure, heatmaps, path_film, path_profile
+from leastpath.score.baselines import BASELINES, baseline
 
 torch.manual_seed(0)
 digits = load_digits()

@@ -12,8 +12,8 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 import leastpath as lp
-from leastpath.baselines import baseline
 from leastpath.report import bars, path_profile
+from leastpath.score.baselines import baseline
 
 torch.manual_seed(0)
 data = load_breast_cancer()

@@ -11,14 +11,11 @@ from leastpath._support.lazy import lazy
 from leastpath._support.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
-    from leastpath.arguments import per_example, shared
-    from leastpath.attribution import Attribution, attribute, load
+    from leastpath.account.run import Run
+    from leastpath.attribution import attribute
     from leastpath.explorer import explore
-    from leastpath.feature_metrics import Fisher, Pullback
-    from leastpath.integral.integrator import integrate
-    from leastpath.integral.result import Integral
-    from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
-    from leastpath.metric import (
+    from leastpath.geometry.feature_metrics import Fisher, Pullback
+    from leastpath.geometry.metric import (
         Conformal,
         DataDensity,
         Euclidean,
@@ -29,10 +26,16 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         RankOne,
         Reconstruction,
     )
-    from leastpath.path import Path
-    from leastpath.preparation import Preparation, Prepared, prepared
-    from leastpath.run import Run
-    from leastpath.score import Score
+    from leastpath.geometry.path import Path
+    from leastpath.integral.integrator import integrate
+    from leastpath.integral.result import Integral
+    from leastpath.integral.weightings import IDG, IDGI, AsPrinted, PathIntegral, Weighting
+    from leastpath.result.attribution import Attribution, load
+    from leastpath.result.status import Interrupted, Note, Outcome, Status
+    from leastpath.score import baselines as baselines
+    from leastpath.score.arguments import per_example, shared
+    from leastpath.score.preparation import Preparation, Prepared, prepared
+    from leastpath.score.score import Score
     from leastpath.solvers import (
         SAMP,
         Amortized,
@@ -54,7 +57,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Variational,
         WarmDescent,
     )
-    from leastpath.status import Interrupted, Note, Outcome, Status
 
 __all__ = [
     "Amortized",
@@ -117,14 +119,15 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "leastpath.arguments": ["per_example", "shared"],
-            "leastpath.attribution": ["Attribution", "attribute", "load"],
+            "leastpath.score.arguments": ["per_example", "shared"],
+            "leastpath.attribution": ["attribute"],
+            "leastpath.result.attribution": ["Attribution", "load"],
             "leastpath.explorer": ["explore"],
-            "leastpath.feature_metrics": ["Fisher", "Pullback"],
+            "leastpath.geometry.feature_metrics": ["Fisher", "Pullback"],
             "leastpath.integral.integrator": ["integrate"],
             "leastpath.integral.result": ["Integral"],
             "leastpath.integral.weightings": ["IDG", "IDGI", "AsPrinted", "PathIntegral", "Weighting"],
-            "leastpath.metric": [
+            "leastpath.geometry.metric": [
                 "Conformal",
                 "DataDensity",
                 "Euclidean",
@@ -135,10 +138,11 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
                 "Reconstruction",
                 "FeatureMetric",
             ],
-            "leastpath.path": ["Path"],
-            "leastpath.preparation": ["Preparation", "Prepared", "prepared"],
-            "leastpath.run": ["Run"],
-            "leastpath.score": ["Score"],
+            "leastpath.geometry.path": ["Path"],
+            "leastpath.score.preparation": ["Preparation", "Prepared", "prepared"],
+            "leastpath.account.run": ["Run"],
+            "leastpath.score": ["baselines"],
+            "leastpath.score.score": ["Score"],
             "leastpath.solvers": [
                 "SAMP",
                 "Amortized",
@@ -160,6 +164,6 @@ if not TYPE_CHECKING:  # or any name would pass for a public one
                 "Variational",
                 "WarmDescent",
             ],
-            "leastpath.status": ["Note", "Outcome", "Status", "Interrupted"],
+            "leastpath.result.status": ["Note", "Outcome", "Status", "Interrupted"],
         },
     )

@@ -1,6 +1,6 @@
 """`python -m leastpath` is the `leastpath` command."""
 
-from leastpath.cli import main
+from leastpath.commands.cli import main
 
 if __name__ == "__main__":
     main()

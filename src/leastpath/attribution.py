@@ -1,12 +1,10 @@
-"""attribute(): the one verb, and the Attribution it returns."""
+"""attribute(): the one verb."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from pathlib import Path as File
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,10 +12,23 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_setting, seed_of
-from leastpath.baselines import Several
-from leastpath.bound import BoundScore
-from leastpath.budget import Clock, OutOfTime
-from leastpath.guards import (
+from leastpath.account.budget import Clock, OutOfTime
+from leastpath.account.run import Run
+from leastpath.features.kinds import Kind, kind_of
+from leastpath.geometry.metric import Conformal, Metric, compares_features
+from leastpath.geometry.path import Path
+from leastpath.integral.integrator import check_settings
+from leastpath.integral.result import Integral
+from leastpath.integral.sums import ROUNDING, Measure
+from leastpath.integral.weightings import Weighting
+from leastpath.methods.measuring import Line, Measuring, compared_with_line, steps_reserved
+from leastpath.methods.planning import Watch, check_seconds, planned_gradients, told_of_time
+from leastpath.removal.tested import Tested, removed_together, tested
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import Interrupted, Note, Outcome, Status, finished
+from leastpath.score.baselines import Several
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import (
     Baselines,
     Inputs,
     at_work,
@@ -26,25 +37,11 @@ from leastpath.guards import (
     device_of,
     warn_of_training_mode,
 )
-from leastpath.integral.integrator import check_settings
-from leastpath.integral.result import Integral
-from leastpath.integral.sums import ROUNDING, Measure
-from leastpath.integral.weightings import Weighting
-from leastpath.kinds import Kind, kind_of
-from leastpath.measuring import Line, Measuring, compared_with_line, steps_reserved
-from leastpath.metric import Conformal, Metric, compares_features
-from leastpath.outputs import OutputName
-from leastpath.path import Path
-from leastpath.planning import Watch, check_seconds, planned_gradients, told_of_time
-from leastpath.result_files import read_fields, write_fields
-from leastpath.result_html import result_html
-from leastpath.run import Run
-from leastpath.score import Score
-from leastpath.solution import Solution, Solver, chooses_start, straight_with_note
+from leastpath.score.outputs import OutputName
+from leastpath.score.score import Score
 from leastpath.solvers.elastic.solver import ElasticBand
+from leastpath.solvers.solution import Solution, Solver, chooses_start, straight_with_note
 from leastpath.solvers.straight import StraightLine
-from leastpath.status import Interrupted, Note, Outcome, Status, finished
-from leastpath.tested import Tested, removed_together, tested
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
 # are measured with an error of their own.
@@ -55,123 +52,6 @@ EXAMPLES = {
     "geometry": 'Score(model, target, "logit_margin")',
     "weighting": "IDGI()",
 }
-
-
-@dataclass(frozen=True, repr=False)
-class Attribution:
-    """Attributions and the evidence for them. Fields are (batch,) unless they say otherwise.
-
-    Example:
-        >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), solver=lp.StraightLine())
-        >>> result.values.shape, result.status[0].ok
-        (torch.Size([2, 2]), True)
-    """
-
-    values: Inputs
-    """Same structure, shape and dtype as the inputs (with `layer=`: as the layer's output)."""
-    completeness_gap: Tensor
-    """Σ values − (f(x) − f(x̄))."""
-    cancellation: Tensor
-    """Σ|values| − |f(x) − f(x̄)|: the NCC gap. Can be as low as −|completeness_gap|, not lower."""
-    length: Tensor
-    """Length of the path under the metric, measured by the integrator."""
-    length_error: Tensor
-    """The integrator's own estimate of the error of `length`, from cutting the path finer. An estimate, not a bound:
-    what happens between all nodes can hide. NaN at fixed steps."""
-    length_ratio: Tensor
-    """length / length of the straight line, which with more than four features is measured to 10 %, or as exactly as it
-    takes to tell which of the two is longer; NaN where budget or user ended the work before that was measured."""
-    certificate: Tensor
-    """length / |f(x) − f(x̄)|. For the model metrics it is at least 1, and 1 proves that no path is shorter, up to
-    `length_error`. inf where the score does not change, NaN for metrics that do not bound the score. For `Fisher` and
-    `Pullback`: length / the distance of the two ends, of which the same is true."""
-    path: Path | None
-    """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
-    status: tuple[Status, ...]
-    """What became of each example; `status[b].value` is the sentence to read."""
-    support: Tensor
-    """Does removal confirm the explanation? The symmetric relevance gain: how much more the score loses without the
-    most important features than without the least important ones. 0 is what random orders have on average, higher is
-    better. In probability for class scores. For one input it is a hint: a single random order of few features can have
-    a support of ±.3 (docs/choosing.md). NaN where it was not measured: along straight lines, unless asked for."""
-    n_gradients: Tensor
-    """Model gradients spent, solver and integral together (int64)."""
-    score_change: Tensor
-    """f(x) − f(x̄): the score at the path's last knot minus that at its first."""
-    n_forwards: Tensor
-    """Model evaluations without gradient (int64)."""
-    attribution_error: Tensor
-    """The integrator's own estimate of the error of `values`, from cutting the path finer: Σ|error| up to four
-    features, above that twice its Euclidean norm. An estimate, not a bound. NaN at fixed steps."""
-    baseline_spread: Inputs | None
-    """Standard deviation of `values` between baselines, shaped like them; None with one baseline an example."""
-    path_spread: Inputs | None
-    """Standard deviation of `values` over paths that the solver sampled, shaped like them; None where it sampled
-    none."""
-    solver: str
-    """The solver that found the path, with its settings."""
-    geometry: str
-    """The score that the path was found for. Lengths and certificates are always of the explained score."""
-    metric: str
-    """The metric that lengths are measured in."""
-    stats: Mapping[str, Any]
-    """What else the solver told. The parts of `n_gradients` (int64): `solver_gradients`, those of the solver itself;
-    `value_gradients`, those after which the values were known; `length_gradients`, what the length took beyond that;
-    `line_gradients`, those of the straight line that the path is compared with. They add up to `n_gradients`.
-    `line_support`: the support of the straight line's explanation, NaN where it was not measured."""
-
-    def __repr__(self) -> str:
-        ok, known = sum(s.ok for s in self.status), not bool(self.support.isnan().all())
-        shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
-        return (
-            f"Attribution(values={', '.join(map(str, shapes))}, solver={self.solver}, metric={self.metric}, "
-            f"ok={ok}/{len(self.status)}, "
-            f"{f'median support={float(self.support.nanmedian()):.2g}' if known else 'support not measured'}, "
-            f"median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
-            f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
-        )
-
-    def save(self, path: str | os.PathLike[str]) -> File:
-        """Keep the result as a file, which `lp.load` and `leastpath explore` open. Needs safetensors (extra `io`).
-
-        Tensors come back on the CPU. Entries of `stats` that are no tensors, numbers or text are kept as their `repr`.
-
-        Example:
-            >>> import pytest, tempfile, leastpath as lp
-            >>> _ = pytest.importorskip("safetensors")
-            >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
-            >>> lp.load(result.save(f"{tempfile.mkdtemp()}/result.safetensors")).values
-            tensor([[0.5000, 0.5000]])
-        """
-        return write_fields(path, {field.name: getattr(self, field.name) for field in fields(self)})
-
-    def _repr_html_(self) -> str:
-        names = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change")
-        evidence = {name.replace("_", " "): getattr(self, name) for name in names}
-        evidence["gradients"] = self.n_gradients
-        return result_html(self.values, self.status, evidence, f"{self.solver}, {self.metric}")
-
-
-def load(path: str | os.PathLike[str]) -> Attribution:
-    """A result that `result.save(path)` wrote. The file can run no code. Needs safetensors (extra `io`).
-
-    Example:
-        >>> load("nowhere.safetensors")
-        Traceback (most recent call last):
-        ...
-        ValueError: nowhere.safetensors is not a file: pass what result.save(path) wrote
-    """
-    return attribution_of(read_fields(path), str(path))
-
-
-def attribution_of(found: Mapping[str, Any], name: str) -> Attribution:
-    """A result from its fields; `name` is what an error calls their file."""
-    expected = {field.name for field in fields(Attribution)}
-    if set(found) != expected:
-        wrong = sorted(set(found) ^ expected)
-        raise ValueError(f"{name} is of another version of leastpath, which differs in {', '.join(wrong)}")
-    return Attribution(**found)
 
 
 def attribute(
@@ -446,45 +326,6 @@ def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
     else:
         return torch.full_like(length, torch.nan)
     return torch.where(least <= rounding, torch.inf, (length / least).clamp_min(1))
-
-
-def without_path(
-    values: Inputs,
-    completeness_gap: Tensor,
-    cancellation: Tensor,
-    score_change: Tensor,
-    status: tuple[Status, ...],
-    *,
-    n_gradients: Tensor,
-    n_forwards: Tensor,
-    solver: str,
-    baseline_spread: Inputs | None = None,
-    stats: Mapping[str, Any] | None = None,
-) -> Attribution:
-    """The result of something that integrates nothing: no path, and NaN for all that is measured along one."""
-    unknown = torch.full_like(completeness_gap, torch.nan)
-    return Attribution(
-        values=values,
-        completeness_gap=completeness_gap,
-        cancellation=cancellation,
-        length=unknown,
-        length_error=unknown,
-        length_ratio=unknown,
-        certificate=unknown,
-        path=None,
-        status=status,
-        support=unknown,
-        n_gradients=n_gradients,
-        score_change=score_change,
-        n_forwards=n_forwards,
-        attribution_error=unknown,
-        baseline_spread=baseline_spread,
-        path_spread=None,
-        solver=solver,
-        geometry="none",
-        metric="none",
-        stats=stats or {},
-    )
 
 
 def _longer(ratio: float, work: Measuring, geometry: Score | None) -> tuple[Note, ...]:

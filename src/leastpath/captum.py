@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
-from leastpath.arguments import by_length
-from leastpath.attribution import Attribution, attribute
-from leastpath.guards import Baselines, Inputs, Target, device_of, untouched
-from leastpath.metric import Metric
-from leastpath.outputs import output_tensor
-from leastpath.score import Score
-from leastpath.solution import Solver
+from leastpath.attribution import attribute
+from leastpath.geometry.metric import Metric
+from leastpath.result.attribution import Attribution
+from leastpath.score.arguments import by_length
+from leastpath.score.guards import Baselines, Inputs, Target, device_of, untouched
+from leastpath.score.outputs import output_tensor
+from leastpath.score.score import Score
+from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
 try:

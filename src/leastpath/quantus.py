@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import attribute
-from leastpath.guards import parameter_of
-from leastpath.outputs import Output
-from leastpath.score import Score
+from leastpath.score.guards import parameter_of
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 
 
 def explain(

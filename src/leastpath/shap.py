@@ -15,8 +15,8 @@ from torch import Tensor
 
 from leastpath._support.checks import check_kind
 from leastpath._support.optional import optional
-from leastpath.attribution import Attribution
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

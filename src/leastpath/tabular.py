@@ -16,17 +16,18 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import seed_of
 from leastpath._support.optional import optional
-from leastpath.attribution import Attribution, attribute
-from leastpath.estimators import as_module
-from leastpath.guards import UnfitInputs, parameter_of
-from leastpath.kinds import FEW_FEATURES
-from leastpath.outputs import Output
-from leastpath.score import Score
-from leastpath.solution import Solver
+from leastpath.attribution import attribute
+from leastpath.features.kinds import FEW_FEATURES
+from leastpath.removal.tested import headline
+from leastpath.result.attribution import Attribution
+from leastpath.score.estimators import as_module
+from leastpath.score.guards import UnfitInputs, parameter_of
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.graph.solver import NeighborGraph
+from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
-from leastpath.tested import headline
 
 ROWS_TO_COMPARE = 500  # for finding out which column a transformer's outputs come from
 
@@ -170,7 +171,7 @@ def explain(
 
     Args:
         model: a torch module, or a callable over tensors: (rows, width) numbers in, logits out. A fitted linear model
-            or network of scikit-learn becomes a module (`leastpath.estimators.as_module`).
+            or network of scikit-learn becomes a module (`leastpath.score.estimators.as_module`).
         frame: the rows to explain.
         target: a class, or one a row. None: the predicted class, or the only output.
         background: a frame with the same columns, e.g. training data: the points of the neighbour graph, the

@@ -21,12 +21,13 @@ from leastpath._support.checks import check_integer
 from leastpath._support.files import write_atomically
 from leastpath._support.numbers import written
 from leastpath._support.threads import in_this_thread
-from leastpath.arguments import per_example
-from leastpath.attribution import Attribution, attribute
-from leastpath.outputs import Output
+from leastpath.attribution import attribute
+from leastpath.removal.tested import headline
 from leastpath.report.tokens import colour, text_html
-from leastpath.score import Score
-from leastpath.tested import headline
+from leastpath.result.attribution import Attribution
+from leastpath.score.arguments import per_example
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 
 Text = str | tuple[str, str]
 TextBaseline = Literal["pad", "mask", "zero"]

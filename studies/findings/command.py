@@ -11,9 +11,9 @@ from markdown_it import MarkdownIt
 from typer import Option
 
 from leastpath._support.files import write_atomically
+from leastpath.account.run import Run
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.report import Report
-from leastpath.run import Run
 from studies.findings.catalogue import STUDIES
 from studies.findings.charts import with_charts
 from studies.findings.config import Setting

@@ -9,8 +9,8 @@ from statistics import median
 import numpy as np
 from torch import Tensor
 
-from leastpath.attribution import Attribution
 from leastpath.evaluation.statistics import PairedTest, paired_test
+from leastpath.result.attribution import Attribution
 from studies.findings.study import Record
 
 CLEAR = 0.05  # p-value up to which a difference is called clear

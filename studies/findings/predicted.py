@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath.attribution import Attribution
 from leastpath.methods import METHODS
-from leastpath.outputs import Output
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 from studies.findings.config import Setting
 from studies.findings.measuring import evidence, mean
 from studies.findings.study import Record

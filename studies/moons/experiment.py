@@ -20,11 +20,11 @@ from torch import Tensor
 
 import leastpath as lp
 from leastpath._support.store import Store
+from leastpath.account.run import Bar, Run
 from leastpath.commands.run_folder import RunFolder
 from leastpath.jobs.executors import begin_worker, end_pool
 from leastpath.methods import METHODS
-from leastpath.run import Bar, Run
-from leastpath.status import finished
+from leastpath.result.status import finished
 from studies.moons.config import BASELINE, COSTLY, MAPPED, MoonsConfig
 from studies.moons.report import write_report
 from studies.moons.results import MethodOnNet, net_of

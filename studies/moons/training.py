@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leastpath.run import Bar
+from leastpath.account.run import Bar
 
 WIDTHS = (2, 10, 10, 2)
 BATCH, LEARNING_RATE, EPOCHS = 32, 1e-3, 50

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath.images import read_image
-from leastpath.outputs import Output
-from leastpath.score import Score
-from leastpath.support import patches
+from leastpath.features.images import read_image
+from leastpath.removal.gain import patches
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 from studies.findings.config import Setting
 from studies.findings.nets import N_TRAINED, Architecture, digit_images, digit_net, new_net
 from studies.findings.shortcut import bordered, marked, shortcut_net

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from torch import Tensor
 
 from leastpath.evaluation.imputation import Fill
-from leastpath.outputs import Output
-from leastpath.score import Score
-from leastpath.support import Rank
+from leastpath.removal.gain import Rank
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 from studies.findings.config import Setting
 
 Kind = Literal["image", "text", "table", "few"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.bound import BoundScore
-from leastpath.support import judged_score
+from leastpath.removal.gain import judged_score
+from leastpath.score.bound import BoundScore
 from studies.truth.problem import Problem
 
 PERMUTATIONS = 4

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from leastpath.evaluation.imputation import Samples
-from leastpath.score import Score
+from leastpath.score.score import Score
 from leastpath.tabular import Encoding
 from studies.findings.config import Setting
 from studies.findings.nets import accuracy, load_or_train

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from leastpath.arguments import per_example
-from leastpath.score import Score
+from leastpath.score.arguments import per_example
+from leastpath.score.score import Score
 from studies.findings.config import Setting
 from studies.findings.domains.text import ENCODER, sentiment_model, short_sentences, text_encoder
 from studies.truth.problem import Opened, Problem

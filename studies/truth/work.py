@@ -14,9 +14,9 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 from leastpath._support.store import Store
+from leastpath.account.run import Run
 from leastpath.evaluation.support import symmetric_relevance_gain
-from leastpath.run import Run
-from leastpath.support import grouped
+from leastpath.removal.gain import grouped
 from studies.findings.config import Setting
 from studies.findings.measuring import listed
 from studies.findings.shortcut import mark_ranks

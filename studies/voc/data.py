@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.images import read_image, square_crop
+from leastpath.features.images import read_image, square_crop
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
 from leastpath._support.store import Store
+from leastpath.account.run import Run
 from leastpath.commands.run_folder import RunFolder
-from leastpath.run import Run
 from studies.voc.backbones import Backbone, load_backbone
 from studies.voc.config import VocConfig
 from studies.voc.data import VocData

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from leastpath._support.fingerprint import digest
 from leastpath._support.store import Store
-from leastpath.attribution import Attribution
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.masking import Comprehensiveness, LogOdds, LogProbRatio, Masking
 from leastpath.evaluation.measure import Measure
 from leastpath.methods import Method
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.status import finished
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import finished
+from leastpath.score.score import Baselines, Inputs, Score
 from studies.voc.config import COLORS, LINE, VocConfig, contenders
 from studies.voc.data import VocData
 from studies.voc.model import Classifier

@@ -9,16 +9,16 @@ from __future__ import annotations
 import torch
 
 from leastpath._support.rows import per_row
-from leastpath.attribution import Attribution
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Conformal
+from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
 from leastpath.integral.weightings import IDGI
 from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.metric import Conformal
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import check_finished
+from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers import Descent
-from leastpath.status import check_finished
 
 DRAWS = 9000  # number of the first random draw, apart from those of the solver
 

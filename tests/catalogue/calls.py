@@ -15,7 +15,7 @@ from catalogue.inputs import NET, SCORE, X, with_default
 from catalogue.table import Case, Refused, Right
 from leastpath import evaluation, report
 from leastpath import methods as table_of_methods
-from leastpath.baselines import baseline, several
+from leastpath.score.baselines import baseline, several
 
 LINE = lp.Path.straight(torch.zeros(3, 2), X)
 RESULT = lp.attribute(SCORE, X, solver=lp.StraightLine())

@@ -14,7 +14,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from helpers import Interrupting
-from leastpath import cli
+from leastpath.commands import cli
 from leastpath.commands import compare as command
 from leastpath.commands.compare import MEASURES, Kind, chosen_measures, complete_rows, picture_files, run_compare
 from leastpath.commands.model_files import load_model

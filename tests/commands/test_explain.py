@@ -14,7 +14,7 @@ from leastpath.commands import arguments, explain
 from leastpath.commands.explain import chosen_methods, run_explain
 from leastpath.commands.model_files import load_model
 from leastpath.commands.question import read_table, table_question
-from leastpath.images import read_image
+from leastpath.features.images import read_image
 from leastpath.methods import METHODS, register
 
 

@@ -15,7 +15,7 @@ import torch
 import leastpath as lp
 from helpers import TextNet, flat_points, mlp, seeded
 from leastpath._support.store import StoreMismatch
-from leastpath.budget import Clock
+from leastpath.account.budget import Clock
 from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.measure import Measured

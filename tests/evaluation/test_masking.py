@@ -25,7 +25,7 @@ from leastpath.evaluation.masking import (
     Sufficiency,
 )
 from leastpath.evaluation.measure import Measure, generators, given_attribution, measure_all
-from leastpath.support import class_log_odds
+from leastpath.removal.gain import class_log_odds
 
 MEASURES = [Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, Insertion, Deletion]
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(0))

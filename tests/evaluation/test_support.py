@@ -8,7 +8,7 @@ import torch
 import leastpath as lp
 from helpers import cnn, mlp
 from leastpath.evaluation import SymmetricRelevanceGain, compare, symmetric_relevance_gain
-from leastpath.support import patches
+from leastpath.removal.gain import patches
 
 
 def brute_force(probability, point, strengths, groups, fill, shares):

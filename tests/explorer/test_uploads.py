@@ -9,7 +9,7 @@ from PIL import Image
 
 from leastpath.explorer import uploads
 from leastpath.explorer.uploads import picture_from, table_from, text_from
-from leastpath.images import read_image
+from leastpath.features.images import read_image
 
 
 def png(width: int = 30, height: int = 20, mode: str = "RGB") -> bytes:

@@ -6,7 +6,7 @@ import torch
 import leastpath as lp
 from explorer_subjects import picture_net
 from leastpath.explorer.walk import PLACES, moved, walked
-from leastpath.path import Path
+from leastpath.geometry.path import Path
 
 
 def test_sums_along_a_product_are_known():

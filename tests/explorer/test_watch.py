@@ -6,7 +6,7 @@ from torch import nn
 
 import leastpath as lp
 from leastpath.explorer.watch import Watch
-from leastpath.status import Outcome
+from leastpath.result.status import Outcome
 
 
 def test_it_counts_rows_and_changes_nothing():

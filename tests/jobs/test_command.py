@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import toy_jobs
-from leastpath import cli, jobs
+from leastpath import jobs
+from leastpath.commands import cli
 from leastpath.jobs.command import _chosen
 
 pytest.importorskip("pyarrow")

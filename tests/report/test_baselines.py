@@ -7,7 +7,7 @@ import torch
 import leastpath as lp
 from helpers import cnn
 from leastpath._support.numbers import written
-from leastpath.baselines import BASELINES
+from leastpath.score.baselines import BASELINES
 
 pytest.importorskip("matplotlib")
 from leastpath.report import baselines_figure

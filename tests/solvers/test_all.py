@@ -10,7 +10,7 @@ from torch import nn
 import leastpath as lp
 from helpers import ALL_SOLVERS, Counted, flat_points, mlp, moons_net, separable, separable_parts
 from leastpath import Outcome, Run
-from leastpath.solution import chooses_start
+from leastpath.solvers.solution import chooses_start
 from oracles import dense
 
 METRICS = [lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Euclidean()]

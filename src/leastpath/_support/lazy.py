@@ -16,19 +16,20 @@ def lazy(package: str, homes: Mapping[str, Iterable[str]]) -> tuple[Callable[[st
         package: its `__name__`.
         homes: for each module, the public names that it defines.
 
-    The package's own modules are found too: `leastpath.baselines` works without an import of its own. A type checker
-    does not see any of this: repeat the imports under `if TYPE_CHECKING`.
+    A name may also be a module of its home. The package's own modules are found too: `leastpath.tabular` works without
+    an import of its own. A type checker does not see any of this: repeat the imports under `if TYPE_CHECKING`.
 
     Example:
-        >>> get, _ = lazy("leastpath", {"leastpath.status": ["Outcome"]})
+        >>> get, _ = lazy("leastpath", {"leastpath.result.status": ["Outcome"]})
         >>> get("Outcome").__module__
-        'leastpath.status'
+        'leastpath.result.status'
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 
     def __getattr__(name: str) -> Any:
         if name in home_of:
-            value = getattr(import_module(home_of[name]), name)
+            home = import_module(home_of[name])
+            value = getattr(home, name) if hasattr(home, name) else import_module(f"{home_of[name]}.{name}")
             setattr(sys.modules[package], name, value)  # the next time, this function is not asked
             return value
         if not name.startswith("__") and find_spec(f"{package}.{name}") is not None:

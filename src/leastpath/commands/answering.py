@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from leastpath._support.numbers import written
-from leastpath.attribution import Attribution
+from leastpath.account.run import Run, shown_by
 from leastpath.commands.question import Question
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.evaluation.support import SymmetricRelevanceGain
-from leastpath.guards import untouched
 from leastpath.methods import METHODS, Method
 from leastpath.methods.paths import PathExplainer, SolverExplainer
-from leastpath.planning import in_words, planned_gradients
-from leastpath.run import Run, shown_by
-from leastpath.status import Outcome, Status, finished
-from leastpath.support import SHARES, default_rank, judged_score, patches
+from leastpath.methods.planning import in_words, planned_gradients
+from leastpath.removal.gain import SHARES, default_rank, judged_score, patches
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import Outcome, Status, finished
+from leastpath.score.guards import untouched
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes

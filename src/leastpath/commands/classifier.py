@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from leastpath.preparation import Pointwise
+from leastpath.score.preparation import Pointwise
 
 
 class EfficientNetLite0(nn.Module):

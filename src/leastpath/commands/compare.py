@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
-from leastpath.budget import Clock
+from leastpath.account.budget import Clock
 from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.fitting import MOST_DATA, fitted, spread, with_data
@@ -41,10 +41,10 @@ from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAl
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
-from leastpath.explainer import Contender
-from leastpath.images import PICTURES, read_image
+from leastpath.features.images import PICTURES, read_image
 from leastpath.methods import METHODS, Method
-from leastpath.support import patches
+from leastpath.methods.explainer import Contender
+from leastpath.removal.gain import patches
 
 if TYPE_CHECKING:
     import pandas as pd

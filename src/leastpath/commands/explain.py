@@ -31,8 +31,8 @@ from leastpath.commands.question import (
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.methods import METHODS, Method
 from leastpath.methods.paths import SolverExplainer
-from leastpath.solution import Solver, chooses_start
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
+from leastpath.solvers.solution import Solver, chooses_start
 
 SOLVERS: Mapping[str, Callable[[], Solver]] = {
     "descent": Descent,

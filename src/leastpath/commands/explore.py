@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from leastpath._support.optional import optional
-from leastpath.attribution import load
 from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.model_files import load_model, made_by, made_model
@@ -26,8 +25,9 @@ from leastpath.explorer.sources.tables import TableSource
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.sources.texts import TextSource
 from leastpath.explorer.subject import SubjectSource
-from leastpath.images import PICTURES, read_image
-from leastpath.score import Score
+from leastpath.features.images import PICTURES, read_image
+from leastpath.result.attribution import load
+from leastpath.score.score import Score
 
 MOST = 200  # pictures or rows at once
 _MODEL_FILES = "from leastpath.commands.model_files import"
@@ -188,7 +188,10 @@ def _pictures(
     places = list(found.values())
 
     def recipe(sample: int) -> list[str]:
-        read = ["from leastpath.images import read_image", f"inputs = read_image({str(places[sample])!r}, {size})"]
+        read = [
+            "from leastpath.features.images import read_image",
+            f"inputs = read_image({str(places[sample])!r}, {size})",
+        ]
         return [*model.lines(), *read, "score = lp.Score(model)"]
 
     if labels is None and not model.is_given:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import SubjectSource
-from leastpath.images import square_crop
-from leastpath.score import Score
+from leastpath.features.images import square_crop
+from leastpath.score.score import Score
 
 TRAINING_STEPS = 150
 Sample = tuple[SubjectSource, str]
@@ -55,7 +55,7 @@ def _photos() -> Sample:
         "from PIL import Image",
         "from sklearn.datasets import load_sample_image",
         "from leastpath.commands.classifier import EfficientNetLite0",
-        "from leastpath.images import square_crop",
+        "from leastpath.features.images import square_crop",
         "",
         "score = lp.Score(EfficientNetLite0())",
     )

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.optional import optional
-from leastpath.baselines import baseline as made_baseline
 from leastpath.commands.arguments import IMAGE_BASELINES, TABLE_BASELINES
-from leastpath.guards import UnfitInputs
-from leastpath.images import read_image
-from leastpath.outputs import UnreadableOutput
-from leastpath.score import Score
+from leastpath.features.images import read_image
+from leastpath.score.baselines import baseline as made_baseline
+from leastpath.score.guards import UnfitInputs
+from leastpath.score.outputs import UnreadableOutput
+from leastpath.score.score import Score
 
 if TYPE_CHECKING:
     import pandas as pd

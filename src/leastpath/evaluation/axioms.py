@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Explain, Measured, required_method
-from leastpath.guards import flat_baseline
+from leastpath.geometry.metric import Conformal, NoCancellation, RankOne
+from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
-from leastpath.metric import Conformal, NoCancellation, RankOne
-from leastpath.path import Path
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.guards import flat_baseline
+from leastpath.score.score import Baselines, Inputs, Score
 
 ExplainFunction = Callable[[Score, Tensor, Tensor], Attribution]
 

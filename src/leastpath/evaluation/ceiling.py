@@ -10,14 +10,14 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of, seed_of
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution, without_path
-from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import Fill, filler
 from leastpath.evaluation.support import feature_labels, row_fill
-from leastpath.guards import device_of, untouched, warn_of_training_mode
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.status import Note, Outcome, Status
-from leastpath.support import Kind, Probability, RowFill, grouped, judged_score
+from leastpath.removal.gain import Kind, Probability, RowFill, grouped, judged_score
+from leastpath.result.attribution import Attribution, without_path
+from leastpath.result.status import Note, Outcome, Status
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import device_of, untouched, warn_of_training_mode
+from leastpath.score.score import Baselines, Inputs, Score
 
 EXACT = 12  # features up to which all 2ⁿ subsets are evaluated
 BLOCK = 4096  # subsets made into inputs at once

@@ -14,17 +14,17 @@ from torch import Tensor
 from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
-from leastpath.attribution import Attribution
-from leastpath.behavior import check_behavior
-from leastpath.budget import Clock, OutOfTime
+from leastpath.account.budget import Clock, OutOfTime
+from leastpath.account.run import Bar, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
-from leastpath.explainer import Contender, Explainer, explainer_of
-from leastpath.guards import Baselines, Inputs
-from leastpath.planning import check_seconds, in_words
-from leastpath.run import Bar, Run
-from leastpath.score import Score, rows_of, with_marks
+from leastpath.methods.explainer import Contender, Explainer, explainer_of
+from leastpath.methods.planning import check_seconds, in_words
+from leastpath.result.attribution import Attribution
+from leastpath.score.behavior import check_behavior
+from leastpath.score.guards import Baselines, Inputs
+from leastpath.score.score import Score, rows_of, with_marks
 
 
 class _Memory(dict[str, Unit]):

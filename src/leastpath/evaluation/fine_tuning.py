@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath.attribution import Attribution
+from leastpath.account.run import Run
 from leastpath.evaluation.imputation import BaselineFill, Fill, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators
 from leastpath.evaluation.support import feature_labels, row_fill
-from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
-from leastpath.run import Run
-from leastpath.score import Score
-from leastpath.support import Probability, Rank, RowFill, grouped, judged_score, removal_places
+from leastpath.removal.gain import Probability, Rank, RowFill, grouped, judged_score, removal_places
+from leastpath.result.attribution import Attribution
+from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score.score import Score
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 

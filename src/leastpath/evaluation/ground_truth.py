@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, seed_of
 from leastpath._support.fingerprint import digest
-from leastpath._support.maps import maps_over
-from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import Measured, checked_attributions
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.features.maps import maps_over
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Baselines, Inputs, Score
 
 Answer = Tensor | Callable[[Inputs], Tensor]
 Kind = Literal["mass", "pointing", "iou", "roc_auc"]

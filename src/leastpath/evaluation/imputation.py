@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leastpath._support.checks import as_points, check_settings_of
 from leastpath._support.rows import flat_rows
-from leastpath.baselines import blurred
+from leastpath.score.baselines import blurred
 
 DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
 

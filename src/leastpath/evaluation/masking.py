@@ -16,18 +16,18 @@ from torch.nn import functional
 
 from leastpath._support.checks import check_settings_of
 from leastpath._support.fingerprint import described
-from leastpath._support.maps import maps_over
 from leastpath._support.rows import flat_rows, per_row
-from leastpath.attribution import Attribution
-from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import feature_labels
-from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
-from leastpath.methods.groups import numbered_groups
-from leastpath.score import Score
-from leastpath.support import Kind, Probability, judged_score, removal_places
+from leastpath.features.groups import numbered_groups
+from leastpath.features.maps import maps_over
+from leastpath.removal.gain import Kind, Probability, judged_score, removal_places
+from leastpath.result.attribution import Attribution
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score.score import Score
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""

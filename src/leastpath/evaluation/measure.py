@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution, without_path
-from leastpath.bound import BoundScore
-from leastpath.explainer import Contender, Explainer, explainer_of
-from leastpath.guards import Baselines, Inputs, baselines_per_example
-from leastpath.score import Score
-from leastpath.status import Note, Outcome, Status
+from leastpath.methods.explainer import Contender, Explainer, explainer_of
+from leastpath.result.attribution import Attribution, without_path
+from leastpath.result.status import Note, Outcome, Status
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import Baselines, Inputs, baselines_per_example
+from leastpath.score.score import Score
 
 Explain = Contender
 """What explains again: a method, its name, a solver, or a function (score, inputs, baselines, seed) -> Attribution."""

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution
 from leastpath.evaluation.measure import checked_attributions, one_start
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.guards import device_of, untouched
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.guards import device_of, untouched
+from leastpath.score.score import Baselines, Inputs, Score
 
 
 def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> float:

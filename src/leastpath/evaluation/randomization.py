@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution
 from leastpath.evaluation.ground_truth import rank_correlation
 from leastpath.evaluation.measure import Explain, Measured, checked_attributions, required_method
-from leastpath.guards import Baselines, Inputs
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.guards import Baselines, Inputs
+from leastpath.score.score import Score
 
 Order = Literal["cascading", "independent"]
 

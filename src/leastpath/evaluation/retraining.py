@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
+from leastpath.account.run import Bar, Run
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.run import Bar, Run
-from leastpath.support import Rank, removal_places
+from leastpath.removal.gain import Rank, removal_places
 
 Data = tuple[Tensor, Tensor]
 Train = Callable[[Tensor, Tensor, int], Callable[[Tensor], Tensor]]

@@ -16,11 +16,11 @@ from torch import Tensor
 from leastpath._support.checks import check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.attribution import Attribution
-from leastpath.bound import BoundScore
 from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
-from leastpath.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score.score import Score
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12

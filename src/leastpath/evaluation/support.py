@@ -10,15 +10,11 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_settings_of
-from leastpath._support.maps import maps_over
-from leastpath.attribution import Attribution
-from leastpath.bound import BoundScore
 from leastpath.evaluation.imputation import BaselineFill, Fill, Fixed, filler
 from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
-from leastpath.guards import device_of, untouched, warn_of_training_mode
-from leastpath.kinds import kind_of
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.support import (
+from leastpath.features.kinds import kind_of
+from leastpath.features.maps import maps_over
+from leastpath.removal.gain import (
     SHARES,
     Probability,
     Rank,
@@ -28,6 +24,10 @@ from leastpath.support import (
     patches,
     symmetric_gain,
 )
+from leastpath.result.attribution import Attribution
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import device_of, untouched, warn_of_training_mode
+from leastpath.score.score import Baselines, Inputs, Score
 
 NAMES = ("values", "pixels", "patches", "tokens")
 

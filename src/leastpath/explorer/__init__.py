@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from leastpath.attribution import Attribution
-    from leastpath.baselines import Several
     from leastpath.explorer.server import Explorer
     from leastpath.explorer.subject import SubjectSource
-    from leastpath.score import Baselines, Inputs, Score
+    from leastpath.result.attribution import Attribution
+    from leastpath.score.baselines import Several
+    from leastpath.score.score import Baselines, Inputs, Score
 
 
 def explore(

@@ -13,19 +13,20 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution, bound_with_baselines, without_path
+from leastpath.attribution import bound_with_baselines
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import Curve, removal_curve
 from leastpath.explorer.subject import Kind, Subject
 from leastpath.explorer.walk import PLACES, Walk, walked
 from leastpath.explorer.watch import Watch
-from leastpath.guards import at_work, check_rows_are_independent, device_of
+from leastpath.geometry.path import Path
 from leastpath.integral.notes import FLAT, fixed_steps
 from leastpath.methods import METHODS, Method
-from leastpath.path import Path
-from leastpath.score import Score
-from leastpath.status import Interrupted, Outcome, Status
-from leastpath.tested import NO_ORDER, Tested
+from leastpath.removal.tested import NO_ORDER, Tested
+from leastpath.result.attribution import Attribution, without_path
+from leastpath.result.status import Interrupted, Outcome, Status
+from leastpath.score.guards import at_work, check_rows_are_independent, device_of
+from leastpath.score.score import Score
 
 T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together

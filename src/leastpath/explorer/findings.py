@@ -9,14 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.numbers import written
-from leastpath.attribution import Attribution
 from leastpath.explorer.arrays import packed
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
 from leastpath.explorer.removal import Curve, rank_of, removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, moved
-from leastpath.support import Rank
+from leastpath.removal.gain import Rank
+from leastpath.result.attribution import Attribution
 
 HINTS = {
     "support": "How much more the prediction loses without what is ranked first than without what is ranked last. 0 is "

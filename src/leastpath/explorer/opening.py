@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leastpath.attribution import Attribution
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.session import Session
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import SubjectSource
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Score
 
 
 def session_of(

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from leastpath._support.rows import per_row
 from leastpath.explorer.subject import Subject
-from leastpath.guards import at_work, device_of, untouched
-from leastpath.score import Score
-from leastpath.support import SHARES, Rank, default_rank, judged_score, removal_places
+from leastpath.removal.gain import SHARES, Rank, default_rank, judged_score, removal_places
+from leastpath.score.guards import at_work, device_of, untouched
+from leastpath.score.score import Score
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from leastpath._support.version import __version__
-from leastpath.attribution import Attribution
 from leastpath.explorer.arrays import packed, unpacked
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.findings import channels_of, evidence, features_of, frames_of, headline, input_of, numbers_of
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.subject import Kind, Subject
 from leastpath.explorer.walk import PLACES
-from leastpath.result_files import packed_fields
-from leastpath.score import Score
-from leastpath.support import Rank, patches
+from leastpath.removal.gain import Rank, patches
+from leastpath.result.attribution import Attribution
+from leastpath.result.files import packed_fields
+from leastpath.score.score import Score
 
 READ_ONLY = "this is a saved result without its model, so it can only be looked at: explain anew with lp.explore"
 NO_PATH = "This result has no path to walk along."

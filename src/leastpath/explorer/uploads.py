@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.optional import optional
-from leastpath.images import as_seen, square_crop
+from leastpath.features.images import as_seen, square_crop
 
 MOST_BYTES = 20_000_000
 MOST_PIXELS = 50_000_000  # a small file may unpack to a huge picture

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
+from leastpath.geometry.path import Path
 from leastpath.integral.weightings import PathIntegral, Weighting, WholePathWeighting
-from leastpath.path import Path
+from leastpath.score.bound import BoundScore
 
 PLACES = 41
 IDLE = 0.05

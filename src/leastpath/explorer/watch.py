@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from leastpath.run import shown_by
-from leastpath.score import Score
+from leastpath.account.run import shown_by
+from leastpath.score.score import Score
 
 
 class Watch:

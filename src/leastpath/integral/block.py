@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row, taken
-from leastpath.bound import BoundScore
-from leastpath.budget import Clock
+from leastpath.account.budget import Clock
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path, Segments
 from leastpath.integral.bundles import Bundles, sketched
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.result import Integral
@@ -28,9 +29,8 @@ from leastpath.integral.sums import (
     total_by,
 )
 from leastpath.integral.weightings import Weighting, WholePathWeighting
-from leastpath.metric import Metric
-from leastpath.path import Path, Segments
-from leastpath.status import Note
+from leastpath.result.status import Note
+from leastpath.score.bound import BoundScore
 
 SUM_ELEMENTS = 2**22  # numbers gathered at once while summing along routes
 FEW_FEATURES = 4  # up to here, errors of pieces are added up as if all had the same sign

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_setting, shown
-from leastpath.bound import BoundScore
-from leastpath.guards import at_work
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Conformal, Metric
+from leastpath.geometry.path import Path
 from leastpath.integral.block import Block, Plan
 from leastpath.integral.fixed_steps import at_fixed_steps
 from leastpath.integral.pieces import KnownSegments
@@ -25,10 +26,9 @@ from leastpath.integral.result import Integral, joined_integrals, unknown_integr
 from leastpath.integral.rules import check_rule
 from leastpath.integral.sums import Measure
 from leastpath.integral.weightings import PathIntegral, Weighting
-from leastpath.metric import Conformal, Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.score import Score
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import at_work
+from leastpath.score.score import Score
 
 DEFAULT_MAX_GRADIENTS = 10_000  # an example, if the user gives no budget: every call comes to an end
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining

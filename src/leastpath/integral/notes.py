@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from leastpath._support.numbers import written
-from leastpath.status import Note, Outcome
+from leastpath.result.status import Note, Outcome
 
 FLAT = Note(
     Outcome.FLAT,

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row, taken
-from leastpath.bound import BoundScore
+from leastpath.geometry.metric import FeatureMetric, Metric, compares_features, length, speed_of
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
-from leastpath.metric import FeatureMetric, Metric, compares_features, length, speed_of
+from leastpath.score.bound import BoundScore
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import taken
+from leastpath.account.run import Bar
 from leastpath.integral import notes
 from leastpath.integral.block import Block, Live, Look, Standing
 from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by, sketched
@@ -20,7 +21,6 @@ from leastpath.integral.first_look import first_look
 from leastpath.integral.pieces import KnownSegments
 from leastpath.integral.result import Integral, joined_integrals
 from leastpath.integral.sums import Errors, Sums, size_of_error, total_by
-from leastpath.run import Bar
 
 CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it

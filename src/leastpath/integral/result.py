@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.bound import BoundScore
 from leastpath.integral.notes import UNKNOWN
-from leastpath.status import Note
+from leastpath.result.status import Note
+from leastpath.score.bound import BoundScore
 
 MEASURED = (
     "values",

@@ -19,17 +19,17 @@ from leastpath._support.contents import remember, save
 from leastpath._support.files import write_atomically
 from leastpath._support.lock import FolderInUse, held
 from leastpath._support.store import Store, StoreMismatch
-from leastpath.behavior import check_behavior
-from leastpath.budget import Clock
-from leastpath.explainer import Contender
+from leastpath.account.budget import Clock
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Done, Work, key_of, passing_rows
 from leastpath.jobs.sources import Items, source_of
-from leastpath.planning import check_seconds
-from leastpath.score import Baselines, Score
+from leastpath.methods.explainer import Contender
+from leastpath.methods.planning import check_seconds
+from leastpath.score.behavior import check_behavior
+from leastpath.score.score import Baselines, Score
 
 ORPHANED = 3600.0  # seconds after which a file that no shard refers to was left by a worker that died
 

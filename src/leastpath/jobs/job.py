@@ -19,12 +19,12 @@ from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.fingerprint import described
 from leastpath._support.optional import imported
 from leastpath._support.store import StoreMismatch, differences
-from leastpath.explainer import Contender, Explainer, explainer_of
 from leastpath.jobs.sources import Source, source_of
 from leastpath.methods import Method
-from leastpath.outputs import Output
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.solution import Solver
+from leastpath.methods.explainer import Contender, Explainer, explainer_of
+from leastpath.score.outputs import Output
+from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.solvers.solution import Solver
 
 Keep = Literal["values", "pixels", "nothing"]
 KEEP = ("values", "pixels", "nothing")

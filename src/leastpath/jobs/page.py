@@ -12,7 +12,7 @@ from leastpath._support.numbers import written
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, Table, source_of
-from leastpath.planning import in_words
+from leastpath.methods.planning import in_words
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import BLUE, new_figure
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from leastpath.jobs.shards import Done
-from leastpath.planning import in_words
+from leastpath.methods.planning import in_words
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows
 from leastpath._support.store import Store, StoreMismatch, Unit
-from leastpath.attribution import Attribution
-from leastpath.behavior import check_behavior
 from leastpath.jobs.job import Job
 from leastpath.jobs.sources import Rows, may_pass, same_data
 from leastpath.methods import METHODS
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.status import Status
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import Status
+from leastpath.score.behavior import check_behavior
+from leastpath.score.score import Baselines, Inputs, Score
 
 NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
 COUNTS = ("gradients", "forwards")

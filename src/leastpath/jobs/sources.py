@@ -25,8 +25,8 @@ from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.contents import content_digest
 from leastpath._support.fingerprint import described, digest, source_digest
 from leastpath._support.optional import imported, optional
-from leastpath.guards import Inputs, is_out_of_memory
-from leastpath.images import PICTURES, read_image
+from leastpath.features.images import PICTURES, read_image
+from leastpath.score.guards import Inputs, is_out_of_memory
 
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
 from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.score.bound import BoundScore
 
 Variant = Literal["sharp", "smooth"]
 SHARP_STEP = 0.1  # Euclidean, the published 100 α

@@ -11,14 +11,14 @@ from torch.nn.functional import cross_entropy
 
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
+from leastpath.account.budget import Budget
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution
-from leastpath.status import Note, Outcome
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution
 
 PUBLISHED = (36 / 255, 64 / 255, 0.3, 0.5, 0.7, 0.9, 1.1)
 SOLVER_SHARE = 0.4  # of the budget; the rest is for the integral

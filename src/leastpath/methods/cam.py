@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
-from leastpath.bound import BoundScore
 from leastpath.methods.captum_peers import imported_captum, in_chunks
 from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.score.bound import BoundScore
 
 
 def _name_of(layer: nn.Module | None) -> str:

@@ -20,10 +20,10 @@ from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
-from leastpath.bound import BoundScore
-from leastpath.methods.groups import feature_groups, shared_evenly, window_of
+from leastpath.features.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, method_without_path
-from leastpath.score import Score
+from leastpath.score.bound import BoundScore
+from leastpath.score.score import Score
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 

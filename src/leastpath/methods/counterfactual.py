@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath._support.threads import in_this_thread
-from leastpath.bound import BoundScore
 from leastpath.methods.attack import Limits, check_limits, clipped
 from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.score.bound import BoundScore
 
 SHARE = 0.01  # of the distance to the reference: about the published step, 256 for images of 224 pixels up to 255
 

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution, straight_with_note
-from leastpath.status import Note, Outcome
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution, straight_with_note
 
 SOLVER_SHARE = 0.4  # of the budget; the rest is for the integral
 PROBE = 1e-3  # of the input's norm: how far a Jacobian product looks

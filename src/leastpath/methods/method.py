@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from leastpath._support.checks import seed_of
-from leastpath.attribution import Attribution
-from leastpath.baselines import Several
-from leastpath.score import Baselines, Inputs, Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.baselines import Several
+from leastpath.score.score import Baselines, Inputs, Score
 
 Kind = Literal["path", "weighting", "peer", "floor"]
 

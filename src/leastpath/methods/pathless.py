@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import Attribution, bound_with_baselines, without_path
-from leastpath.bound import BoundScore
-from leastpath.guards import check_rows_are_independent, device_of, ordinary, untouched, warn_of_training_mode
-from leastpath.run import Bar, Run
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.status import Note, Outcome, Status
+from leastpath.account.run import Bar, Run
+from leastpath.attribution import bound_with_baselines
+from leastpath.result.attribution import Attribution, without_path
+from leastpath.result.status import Note, Outcome, Status
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import check_rows_are_independent, device_of, ordinary, untouched, warn_of_training_mode
+from leastpath.score.score import Baselines, Inputs, Score
 
 
 @dataclass(frozen=True)

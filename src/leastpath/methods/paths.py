@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from leastpath.attribution import Attribution, attribute
+from leastpath.attribution import attribute
 from leastpath.integral.weightings import Weighting
-from leastpath.score import Baselines, Inputs, Score
-from leastpath.solution import Solver
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.solvers.solution import Solver
 
 INTEGRAL: Mapping[str, Any] = {
     "metric": None, "geometry": None, "support": None, "tolerance": 0.01, "n_steps": None, "rule": "gauss_legendre",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.methods.groups import feature_groups, shared_evenly
+from leastpath.features.groups import feature_groups, shared_evenly
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 
 

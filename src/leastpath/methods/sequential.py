@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
+from leastpath.features.groups import feature_groups
 from leastpath.integral.rules import rule_nodes
-from leastpath.methods.groups import feature_groups
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 
 

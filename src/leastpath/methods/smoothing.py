@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_setting, check_tensor
-from leastpath.attribution import Attribution
 from leastpath.methods.captum_peers import imported_captum, seeded
 from leastpath.methods.method import Method
 from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.score import Baselines, Inputs, Score, rows_of
-from leastpath.status import finished
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import finished
+from leastpath.score.score import Baselines, Inputs, Score, rows_of
 
 
 def smooth(method: Method, *, name: str | None = None, title: str | None = None) -> Method:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.methods.groups import feature_groups, is_image, shared_evenly
+from leastpath.features.groups import feature_groups, is_image, shared_evenly
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 from leastpath.methods.permutation import gains_of_order, score_of_start
 

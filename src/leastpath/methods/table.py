@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
-from leastpath.attribution import Attribution
 from leastpath.integral.weightings import IDG, IDGI, AsPrinted, Weighting
 from leastpath.methods.adversarial import agi, mfaba
 from leastpath.methods.boundary import BoundaryIG
@@ -32,7 +31,7 @@ from leastpath.methods.references import expected_gradients, lpi
 from leastpath.methods.sequential import sequential_ig
 from leastpath.methods.smoothing import smooth
 from leastpath.methods.staircase import staircase
-from leastpath.solution import Solver, chooses_start
+from leastpath.result.attribution import Attribution
 from leastpath.solvers import (
     BlurIG,
     Descent,
@@ -46,6 +45,7 @@ from leastpath.solvers import (
     StraightLine,
     Variational,
 )
+from leastpath.solvers.solution import Solver, chooses_start
 
 FIXED = {"tolerance": None, "n_steps": 50}  # for integrands whose error nothing controls
 

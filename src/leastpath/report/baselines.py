@@ -10,11 +10,11 @@ from torch import Tensor
 
 from leastpath._support.numbers import written
 from leastpath.attribution import attribute
-from leastpath.baselines import BASELINES, baseline
 from leastpath.report.canvas import array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import PANEL, displayed, limits_of
-from leastpath.score import Score
-from leastpath.solution import Solver
+from leastpath.score.baselines import BASELINES, baseline
+from leastpath.score.score import Score
+from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
 if TYPE_CHECKING:

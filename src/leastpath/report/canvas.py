@@ -11,7 +11,7 @@ from torch import Tensor
 
 from leastpath._support.numbers import written
 from leastpath._support.optional import optional
-from leastpath.attribution import Attribution
+from leastpath.result.attribution import Attribution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

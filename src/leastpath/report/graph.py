@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from leastpath.attribution import Attribution
 from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, drawing_on
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Score
 from leastpath.solvers.graph.solver import Graph
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from leastpath.removal.gain import patches
 from leastpath.report.canvas import (
     DIVERGING,
     SEQUENTIAL,
@@ -21,7 +22,6 @@ from leastpath.report.canvas import (
     titled,
     without_ticks,
 )
-from leastpath.support import patches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

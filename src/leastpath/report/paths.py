@@ -10,13 +10,13 @@ import torch
 
 from leastpath._support.checks import check_integer
 from leastpath._support.numbers import written
-from leastpath.attribution import Attribution
-from leastpath.bound import BoundScore
-from leastpath.guards import untouched
-from leastpath.path import Path
+from leastpath.geometry.path import Path
 from leastpath.report.canvas import SERIES, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import displayed, limits_of
-from leastpath.score import Inputs, Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import untouched
+from leastpath.score.score import Inputs, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,5 @@
 """Solvers: one file each."""
 
-from leastpath.solution import Solution, Solver
 from leastpath.solvers.amortized import Amortized
 from leastpath.solvers.blur import BlurIG
 from leastpath.solvers.descent.solver import Descent, WarmDescent
@@ -13,6 +12,7 @@ from leastpath.solvers.guided import GuidedIG
 from leastpath.solvers.manifold.solver import Manifold
 from leastpath.solvers.ode import GeodesicODE
 from leastpath.solvers.samp import SAMP
+from leastpath.solvers.solution import Solution, Solver
 from leastpath.solvers.spectral import SpectralIG
 from leastpath.solvers.straight import StraightLine
 

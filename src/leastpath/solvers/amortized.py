@@ -13,12 +13,12 @@ from leastpath._support.checks import check_features, check_integer, check_setti
 from leastpath._support.files import readable, write_atomically
 from leastpath._support.rows import per_row
 from leastpath._support.threads import own_draws
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution, Solved, paths_of
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.descent.solver import Descent
+from leastpath.solvers.solution import Solution, Solved, paths_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution
 
 TRUNCATE = 4.0  # standard deviations after which the kernel is cut off, as SciPy does
 LARGEST = 50.0  # the published max_sigma, for sides of 300 pixels

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row
-from leastpath.bound import BoundScore
-from leastpath.metric import FeatureMetric
+from leastpath.geometry.metric import FeatureMetric
+from leastpath.score.bound import BoundScore
 
 
 def sampled_chords(score: BoundScore, metric: FeatureMetric, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from leastpath._support.checks import as_points, check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution
 
 Strategy = Literal["greedy", "maxcount"]
 GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can measure and verify every segment

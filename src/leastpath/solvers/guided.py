@@ -10,12 +10,12 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution, straight_with_note
-from leastpath.status import Note, Outcome
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution, straight_with_note
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
 ROUNDING = 16  # in units of eps times the total distance: sums over many features are not more exact

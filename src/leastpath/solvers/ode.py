@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
-from leastpath.metric import Conformal, Metric, RankOne
-from leastpath.path import Path
-from leastpath.run import Bar, Run
-from leastpath.solution import Solution, joined_blocks
-from leastpath.status import Note, Outcome
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Conformal, Metric, RankOne
+from leastpath.geometry.path import Path
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution, joined_blocks
 
 Array = NDArray[np.float64]
 

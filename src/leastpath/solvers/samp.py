@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution, straight_with_note
-from leastpath.status import Note, Outcome
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution, straight_with_note
 
 Direction = Literal["insertion", "deletion"]
 SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Metric, compares_features
+from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
-from leastpath.metric import Metric, compares_features
-from leastpath.path import Path
-from leastpath.run import Bar, Run
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.chords import chord_force, sampled_chords
 
 Hessian = Literal["finite_difference", "double_backward"]

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution
 
 GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can measure and verify every segment
 

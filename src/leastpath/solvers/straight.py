@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leastpath.bound import BoundScore
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Run
-from leastpath.solution import Solution
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.score.bound import BoundScore
+from leastpath.solvers.solution import Solution
 
 
 @dataclass(frozen=True)

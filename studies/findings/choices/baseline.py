@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from leastpath.baselines import baseline
+from leastpath.score.baselines import baseline
 from leastpath.solvers import Descent
 from studies.findings.choices.records import averaged, by_data, described, pairs_of
 from studies.findings.choices.task import GEODESIC, IG, TITLES, ImageTask, Numbers, likeness, task_measurements

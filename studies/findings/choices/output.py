@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from leastpath.attribution import Attribution
-from leastpath.baselines import baseline
 from leastpath.evaluation.masking import Comprehensiveness, Masking
-from leastpath.outputs import Output
+from leastpath.result.attribution import Attribution
+from leastpath.score.baselines import baseline
+from leastpath.score.outputs import Output
 from studies.findings.choices.records import averaged, by_data, described, pairs_of
 from studies.findings.choices.task import GEODESIC, IG, ImageTask, Numbers, likeness, task_measurements
 from studies.findings.measuring import difference, direction, enumerated, evidence, listed, mean, middle, written

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from leastpath.attribution import Attribution
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.evaluation.ground_truth import RankCorrelation
 from leastpath.evaluation.measure import given_attribution
-from leastpath.images import PICTURES, read_image
+from leastpath.features.images import PICTURES, read_image
 from leastpath.methods import METHODS
-from leastpath.outputs import Output
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
 from leastpath.solvers import Descent
 from studies.findings.config import Setting
 from studies.findings.measuring import listed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from leastpath.attribution import Attribution
+from leastpath.result.attribution import Attribution
 
 LINE, BENT, GRAPH = "integrated_gradients", "geodesic_descent", "geodesic_graph"
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from leastpath.attribution import Attribution
 from leastpath.evaluation.masking import Masking
-from leastpath.score import Inputs, Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Inputs, Score
 from studies.findings.measuring import listed, rank_correlation
 
 REPEATS = 5  # permutations of each feature

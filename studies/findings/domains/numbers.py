@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from leastpath.attribution import Attribution
-from leastpath.baselines import baseline
 from leastpath.evaluation.masking import Masking
 from leastpath.methods import METHODS
-from leastpath.score import Score
+from leastpath.result.attribution import Attribution
+from leastpath.score.baselines import baseline
+from leastpath.score.score import Score
 from studies.findings.config import Setting
 from studies.findings.domains.case import GRAPH, Case
 from studies.findings.domains.judging import loss_of, permutation_importances, rank_agreement, removal

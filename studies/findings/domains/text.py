@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath.arguments import per_example
-from leastpath.attribution import Attribution
 from leastpath.evaluation.masking import Masking
 from leastpath.evaluation.measure import given_attribution
 from leastpath.integral.weightings import IDGI
-from leastpath.score import Score
-from leastpath.solution import Solver
+from leastpath.result.attribution import Attribution
+from leastpath.score.arguments import per_example
+from leastpath.score.score import Score
 from leastpath.solvers import Descent, StraightLine
+from leastpath.solvers.solution import Solver
 from studies.findings.config import Setting
 from studies.findings.domains.case import BENT, LINE, Case
 from studies.findings.domains.judging import rank_agreement, removal

@@ -9,8 +9,8 @@ from statistics import stdev
 from torch import Tensor
 
 from leastpath.methods import METHODS
-from leastpath.solution import Solver
 from leastpath.solvers import Descent, StraightLine
+from leastpath.solvers.solution import Solver
 from studies.findings.config import Setting
 from studies.findings.half_moons.rows import IG, Numbers, Rows, row_record
 from studies.findings.half_moons.task import CONFIDENT, FLAT_NETS, data_graph, has_pyro, moons_task, variational_solver

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from leastpath.evaluation.purity import purity_of
-from leastpath.metric import Conformal, Metric, NoCancellation, RankOne
+from leastpath.geometry.metric import Conformal, Metric, NoCancellation, RankOne
 from leastpath.solvers import Descent, StraightLine
 from studies.findings.config import Setting
 from studies.findings.half_moons.rows import ACROSS, IG, SIZES, Rows, gap_sizes, row_record, written_gap

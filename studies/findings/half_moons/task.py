@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath.attribution import Attribution, attribute
+from leastpath.attribution import attribute
+from leastpath.geometry.metric import Conformal, Metric
+from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
-from leastpath.metric import Conformal, Metric
-from leastpath.path import Path
-from leastpath.score import Score
-from leastpath.solution import Solver
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import finished
+from leastpath.score.score import Score
 from leastpath.solvers import NeighborGraph, Variational
-from leastpath.status import finished
+from leastpath.solvers.solution import Solver
 from studies.findings.config import Setting
 from studies.moons.config import BASELINE, N_NEIGHBORS
 from studies.moons.training import Moons, loaded_net, train_together

@@ -9,7 +9,7 @@ from torch import nn
 import leastpath as lp
 from helpers import Counted, Interrupting, flat_points, mlp, scaled, seeded, steep_net
 from leastpath import Outcome
-from leastpath.run import Run
+from leastpath.account.run import Run
 from oracles import bump, grid_length, half_plane, half_plane_length
 
 NET = steep_net()

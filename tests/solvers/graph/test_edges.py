@@ -6,7 +6,7 @@ import torch
 
 import leastpath as lp
 from helpers import flat_points, mlp, moons_net
-from leastpath.run import Bar
+from leastpath.account.run import Bar
 from leastpath.solvers.graph.edges import EdgeTable, Topology, _worst
 from oracles import dense
 

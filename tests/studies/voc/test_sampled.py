@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting
-from leastpath.path import Path
+from leastpath.geometry.path import Path
 from studies.voc.sampled import bowed, line_sampled_idgi, sampled_idgi
 
 SCORE = lp.Score(lambda x: torch.sigmoid(3 * x[:, :15].sum(1) / 15 - x[:, 15:].prod(1)))

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from leastpath.explorer.subject import Start, Subject, added_code
 from leastpath.explorer.uploads import table_from
-from leastpath.guards import parameter_of
-from leastpath.score import Score
+from leastpath.score.guards import parameter_of
+from leastpath.score.score import Score
 from leastpath.tabular import Scored, Space, typical_row
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath.arguments import per_example
-from leastpath.baselines import Several, baseline
 from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, added_code
 from leastpath.explorer.uploads import picture_from
-from leastpath.guards import Baselines, Inputs, flat_baseline
-from leastpath.score import Score, rows_of
-from leastpath.support import patches
+from leastpath.removal.gain import patches
+from leastpath.score.arguments import per_example
+from leastpath.score.baselines import Several, baseline
+from leastpath.score.guards import Baselines, Inputs, flat_baseline
+from leastpath.score.score import Score, rows_of
 
 _IMPORT = ("from leastpath.explorer.sources.tensors import TensorSource",)
 WORDS = {"mean": "mean colour", "blur": "blurred", "uniform": "noise", "zero": "zeros", "given": "as given"}

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath.arguments import per_example
 from leastpath.explorer.subject import LayerAsInput, Start, Subject
 from leastpath.explorer.uploads import text_from
-from leastpath.score import Score
+from leastpath.score.arguments import per_example
+from leastpath.score.score import Score
 from leastpath.transformers import ReplacedTokens, baseline_id, embedding_of, start_vectors, token_pieces, tokenized
 
 STARTS = {"pad": "padding token", "mask": "mask token", "zero": "zeros"}

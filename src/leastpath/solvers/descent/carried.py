@@ -7,7 +7,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_features
 from leastpath._support.rows import per_row
-from leastpath.path import Path
+from leastpath.geometry.path import Path
 
 
 def carried_over(given: Path, examples: Tensor, start: Tensor, end: Tensor) -> list[Tensor]:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import real_segments
 from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.pieces import Estimate
 from leastpath.integral.sums import extreme_by, total_by
-from leastpath.metric import Metric
-from leastpath.path import real_segments
-from leastpath.run import Bar, Run
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.shorten import coarse
 
 LINE_PIECES = FIRST_GRADIENTS // 2  # as many as a first look would take

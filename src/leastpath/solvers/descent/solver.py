@@ -18,12 +18,12 @@ from torch import Tensor
 
 from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, check_tensor
 from leastpath._support.rows import norms, per_row
-from leastpath.bound import BoundScore
+from leastpath.account.run import Run
+from leastpath.geometry.metric import Euclidean, Metric
+from leastpath.geometry.path import Path, without_repeats
 from leastpath.integral.pieces import Estimate, KnownSegments
-from leastpath.metric import Euclidean, Metric
-from leastpath.path import Path, without_repeats
-from leastpath.run import Run
-from leastpath.solution import Solution, Solved, Solver, joined_blocks, paths_of
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.carried import carried_over
 from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
@@ -32,7 +32,7 @@ from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import Flow, flows
 from leastpath.solvers.descent.plateau import Crossed, Crossing, crossed, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
-from leastpath.status import Note, Outcome
+from leastpath.solvers.solution import Solution, Solved, Solver, joined_blocks, paths_of
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 FEW_FEATURES = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath._support.maps import maps_over
+from leastpath.features.maps import maps_over
 
 Groups = Literal["pixel", "token"] | int | Tensor | None
 ADVICE = 'pass "pixel", "token", a whole number of pixels, an integer tensor of labels, or None'

@@ -15,15 +15,15 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import norms, per_row
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
-from leastpath.metric import Euclidean, Metric
-from leastpath.path import Path
-from leastpath.run import Bar, Run
-from leastpath.solution import Solution, joined_blocks, straight_with_note
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Euclidean, Metric
+from leastpath.geometry.path import Path
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.elastic.groups import Groups, check_groups, group_labels
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jittered, length_force, sampled_length
-from leastpath.status import Note, Outcome
+from leastpath.solvers.solution import Solution, joined_blocks, straight_with_note
 
 FIRST_DRAW = 9000  # numbers of random draws, apart from those of other solvers
 BLOCK_ELEMENTS = 2**27  # numbers held at once

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import norms, per_row
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
-from leastpath.path import Path
-from leastpath.status import Note, Outcome
+from leastpath.account.budget import Budget
+from leastpath.geometry.path import Path
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
 
 if TYPE_CHECKING:
     from leastpath.solvers.energy.hamiltonian import Hamiltonian

@@ -11,12 +11,12 @@ from torch import Tensor
 from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.run import Bar, Run
-from leastpath.solution import Solution, joined_blocks
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.energy.energy import (
     LINE,
     PathEnergy,
@@ -27,7 +27,7 @@ from leastpath.solvers.energy.energy import (
     solver_budget,
     undefined_note,
 )
-from leastpath.status import Note, Outcome
+from leastpath.solvers.solution import Solution, joined_blocks
 
 Kernel = Literal["nuts", "hmc"]
 R_HAT_LIMIT = 1.1

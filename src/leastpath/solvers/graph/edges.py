@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar
+from leastpath.geometry.metric import Metric, compares_features, length
 from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
 from leastpath.integral.rules import rule_nodes
-from leastpath.metric import Metric, compares_features, length
-from leastpath.run import Bar
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.graph import neighbors
 
 if TYPE_CHECKING:

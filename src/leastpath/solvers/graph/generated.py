@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath.bound import BoundScore
-from leastpath.run import Run
+from leastpath.account.run import Run
+from leastpath.score.bound import BoundScore
 
 Generate = Literal["line", "sobol", "adaptive"]
 

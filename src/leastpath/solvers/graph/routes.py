@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import norms
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
+from leastpath.account.budget import Budget
+from leastpath.geometry.metric import Metric
+from leastpath.geometry.path import Path
 from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
-from leastpath.metric import Metric
-from leastpath.path import Path
-from leastpath.solution import Solution
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, segment_pieces
-from leastpath.status import Note, Outcome
+from leastpath.solvers.solution import Solution
 
 if TYPE_CHECKING:
     from leastpath.solvers.graph.solver import NeighborGraph

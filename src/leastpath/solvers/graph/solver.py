@@ -17,21 +17,21 @@ from torch import Tensor
 
 from leastpath._support.checks import as_points, check_features, check_integer, check_setting, check_settings_of
 from leastpath._support.files import readable, write_atomically, zipped_arrays
-from leastpath.bound import BoundScore
-from leastpath.budget import Budget
-from leastpath.guards import at_work
+from leastpath.account.budget import Budget
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Euclidean, Metric
+from leastpath.geometry.path import Path
 from leastpath.integral.pieces import Estimate
-from leastpath.metric import Euclidean, Metric
-from leastpath.path import Path
-from leastpath.run import Bar, Run
-from leastpath.score import Score
-from leastpath.solution import Solution, joined, straight_with_note
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import at_work
+from leastpath.score.score import Score
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
 from leastpath.solvers.graph.generated import Generate, generated_points
 from leastpath.solvers.graph.routes import Router, row_keys
 from leastpath.solvers.shorten import Shortening, shortened, shortest_of
-from leastpath.status import Note, Outcome
+from leastpath.solvers.solution import Solution, joined, straight_with_note
 
 SOLVER_SHARE = 0.5  # of the budget; the rest measures the path and the straight line
 REFINED_KNOTS = 33

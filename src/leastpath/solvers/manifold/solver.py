@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_settings_of
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.bound import BoundScore
-from leastpath.guards import untouched
-from leastpath.metric import Metric, decoded, encoded, energy
-from leastpath.run import Bar, Run
-from leastpath.solution import Solution, joined_blocks, straight_with_note
+from leastpath.account.run import Bar, Run
+from leastpath.geometry.metric import Metric, decoded, encoded, energy
+from leastpath.result.status import Note, Outcome
+from leastpath.score.bound import BoundScore
+from leastpath.score.guards import untouched
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
-from leastpath.status import Note, Outcome
+from leastpath.solvers.solution import Solution, joined_blocks, straight_with_note
 
 BLOCK_ELEMENTS = 2**22  # numbers in one call of the decoder
 FIRST_MOVE = 0.1  # largest move of a knot in the first trial step, relative to the distance of the ends in latent space

@@ -1,0 +1,1 @@
+"""Account: seed, gradients, forwards, time and progress of one call."""

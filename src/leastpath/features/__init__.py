@@ -1,0 +1,1 @@
+"""Features: what an input is, and which of its features belong together."""

@@ -1,0 +1,1 @@
+"""Geometry: metrics and paths."""

@@ -1,0 +1,1 @@
+"""Removal: does the score follow when what is called important is taken away?"""

@@ -1,0 +1,1 @@
+"""Result: what a call returns, in numbers and in words."""

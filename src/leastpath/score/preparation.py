@@ -1,0 +1,393 @@
+"""prepared(): a copy of a model that is made ready for input gradients, where this helps on this machine.
+
+Only the copy is run, and only to compare it with what it was. Explanations are made by `bound.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.nn.utils.parametrize import is_parametrized
+
+from leastpath._support.fastest import clock_of
+from leastpath.score.guards import Inputs, cpu_by_default, device_of, ordinary
+from leastpath.score.outputs import output_tensor
+
+OUTPUT_TOLERANCE = 1e-4  # of the largest output, for a single precision model
+# Of the gradients' norm. Rounding can carry a unit over the kink of its ReLU; measured on four nets: up to 3e-3.
+GRADIENT_TOLERANCE = 1e-2
+WORTH_KEEPING = 0.98  # a step must save at least 2 % of the time
+TRIAL_SECONDS = 1.0  # for each comparison
+TRIAL_ROUNDS = range(3, 16)  # at least and at most
+FOLDED: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: nn.BatchNorm1d,
+    nn.Conv2d: nn.BatchNorm2d,
+    nn.Conv3d: nn.BatchNorm3d,
+    nn.Linear: nn.BatchNorm1d,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was tried."""
+
+    name: str
+    kept: bool
+    why: str
+    """In words."""
+    time: float = math.nan
+    """Seconds of an input gradient with this step, over those without it. NaN where it was not timed."""
+    output_difference: float = math.nan
+    """Largest difference of an output, over the largest output."""
+    gradient_difference: float = math.nan
+    """Norm of the difference of the gradients, over the norm of the gradients."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What `prepared` did and what it left out; `print` shows it."""
+
+    steps: tuple[Step, ...]
+    time: float
+    """Seconds of an input gradient, over those of the model before."""
+    output_difference: float
+    """Largest difference of an output from the model's, over the largest output."""
+    gradient_difference: float
+    """Norm of the difference of the gradients from the model's, over the norm of the gradients."""
+
+    def __str__(self) -> str:
+        lines = [f"{'kept' if step.kept else 'left out':8s}  {step.name}: {step.why}" for step in self.steps]
+        if not math.isnan(self.time):
+            lines.append(
+                f"together: {self.time:.2f} × the time of an input gradient, outputs differ by "
+                f"{self.output_difference:.0e}, gradients by {self.gradient_difference:.0e}"
+            )
+        return "\n".join(lines)
+
+
+class Prepared(nn.Module):
+    """A model made ready for input gradients. Called like the model; made by `prepared`."""
+
+    report: Preparation
+    """What was done, what was left out, and why."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.channels_last = False
+
+    def forward(self, *args: Any, **more: Any) -> Any:
+        """What the model returns."""
+        if self.channels_last:
+            args = tuple(_channels_last(arg) for arg in args)
+        return self.model(*args, **more)
+
+
+def prepared(model: nn.Module, example: Inputs) -> Prepared:
+    """A copy of a model, made ready for input gradients: the same function, and less time a gradient.
+
+    The copy is in evaluation mode with frozen parameters. Then three steps are tried, and each is kept only where it
+    saves time on this machine: batch normalisations are folded into the layer before them, memory is arranged with
+    channels last, 1 × 1 convolutions become matrix products. Each is also left out if outputs or input gradients on
+    the example differ by more than rounding explains. `report` says what was done.
+
+    Args:
+        model: a module. It is not changed, and it is not run.
+        example: some inputs, as you will explain them: a tensor (batch, *features), or a tuple with all that the model
+            is called with. A few rows are enough. Use as many as one model call will have.
+
+    Returns:
+        A module that is called like the model. The copy is its `model`, as in `Score(ready, layer=ready.model.layer4)`.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 2))
+        >>> ready = prepared(net.eval(), torch.rand(4, 3, 8, 8))
+        >>> [step.name for step in ready.report.steps][:2]
+        ['evaluation mode, frozen parameters', 'batch normalisations folded']
+        >>> torch.allclose(ready(torch.ones(1, 3, 8, 8)), net(torch.ones(1, 3, 8, 8)), atol=1e-4)
+        True
+    """
+    inputs = _checked(model, example)
+    with torch.inference_mode(False), cpu_by_default():  # weights of inference mode could not be used for gradients
+        ready = Prepared(_copied(model)).eval().requires_grad_(False)
+    mode = "the model was in training mode: its dropout and batch statistics are off in the copy"
+    first = Step("evaluation mode, frozen parameters", True, mode if model.training else "always")
+    if not any(x.is_floating_point() for x in inputs if isinstance(x, Tensor)):
+        nothing = "the example has no floating-point inputs, so there is no input gradient to try it on"
+        skipped = (Step(name, False, nothing) for name, _ in STEPS)
+        ready.report = Preparation((first, *skipped), math.nan, math.nan, math.nan)
+        return ready
+    with _trial(inputs):
+        plain, truth, steps = ready, _answer(ready, inputs), [first]
+        for name, apply in STEPS:
+            ready, step = _tried(name, apply, ready, truth, inputs)
+            steps.append(step)
+        taken = 1.0 if ready is plain else _compared(plain, ready, inputs)
+        ready.report = Preparation(tuple(steps), taken, *_differences(_answer(ready, inputs), truth))
+    return ready
+
+
+def _tried(
+    name: str,
+    apply: Callable[[Prepared, tuple[Any, ...]], str],
+    before: Prepared,
+    truth: _Answer,
+    inputs: tuple[Any, ...],
+) -> tuple[Prepared, Step]:
+    """The copy with one more step, or as it was, and what became of the step."""
+    after = copy.deepcopy(before)
+    try:
+        why = apply(after, inputs)
+        if not why:
+            return before, Step(name, False, "there is nothing to do it on")
+        outputs, gradients = _differences(_answer(after, inputs), truth)
+    except Exception as error:  # a model may refuse a part that it did not expect, in any way
+        return before, Step(
+            name, False, f"the model does not work with it ({str(error).strip().splitlines()[0][:100]})"
+        )
+    found = {"output_difference": outputs, "gradient_difference": gradients}
+    if not (outputs <= _tolerated(OUTPUT_TOLERANCE, inputs) and gradients <= _tolerated(GRADIENT_TOLERANCE, inputs)):
+        different = f"outputs would differ by {outputs:.0e} and gradients by {gradients:.0e}"
+        return before, Step(name, False, f"{different}, which is more than rounding", **found)
+    taken = _compared(before, after, inputs)
+    if taken > WORTH_KEEPING:
+        return before, Step(name, False, f"{why}; {taken:.2f} × the time, which is no gain", taken, **found)
+    return after, Step(name, True, f"{why}; {taken:.2f} × the time", taken, **found)
+
+
+# ---- steps: each changes the copy in place and says what it did, or nothing where there was nothing to do -----------
+
+
+def _fold(ready: Prepared, inputs: tuple[Any, ...]) -> str:
+    """Fold batch normalisations into the convolution or linear layer that alone feeds them."""
+    pairs = _neighbors(ready, inputs)
+    for layer, norm in pairs:
+        is_linear = isinstance(layer, nn.Linear)
+        fused = fuse_linear_bn_eval(layer, norm) if is_linear else fuse_conv_bn_eval(layer, norm)
+        _replace(ready, layer, fused.requires_grad_(False))
+        _replace(ready, norm, nn.Identity())
+    n = sum(isinstance(module, tuple(FOLDED.values())) for module in ready.modules()) + len(pairs)
+    return f"{len(pairs)} of {n}" if pairs else ""
+
+
+def _arrange(ready: Prepared, inputs: tuple[Any, ...]) -> str:
+    """Channels last in memory, for weights and inputs."""
+    pictures = any(isinstance(x, Tensor) and x.ndim == 4 and x.is_floating_point() for x in inputs)
+    n = sum(isinstance(module, nn.Conv2d) for module in ready.modules())
+    if not (pictures and n):
+        return ""
+    ready.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    ready.channels_last = True
+    return f"{n} convolutions"
+
+
+def _multiply(ready: Prepared, inputs: tuple[Any, ...]) -> str:
+    """1 × 1 convolutions as matrix products."""
+    pointwise = [module for module in ready.modules() if Pointwise.fits(module) and _is_plain(module)]
+    for convolution in pointwise:
+        _replace(ready, convolution, Pointwise(convolution))  # type: ignore[arg-type]
+    return f"{len(pointwise)} convolutions" if pointwise else ""
+
+
+STEPS: tuple[tuple[str, Callable[[Prepared, tuple[Any, ...]], str]], ...] = (
+    ("batch normalisations folded", _fold),
+    ("channels last", _arrange),
+    ("1 × 1 convolutions as matrix products", _multiply),
+)
+
+
+class Pointwise(nn.Module):
+    """A 1 × 1 convolution as a matrix product, which is faster over channels-last memory.
+
+    Example:
+        >>> convolution, x = nn.Conv2d(3, 5, 1), torch.ones(2, 3, 4, 4)
+        >>> torch.allclose(Pointwise(convolution)(x), convolution(x), atol=1e-6)
+        True
+    """
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(convolution.weight[:, :, 0, 0].detach().clone(), requires_grad=False)
+        self.bias = convolution.bias
+
+    @staticmethod
+    def fits(module: nn.Module) -> bool:
+        """Whether a module is a convolution that only mixes channels. A subclass may do more, so it is not one."""
+        if type(module) is not nn.Conv2d:
+            return False
+        return (module.kernel_size, module.stride, module.padding, module.groups) == ((1, 1), (1, 1), (0, 0), 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, height, width) -> the same with other channels."""
+        return nn.functional.linear(x.permute(0, 2, 3, 1), self.weight, self.bias).permute(0, 3, 1, 2)
+
+
+# ---- which layer feeds which ---------------------------------------------------------------------------------------
+
+
+def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Layers with the batch normalisation that alone reads their output, found by running the example.
+
+    Any model can be looked at in this way, also where `torch.fx` cannot trace it. What reads an output is what points
+    at it in the graph of gradients.
+    """
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+    watched = [m for m in ready.modules() if isinstance(m, (*FOLDED, *FOLDED.values())) and _is_plain(m)]
+    hooks = [m.register_forward_hook(lambda m, given, out: calls.append((m, given[0], out))) for m in watched]
+    try:
+        output = output_tensor(ready(*_leaves(inputs)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    runs = Counter(id(module) for module, _, _ in calls)
+    readers = _readers(output)
+    made = {id(out): (module, out) for module, _, out in calls if runs[id(module)] == 1}
+    pairs = []
+    for norm, given, _ in calls:
+        layer, out = made.get(id(given), (norm, given))
+        if runs[id(norm)] == 1 and readers[out.grad_fn] == 1 and _foldable(layer, norm, out):
+            pairs.append((layer, norm))
+    return pairs
+
+
+def _foldable(layer: nn.Module, norm: nn.Module, out: Tensor) -> bool:
+    """Whether this kind of layer can take the batch normalisation of its output into its weights."""
+    kind = next((norm_kind for kind, norm_kind in FOLDED.items() if isinstance(layer, kind)), None)
+    if kind is None or type(norm) is not kind or norm.running_mean is None:
+        return False
+    return out.ndim == 2 if isinstance(layer, nn.Linear) else True  # of more dimensions, the second is not the features
+
+
+def _readers(output: Tensor) -> Counter[Any]:
+    """How many operations read the result of each operation, by its node in the graph of gradients."""
+    count: Counter[Any] = Counter()
+    waiting = [output.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        for before, _ in node.next_functions if node is not None else ():
+            if before not in count:
+                waiting.append(before)
+            count[before] += 1
+    return count
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a module's weights are all there is to it: no hooks, no parametrisation."""
+    return not (module._forward_hooks or module._forward_pre_hooks or is_parametrized(module))
+
+
+def _replace(ready: Prepared, old: nn.Module, new: nn.Module) -> None:
+    """Put another module in all places of one."""
+    for parent in list(ready.modules()):
+        for name, child in list(parent.named_children()):
+            if child is old:
+                setattr(parent, name, new)
+
+
+# ---- trials --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a model says of the example and of the way to it."""
+
+    output: Tensor
+    gradients: tuple[Tensor, ...]  # of the floating-point inputs
+
+
+def _answer(ready: Prepared, inputs: tuple[Any, ...], halfway: bool = True) -> _Answer:
+    """Outputs, and input gradients of a fixed mixture of them, at the example and, if asked for, half way from zero."""
+    answers = []
+    for scale in (1.0, 0.5) if halfway else (1.0,):
+        leaves = _leaves(inputs, scale)
+        output = output_tensor(ready(*leaves))
+        mixture = torch.randn(output.shape[1:], generator=torch.Generator().manual_seed(0)).to(output)
+        wanted = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
+        gradients = torch.autograd.grad((output * mixture).sum(), wanted, materialize_grads=True)
+        answers.append(_Answer(output.detach(), gradients))
+    return _Answer(torch.cat([a.output for a in answers]), tuple(g for a in answers for g in a.gradients))
+
+
+def _differences(answer: _Answer, truth: _Answer) -> tuple[float, float]:
+    """Of outputs and of gradients, relative to the truth's."""
+    tiny = torch.finfo(torch.float64).tiny
+    outputs = (answer.output - truth.output).double().abs().max() / truth.output.double().abs().max().clamp_min(tiny)
+    pairs = list(zip(answer.gradients, truth.gradients, strict=True))
+    norm = sum(float(true.double().square().sum()) for _, true in pairs)
+    apart = sum(float((found - true).double().square().sum()) for found, true in pairs)
+    return float(outputs), math.sqrt(apart / max(norm, tiny))
+
+
+def _tolerated(single: float, inputs: tuple[Any, ...]) -> float:
+    """A tolerance for single precision, in the precision of the inputs if that is coarser."""
+    eps = max(torch.finfo(x.dtype).eps for x in inputs if isinstance(x, Tensor) and x.is_floating_point())
+    return single * max(1.0, eps / torch.finfo(torch.float32).eps)
+
+
+def _compared(before: Prepared, after: Prepared, inputs: tuple[Any, ...]) -> float:
+    """Time of an input gradient after a change over that before. They take turns, and the fastest of each counts."""
+    clock, best = clock_of(device_of(inputs)), [math.inf, math.inf]
+    begin = clock()
+    for done in range(TRIAL_ROUNDS.stop):
+        for i, ready in enumerate((before, after)):
+            first = clock()
+            _answer(ready, inputs, halfway=False)
+            best[i] = min(best[i], clock() - first)
+        if done + 1 >= TRIAL_ROUNDS.start and clock() - begin > TRIAL_SECONDS:
+            break
+    return best[1] / best[0]
+
+
+@contextmanager
+def _trial(inputs: tuple[Any, ...]) -> Iterator[None]:
+    """Gradients are recorded whatever the caller's mode, and the program's random numbers stay where they were."""
+    device = device_of(inputs)
+    with (
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        cpu_by_default(),
+    ):
+        yield
+
+
+def _leaves(inputs: tuple[Any, ...], scale: float = 1.0) -> list[Any]:
+    """The inputs, those of floating point as leaves that require a gradient."""
+    return [
+        (ordinary(x) * scale).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs
+    ]
+
+
+def _channels_last(arg: Any) -> Any:
+    is_picture = isinstance(arg, Tensor) and arg.ndim == 4
+    return arg.contiguous(memory_format=torch.channels_last) if is_picture else arg
+
+
+def _checked(model: Any, example: Any) -> tuple[Any, ...]:
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            f"model is a {type(model).__name__}, expected a torch.nn.Module: a function cannot be prepared"
+        )
+    inputs = example if isinstance(example, tuple) else (example,)
+    if not inputs or not isinstance(inputs[0], Tensor) or inputs[0].ndim == 0 or not len(inputs[0]):
+        raise ValueError(
+            "example must be some inputs as the model takes them, a tensor (batch, *features) or a tuple: "
+            "prepared(model, inputs[:4])"
+        )
+    return inputs
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:  # modules may hold anything
+        raise ValueError(f"the model cannot be copied ({error}): explain it as it is, Score(model, target)") from error
