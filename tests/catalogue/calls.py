@@ -451,7 +451,7 @@ def evaluations() -> Iterator[Case]:
     )
     for measure in (
         evaluation.Comprehensiveness(), evaluation.Sufficiency(), evaluation.LogOdds(), evaluation.LogProbRatio(),
-        evaluation.Insertion(), evaluation.Deletion(), evaluation.Completeness(), evaluation.Cancellation(),
+        evaluation.Insertion(), evaluation.Deletion(), evaluation.CompletenessGap(), evaluation.Cancellation(),
         evaluation.Certificate(), evaluation.SymmetricRelevanceGain(), evaluation.Infidelity(n_samples=2),
     ):  # fmt: skip
         yield Case(

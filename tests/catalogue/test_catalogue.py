@@ -16,6 +16,9 @@ NUMPY = dict(settings.numpy_numbers())
 WITHOUT_CASES = {
     "evaluation.Comparison": "what compare returns",
     "evaluation.Measure": "a protocol without checks",
+    "evaluation.MEASURES": "tests/evaluation/test_table.py",
+    "evaluation.Measures": "what MEASURES is",
+    "evaluation.register": "tests/evaluation/test_table.py",
     "evaluation.Measured": "what measures return",
     "FeatureMetric": "what a metric of one's own derives from, tests/test_feature_metrics.py",
     "Preparation": "what prepared reports",
@@ -32,7 +35,7 @@ WITHOUT_CASES = {
     "evaluation.RankCorrelation": "tests/evaluation/test_ground_truth.py",
     "evaluation.KnownAnswers": "tests/evaluation/test_ground_truth.py",
     "evaluation.Planted": "what planted_patch returns",
-    "evaluation.Symmetry": "tests/evaluation/test_axioms.py",
+    "evaluation.Asymmetry": "tests/evaluation/test_axioms.py",
     "evaluation.roar": "tests/evaluation/test_retraining.py",
     "evaluation.Retrained": "what roar returns",
     "evaluation.Interval": "what bootstrap_interval returns",

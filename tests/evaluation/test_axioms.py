@@ -147,7 +147,7 @@ def anew(score, inputs, baselines, seed):
 
 def test_measures_repeat_what_the_result_reports():
     result = straight(lp.Score(product), X)
-    values = {m.name: m(None, None, None, result).values for m in (axioms.Completeness(), axioms.Cancellation())}
+    values = {m.name: m(None, None, None, result).values for m in (axioms.CompletenessGap(), axioms.Cancellation())}
     torch.testing.assert_close(values["completeness_gap"], result.completeness_gap.abs())
     torch.testing.assert_close(values["cancellation"], result.cancellation)
     assert torch.equal(axioms.Certificate()(None, None, None, result).values, result.certificate)
@@ -159,17 +159,17 @@ def test_symmetry_as_measure_against_the_function():
     score, pairs = lp.Score(product), ((0, 1), (1, 2))
     result = straight(score, X)
     crooked = Crooked(torch.tensor([0.0, 0.25, 0.0]))
-    found = axioms.Symmetry(pairs)(score, X, None, result, explain=lambda s, x, b, seed: crooked(s, x, b))
+    found = axioms.Asymmetry(pairs)(score, X, None, result, explain=lambda s, x, b, seed: crooked(s, x, b))
     torch.testing.assert_close(found.values, torch.full((4,), 0.25), atol=1e-4, rtol=0)
     assert (found.n_gradients > 0).all()
-    assert (axioms.Symmetry(pairs)(score, X, None, result, explain=anew).values < 1e-3).all()
+    assert (axioms.Asymmetry(pairs)(score, X, None, result, explain=anew).values < 1e-3).all()
     with pytest.raises(ValueError, match="pass explain="):
-        axioms.Symmetry(pairs)(score, X, None, result)
+        axioms.Asymmetry(pairs)(score, X, None, result)
     with pytest.raises(ValueError, match="one input tensor"):
-        axioms.Symmetry(pairs)(score, (X, X), None, result, explain=anew)
+        axioms.Asymmetry(pairs)(score, (X, X), None, result, explain=anew)
 
 
-@pytest.mark.parametrize("measure", [axioms.Completeness(), axioms.Cancellation(), axioms.Certificate()])
+@pytest.mark.parametrize("measure", [axioms.CompletenessGap(), axioms.Cancellation(), axioms.Certificate()])
 def test_measures_refuse_the_result_of_other_inputs(measure):
     score = lp.Score(mlp(), 0)
     result = lp.attribute(score, flat_points(3, 4), solver=lp.StraightLine())

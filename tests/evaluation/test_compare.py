@@ -16,7 +16,7 @@ import leastpath as lp
 from helpers import TextNet, flat_points, mlp, seeded
 from leastpath._support.store import StoreMismatch
 from leastpath.account.budget import Clock
-from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness
+from leastpath.evaluation.axioms import Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.measure import Measured
 
@@ -212,7 +212,7 @@ def test_mistakes_are_said_before_any_work(change, match):
 
 
 def test_axioms_as_measures_equal_the_evidence():
-    axioms = [Completeness(), Cancellation(), Certificate()]
+    axioms = [CompletenessGap(), Cancellation(), Certificate()]
     found = compare({"line": line, "noisy": noisy}, SCORE, INPUTS, measures=axioms)
     plain = compare({"line": line, "noisy": noisy}, SCORE, INPUTS).per_example
     assert not found.per_example.columns.duplicated().any()

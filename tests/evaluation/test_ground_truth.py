@@ -1,6 +1,7 @@
 """Planted answers are true, measures follow their definitions, and on planted answers the oracle wins everything."""
 
 import zlib
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import torch
 import leastpath as lp
 from leastpath.evaluation import masking
 from leastpath.evaluation.ground_truth import (
-    KINDS,
     KnownAnswers,
     Localization,
+    LocalizationKind,
     RankCorrelation,
     planted_cancellation,
     planted_patch,
@@ -59,7 +60,7 @@ def test_on_a_planted_answer_the_oracle_wins_every_measure_and_random_loses():
     measures = [
         *(kind(patch) for kind in (masking.Comprehensiveness, masking.LogOdds, masking.LogProbRatio)),
         *(kind(full) for kind in (masking.Sufficiency, masking.Insertion, masking.Deletion)),
-        *(Localization(problem.mask, kind) for kind in KINDS),
+        *(Localization(problem.mask, kind) for kind in get_args(LocalizationKind)),
         RankCorrelation(KnownAnswers(problem.inputs, problem.attributions)),
     ]
     generator = torch.Generator().manual_seed(1)
@@ -146,7 +147,7 @@ def test_ties_count_half_in_roc_auc():
 
 def test_zero_attributions_have_no_place():
     mask = torch.tensor([True, False])
-    for kind in KINDS:
+    for kind in get_args(LocalizationKind):
         assert measured(Localization(mask, kind), torch.tensor([[0.0, 0.0], [1.0, 0.0]])).isnan().tolist() == [
             True,
             False,

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +32,11 @@ from leastpath.commands.question import (
     table_question,
 )
 from leastpath.commands.run_folder import RunFolder, default_folder
-from leastpath.evaluation import axioms, masking, robustness
 from leastpath.evaluation.ceiling import NearOptimalRemoval
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
-from leastpath.evaluation.fine_tuning import FineTunedFidelity
-from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
 from leastpath.evaluation.measure import Measure
-from leastpath.evaluation.randomization import ModelRandomization
-from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.evaluation.table import MEASURES
 from leastpath.features.images import PICTURES, read_image
 from leastpath.methods import METHODS, Method
 from leastpath.methods.explainer import Contender
@@ -49,7 +45,6 @@ from leastpath.removal.gain import patches
 if TYPE_CHECKING:
     import pandas as pd
 
-STAGES = 4  # of model randomisation: the layers are drawn anew in so many groups
 CEILING = "near_optimal_removal"
 CEILING_CELLS = 8  # a side of a picture: a search over the 16 of other measures would take 16 times as long
 CEILING_WORDS = (
@@ -66,87 +61,22 @@ class Kind:
     fill: str
     judge: nn.Module | None = None
 
-    @cached_property
-    def paper(self) -> masking.Masking:
-        """Areas of 1 % to 65 %. Measures over one object share its forward passes."""
-        return masking.Masking(features="values" if self.is_table else "pixels", fill=self.fill)
-
-    @cached_property
-    def full(self) -> masking.Masking:
-        """From the whole input to nothing of it."""
-        return replace(self.paper, areas=masking.FULL_AREAS)
-
-    def fidelity(self) -> FineTunedFidelity:
-        """Needs the judge."""
-        if self.judge is None:
-            raise ValueError(
-                "--measures 'fine_tuned_fidelity' needs a judge: pass --judge weights.safetensors, the weights of a "
-                "copy of the model that leastpath.evaluation.fine_tuned(model, data) made"
-            )
-        return FineTunedFidelity(self.judge, features="values" if self.is_table else "pixels", fill=self.fill)
-
     def ceiling(self, size: int) -> NearOptimalRemoval:
         """Of pictures of so many pixels a side, or of a table's columns."""
         return NearOptimalRemoval("values" if self.is_table else patches(size, size, CEILING_CELLS), self.fill)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A measure that has a name on the command line."""
-
-    make: Callable[[Kind], Measure]
-    words: str
-    pictures_only: bool = False
+SETTINGS: Mapping[str, Mapping[str, Any]] = {"infidelity": {"normalize": True}, "model_randomization": {"stages": 4}}
 
 
-MEASURES: Mapping[str, Choice] = {
-    "symmetric_relevance_gain": Choice(
-        lambda kind: SymmetricRelevanceGain("values" if kind.is_table else "patches", kind.fill),
-        "How much more is lost without the most important features than without the least important; 0 is chance.",
-    ),
-    "comprehensiveness": Choice(
-        lambda kind: masking.Comprehensiveness(kind.paper), "What the probability loses without the top features."
-    ),
-    "sufficiency": Choice(
-        lambda kind: masking.Sufficiency(kind.paper), "What the probability loses with the top features alone."
-    ),
-    "log_odds": Choice(lambda kind: masking.LogOdds(kind.paper), "Log-odds without the top features, negated."),
-    "log_prob_ratio": Choice(
-        lambda kind: masking.LogProbRatio(kind.paper), "Log-probability that is lost without the top features."
-    ),
-    "absolute_change": Choice(
-        lambda kind: masking.AbsoluteChange(kind.paper),
-        "How far the score moves without the top features, for regressions.",
-    ),
-    "deletion": Choice(lambda kind: masking.Deletion(kind.full), "Area under the deletion curve."),
-    "insertion": Choice(lambda kind: masking.Insertion(kind.full), "Area under the insertion curve."),
-    "mas_deletion": Choice(
-        lambda kind: MagnitudeAlignedDeletion(kind.full), "Deletion, and whether values are as large as their effect."
-    ),
-    "mas_insertion": Choice(
-        lambda kind: MagnitudeAlignedInsertion(kind.full), "Insertion, and whether values are as large as their effect."
-    ),
-    "infidelity": Choice(
-        lambda kind: robustness.Infidelity(normalize=True), "Error of the values as a linear model of small changes."
-    ),
-    "max_sensitivity": Choice(
-        lambda kind: robustness.MaxSensitivity(), "Largest change of the values near the input. Explains again."
-    ),
-    "noise_ssim": Choice(
-        lambda kind: robustness.NoiseRobustness(), "Likeness of the map under a little noise. Explains again.", True
-    ),
-    "attack_ssim": Choice(
-        lambda kind: robustness.AttackRobustness(), "Likeness of the map after an attack. Explains again.", True
-    ),
-    "model_randomization": Choice(
-        lambda kind: ModelRandomization(stages=STAGES), "Likeness of the values for drawn weights. Explains again."
-    ),
-    "fine_tuned_fidelity": Choice(
-        Kind.fidelity, "What a judge loses without top features, less without others. Needs --judge."
-    ),
-    "completeness_gap": Choice(lambda kind: axioms.Completeness(), "|Σ values − Δf|."),
-    "cancellation": Choice(lambda kind: axioms.Cancellation(), "Σ|values| − |Δf|."),
-}
+def offered_measures() -> list[str]:
+    """The measures of --measures: all that need nothing, or nothing but a judge.
+
+    Example:
+        >>> "deletion" in offered_measures(), "localization" in offered_measures()
+        (True, False)
+    """
+    return [name for name in MEASURES if set(MEASURES.needs(name)) <= {"judge"}]
 
 
 # ---- the inputs --------------------------------------------------------------------------------------------------
@@ -242,11 +172,19 @@ def chosen_measures(names: str, kind: Kind) -> list[Measure]:
     """
     chosen = []
     for name in names_in(names):
-        if name not in MEASURES:
-            raise ValueError(f"--measures {name!r} is unknown: use {', '.join(MEASURES)}")
-        if MEASURES[name].pictures_only and kind.is_table:
+        if name not in offered_measures():
+            raise ValueError(f"--measures {name!r} is unknown: use {', '.join(offered_measures())}")
+        if kind.is_table and "table" not in MEASURES.fits(name):
             raise ValueError(f"--measures {name!r} compares pictures, and this is a table: leave it out")
-        chosen.append(MEASURES[name].make(kind))
+        settings = dict(SETTINGS.get(name, {}))
+        if "judge" in MEASURES.needs(name):
+            if kind.judge is None:
+                raise ValueError(
+                    f"--measures {name!r} needs a judge: pass --judge weights.safetensors, the weights of a copy "
+                    "of the model that leastpath.evaluation.fine_tuned(model, data) made"
+                )
+            settings["judge"] = kind.judge
+        chosen.append(MEASURES.make(name, "table" if kind.is_table else "image", fill=kind.fill, **settings))
     return chosen
 
 
@@ -283,8 +221,10 @@ def print_choices() -> None:
         print(f"  {name:26s} {method.summary}")
     print(f"  {CEILING:26s} {CEILING_WORDS}")
     print("measures (--measures):")
-    for name, choice in MEASURES.items():
-        print(f"  {name:26s} {choice.words}{' Pictures only.' if choice.pictures_only else ''}")
+    for name in offered_measures():
+        remarks = f"{' Needs --judge.' if MEASURES.needs(name) else ''}"
+        remarks += "" if "table" in MEASURES.fits(name) else " Pictures only."
+        print(f"  {name:28s} {MEASURES.summary(name)}{remarks}")
 
 
 def run_compare(

@@ -1,6 +1,6 @@
 """Measures of how good attributions are, whatever method made them, and `compare`, which compares methods."""
 
-from leastpath.evaluation.axioms import Cancellation, Certificate, Completeness, Symmetry
+from leastpath.evaluation.axioms import Asymmetry, Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.ceiling import NearOptimalRemoval
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
@@ -36,9 +36,11 @@ from leastpath.evaluation.retraining import Retrained, roar
 from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
 from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relevance_gain
+from leastpath.evaluation.table import MEASURES, Measures, register
 
 __all__ = [
-    "compare", "Comparison", "Measure", "Measured", "measure_all", "given_attribution",
+    "compare", "Comparison", "MEASURES", "Measures", "register", "Measure", "Measured", "measure_all",
+    "given_attribution",
     "Masking", "MaskedScores", "PAPER_AREAS", "FULL_AREAS",
     "Comprehensiveness", "Sufficiency", "AbsoluteChange", "LogOdds", "LogProbRatio", "Insertion", "Deletion",
     "MagnitudeAlignedInsertion", "MagnitudeAlignedDeletion", "NearOptimalRemoval",
@@ -47,6 +49,6 @@ __all__ = [
     "Infidelity", "MaxSensitivity", "NoiseRobustness", "AttackRobustness",
     "Localization", "RankCorrelation", "KnownAnswers", "Planted",
     "planted_patch", "planted_cancellation", "planted_piecewise",
-    "Completeness", "Cancellation", "Certificate", "Symmetry", "purity", "purity_of", "auc_purity",
+    "CompletenessGap", "Cancellation", "Certificate", "Asymmetry", "purity", "purity_of", "auc_purity",
     "roar", "Retrained", "bootstrap_interval", "Interval", "paired_test", "PairedTest", "holm", "trapezoid",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.evaluation.measure import Explain, Measured, required_method
+from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, NamedMeasure
 from leastpath.geometry.metric import Conformal, NoCancellation, RankOne
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
@@ -171,7 +171,7 @@ def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: in
     return Lengths(no_cancellation, rank_one, conformal, magnitude, measured[0].change)
 
 
-class _Reported:
+class _Reported(NamedMeasure):
     """A measure that only reads the result."""
 
     def _reported(self, result: Attribution) -> Tensor:
@@ -190,8 +190,8 @@ class _Reported:
 
 
 @dataclass(frozen=True)
-class Completeness(_Reported):
-    """|Σ values − Δf|, lower is better; NaN where Δf is not known (attributions given without it).
+class CompletenessGap(_Reported):
+    """|Σ values − Δf|. Lower is better; NaN where Δf is not known (attributions given without it).
 
     Args:
         relative: divide by |Δf|; inf where Δf is zero and the gap is not.
@@ -199,12 +199,11 @@ class Completeness(_Reported):
     Example:
         >>> from leastpath.evaluation import given_attribution
         >>> result = given_attribution(torch.tensor([[2.0, -1.0]]), torch.tensor([2.0]))
-        >>> Completeness(relative=True)(None, None, None, result).values
+        >>> CompletenessGap(relative=True)(None, None, None, result).values
         tensor([0.5000])
     """
 
     relative: bool = False
-    name: str = "completeness_gap"
     higher_is_better: bool = False
 
     def _reported(self, result: Attribution) -> Tensor:
@@ -215,10 +214,10 @@ class Completeness(_Reported):
 
 
 @dataclass(frozen=True)
-class Cancellation(Completeness):
-    """Σ|values| − |Δf|, the gap to No-Cancellation Completeness: lower is better; NaN where Δf is not known.
+class Cancellation(CompletenessGap):
+    """Σ|values| − |Δf|, the gap to No-Cancellation Completeness. Lower is better; NaN where Δf is not known.
 
-    `relative` is as in `Completeness`.
+    `relative` is as in `CompletenessGap`.
 
     Example:
         >>> from leastpath.evaluation import given_attribution
@@ -226,15 +225,13 @@ class Cancellation(Completeness):
         tensor([2.])
     """
 
-    name: str = "cancellation"
-
     def _reported(self, result: Attribution) -> Tensor:
         return self._scaled(result.cancellation, result)
 
 
 @dataclass(frozen=True)
 class Certificate(_Reported):
-    """Length of the path over |Δf|: 1 is provably shortest, lower is better; NaN for methods without a path.
+    """Length of the path over |Δf|; 1 is provably shortest. Lower is better; NaN for methods without a path.
 
     Example:
         >>> import leastpath as lp
@@ -244,7 +241,6 @@ class Certificate(_Reported):
         tensor([1.])
     """
 
-    name: str = "certificate"
     higher_is_better: bool = False
 
     def _reported(self, result: Attribution) -> Tensor:
@@ -252,8 +248,8 @@ class Certificate(_Reported):
 
 
 @dataclass(frozen=True)
-class Symmetry:
-    """Largest |Aᵢ − Aⱼ| over pairs of features that the score treats alike: lower is better. See `symmetry`.
+class Asymmetry(ExplainingMeasure):
+    """Largest |Aᵢ − Aⱼ| over pairs of features that the score treats alike. Lower is better. See `symmetry`.
 
     Explains again, at inputs where both features of a pair are equal.
 
@@ -263,38 +259,22 @@ class Symmetry:
     Example:
         >>> import leastpath as lp
         >>> score, inputs, line = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), lp.StraightLine()
-        >>> Symmetry(((0, 1),))(score, inputs, None, lp.attribute(score, inputs, solver=line), explain=line).values
+        >>> Asymmetry(((0, 1),))(score, inputs, None, lp.attribute(score, inputs, solver=line), explain=line).values
         tensor([0.])
     """
 
     pairs: tuple[tuple[int, int], ...]
-    name: str = "asymmetry"
     higher_is_better: bool = False
-    needs_method: bool = True
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Values (batch,)."""
-        again = required_method(explain, self.name)
-        if not isinstance(inputs, Tensor) or isinstance(baselines, tuple):
+    def _judge(self, again: Again, result: Attribution) -> Measured:
+        if not isinstance(again.inputs, Tensor) or isinstance(again.baselines, tuple):
             raise ValueError("symmetry is measured on one input tensor, got a tuple: join the inputs first")
-        made: list[Attribution] = []
 
-        def counted(score: Score, points: Tensor, start: Tensor) -> Attribution:
-            made.append(again(score, points, start, seed))
-            return made[-1]
+        def explain(score: Score, points: Tensor, start: Tensor) -> Attribution:
+            return again(inputs=points, baselines=start)
 
-        gaps = symmetry(counted, score, inputs, self.pairs, baselines)
-        forwards, gradients = sum(r.n_forwards for r in made), sum(r.n_gradients for r in made)
-        return Measured.of(gaps.amax(0), None, forwards + 2 * len(made), gradients)  # the symmetry check runs two
+        gaps = symmetry(explain, again.score, again.inputs, self.pairs, again.baselines)
+        return Measured.of(gaps.amax(0), n_forwards=2 * len(gaps))  # for each pair, the score is checked at two points
 
 
 def _rows(values: Inputs, score_change: Tensor) -> Tensor:

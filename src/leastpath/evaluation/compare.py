@@ -19,6 +19,8 @@ from leastpath.account.run import Bar, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
+from leastpath.evaluation.table import MEASURES
+from leastpath.features.kinds import kind_of
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.methods.planning import check_seconds, in_words
 from leastpath.result.attribution import Attribution
@@ -42,7 +44,7 @@ def compare(
     score: Score,
     inputs: Inputs,
     baselines: Baselines = None,
-    measures: Sequence[Measure] = (),
+    measures: Sequence[Measure | str] = (),
     *,
     store: str | PathLike[str] | None = None,
     names: Sequence[str] | None = None,
@@ -63,7 +65,8 @@ def compare(
         score: the model and the number that is explained; a target may differ from example to example.
         inputs: (batch, *features), or a tuple of such tensors.
         baselines: as for `attribute`.
-        measures: from `leastpath.evaluation`; without any, the evidence and costs that every result carries.
+        measures: from `leastpath.evaluation`, or names of its `MEASURES`, which are then made for this kind of input;
+            without any, the evidence and costs that every result carries.
         store: a folder that keeps each finished (method, input) pair. The same call with the same folder goes on where
             the last one was killed. Methods and inputs may be added; another score, measure or seed is an error. So
             is a model that gives other outputs than it did.
@@ -93,19 +96,22 @@ def compare(
     entrants = _entrants(methods)
     check_level(level)
     check_seconds(max_seconds)
-    _check(score, measures, batch_size, names, inputs)
+    check_integer("batch_size", batch_size, 1)
+    judges = _chosen(measures, score, inputs)  # refuses wrong inputs and targets before any method runs
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+    if names is not None and len(names) != batch:
+        raise ValueError(f"{len(names)} names for {batch} inputs: give one name per input")
     score = with_marks(score, inputs)  # a part of the batch may be as long as an argument that all share
     if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
-    kept = _Memory() if store is None else _opened(store, score, measures, inputs, seed, resume)
+    kept = _Memory() if store is None else _opened(store, score, judges, inputs, seed, resume)
     examples = [_described_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
     finished, run = True, Run(seed, None, progress, clock=Clock(max_seconds))
     try:
         with run.bar("compare", len(keys)) as bar:
-            work = _Work(score, inputs, baselines, measures, kept, keys, fail_fast, seed, bar, failures)
+            work = _Work(score, inputs, baselines, judges, kept, keys, fail_fast, seed, bar, failures)
             for entrant in entrants:
                 begin = run.clock.spent()
                 for start in range(0, batch, batch_size):
@@ -121,7 +127,7 @@ def compare(
     if not finished:
         _tell_how_to_resume(len(units), len(keys), store, run.clock)
     titles, rows = [e.name for e in entrants], names or range(batch)
-    return Comparison.of(titles, rows, measures, units, failures, reference, level, finished)
+    return Comparison.of(titles, rows, judges, units, failures, reference, level, finished)
 
 
 @dataclass(frozen=True)
@@ -238,28 +244,25 @@ def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, A
     }
 
 
-def _check(
-    score: Score, measures: Sequence[Measure], batch_size: int, names: Sequence[str] | None, inputs: Inputs
-) -> None:
+def _chosen(measures: Sequence[Measure | str], score: Score, inputs: Inputs) -> list[Measure]:
+    """The measures, those that are names made for this kind of input."""
     if not isinstance(score, Score):
         raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
-    if not isinstance(measures, Sequence):
+    if isinstance(measures, str) or not isinstance(measures, Sequence):
         raise ValueError(f"measures={measures!r} is not a list: pass measures=[…], also for a single one")
-    for measure in measures:
+    kind = kind_of(score.bind(inputs))
+    chosen = [MEASURES.make(given, kind) if isinstance(given, str) else given for given in measures]
+    for measure in chosen:
         if isinstance(measure, type):
             raise ValueError(f"the measure {measure.__name__} is a class: pass an instance, {measure.__name__}()")
         if not isinstance(measure, Measure):
             raise ValueError(f"{measure!r} is not a measure: it needs name, higher_is_better and a call")
         if measure.name in RESERVED:
             raise ValueError(f"a measure is called {measure.name!r}, as another column is: give it another name")
-    twice = _repeated([measure.name for measure in measures])
+    twice = _repeated([measure.name for measure in chosen])
     if twice:
         raise ValueError(f"two measures are called {twice!r}: give one of them another name")
-    check_integer("batch_size", batch_size, 1)
-    score.bind(inputs)  # refuses wrong inputs and targets before any method runs
-    batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
-    if names is not None and len(names) != batch:
-        raise ValueError(f"{len(names)} names for {batch} inputs: give one name an input")
+    return chosen
 
 
 def _repeated(names: Sequence[str]) -> str | None:

@@ -10,16 +10,18 @@ import copy
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import check_integer
 from leastpath.account.run import Run
 from leastpath.evaluation.imputation import BaselineFill, Fill, filler
-from leastpath.evaluation.measure import Measured, checked_attributions, generators
+from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, generators
 from leastpath.evaluation.support import feature_labels, row_fill
+from leastpath.features.kinds import Kind
 from leastpath.removal.gain import Probability, Rank, RowFill, grouped, judged_score, removal_places
 from leastpath.result.attribution import Attribution
 from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
@@ -91,8 +93,10 @@ def fine_tuned(
 
 
 @dataclass(frozen=True, eq=False)
-class FineTunedFidelity:
-    """F-Fidelity (Zheng et al. 2025), judged by a model that `fine_tuned` made. Higher is better.
+class FineTunedFidelity(NamedMeasure):
+    """What a fine-tuned judge loses without some top features, less what it loses without others. Higher is better.
+
+    F-Fidelity (Zheng et al. 2025), judged by a model that `fine_tuned` made.
 
     For each size s, the top features are the share s of all features that the explanation ranks highest. A random part
     of them is removed, then a random part of the others: `share` of the group, but never more than `most` of all
@@ -116,6 +120,7 @@ class FineTunedFidelity:
         torch.Size([3])
     """
 
+    fits: ClassVar[tuple[Kind, ...]] = ("few", "table", "image")
     judge: nn.Module
     most: float = 0.1
     sizes: tuple[float, ...] = (0.1, 0.3, 0.5)
@@ -125,11 +130,10 @@ class FineTunedFidelity:
     fill: Fill | Tensor = "mean"
     rank: Rank = "magnitude"
     probability: Probability = "auto"
-    name: str = "fine_tuned_fidelity"
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        super().__post_init__()
         for name in ("most", "share"):
             _check_share(name, getattr(self, name))
         if not self.sizes or any(not 0 < size < 1 for size in self.sizes):

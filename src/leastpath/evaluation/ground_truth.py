@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,14 +12,13 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, seed_of
 from leastpath._support.fingerprint import digest
-from leastpath.evaluation.measure import Measured, checked_attributions
+from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, column_of
 from leastpath.features.maps import maps_over
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Baselines, Inputs, Score
 
 Answer = Tensor | Callable[[Inputs], Tensor]
-Kind = Literal["mass", "pointing", "iou", "roc_auc"]
-KINDS = get_args(Kind)
+LocalizationKind = Literal["mass", "pointing", "iou", "roc_auc"]
 
 
 @dataclass(frozen=True)
@@ -160,8 +159,8 @@ class KnownAnswers:
 
 
 @dataclass(frozen=True)
-class Localization:
-    """Does the explanation lie where the answer is? Higher is better; NaN for attributions that are zero everywhere.
+class Localization(NamedMeasure):
+    """How much of the explanation lies where the answer is. Higher is better; NaN where all attributions are zero.
 
     Args:
         answer: bool mask shaped like an input, or like one without channels (|A| is then summed over them); one for
@@ -178,14 +177,13 @@ class Localization:
     """
 
     answer: Answer
-    kind: Kind = "mass"
-    name: str = ""
+    kind: LocalizationKind = "mass"
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind={self.kind!r} is unknown: use one of {list(KINDS)}")
-        object.__setattr__(self, "name", self.name or f"localization_{self.kind}")
+        super().__post_init__()
+        if self.name == column_of(type(self)):  # one column for each kind
+            object.__setattr__(self, "name", f"{self.name}_{self.kind}")
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
@@ -204,7 +202,7 @@ class Localization:
 
 
 @dataclass(frozen=True)
-class RankCorrelation:
+class RankCorrelation(NamedMeasure):
     """Spearman's correlation between the attributions and the right ones, over features. Higher is better.
 
     NaN where either ranks nothing because all of it is equal.
@@ -223,7 +221,6 @@ class RankCorrelation:
 
     answer: Answer
     signed: bool = False
-    name: str = "rank_correlation"
     higher_is_better: bool = True
 
     def __call__(
@@ -260,7 +257,7 @@ def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tenso
     return rows.to(attributions.device), attributions.reshape(batch, -1)
 
 
-def _localized(kind: Kind, strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+def _localized(kind: LocalizationKind, strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """How well strengths |A| lie inside masks: (n, features) twice -> (n,). See `Localization`."""
     inside = masks.sum(1)
     if kind == "mass":

@@ -13,11 +13,12 @@ from leastpath.evaluation.measure import Measured
 
 @dataclass(frozen=True)
 class MagnitudeAlignedInsertion(MaskingMeasure):
-    """Magnitude aligned scoring (MAS, Walker et al. 2024) of insertion: higher is better, at most 1.
+    """Insertion, and whether values are as large as their effect. Higher is better, at most 1.
 
-    Insertion and deletion see the order of the features only. Here the curve of the probability, from 0 with nothing of
-    the input to 1 with all of it, made monotone, is compared with the share of Σ|A| of what was inserted so far. The
-    value is the area under (curve − distance of the two), cut off at 0 and 1.
+    This is magnitude aligned scoring (MAS, Walker et al. 2024). Insertion and deletion see the order of the features
+    only. Here the curve of the probability, from 0 with nothing of the input to 1 with all of it, made monotone, is
+    compared with the share of Σ|A| of what was inserted so far. The value is the area under (curve − distance of the
+    two), cut off at 0 and 1.
 
     NaN where the probability is the same at both ends, or the attributions are zero everywhere.
 
@@ -33,11 +34,11 @@ class MagnitudeAlignedInsertion(MaskingMeasure):
     """
 
     masking: Masking = FULL_MASKING
-    name: str = "mas_insertion"
     higher_is_better: bool = True
     keep = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         ends = self.masking.areas[0], self.masking.areas[-1]
         if ends != (0.0, 1.0):
             raise ValueError(
@@ -66,15 +67,15 @@ class MagnitudeAlignedInsertion(MaskingMeasure):
 
 @dataclass(frozen=True)
 class MagnitudeAlignedDeletion(MagnitudeAlignedInsertion):
-    """Magnitude aligned scoring of deletion: the area under (curve + distance). Lower is better, at least 0.
+    """Deletion, and whether values are as large as their effect. Lower is better, at least 0.
 
-    The curve goes from 1 with all of the input to 0 with nothing of it. See `MagnitudeAlignedInsertion`.
+    The value is the area under (curve + distance). The curve goes from 1 with all of the input to 0 with nothing of it.
+    See `MagnitudeAlignedInsertion`.
 
     Example:
         >>> MagnitudeAlignedDeletion().higher_is_better
         False
     """
 
-    name: str = "mas_deletion"
     higher_is_better: bool = False
     keep = False

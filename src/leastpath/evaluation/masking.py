@@ -18,7 +18,7 @@ from leastpath._support.checks import check_settings_of
 from leastpath._support.fingerprint import described
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
-from leastpath.evaluation.measure import Measured, checked_attributions, generators, one_start
+from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, generators, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import feature_labels
 from leastpath.features.groups import numbered_groups
@@ -285,7 +285,7 @@ FULL_MASKING = Masking(FULL_AREAS)
 
 
 @dataclass(frozen=True)
-class MaskingMeasure:
+class MaskingMeasure(NamedMeasure):
     """What the measures share: they differ in direction, in the curve that they read, and in its sign."""
 
     masking: Masking = PAPER_MASKING
@@ -317,7 +317,9 @@ class MaskingMeasure:
 
 @dataclass(frozen=True)
 class Comprehensiveness(MaskingMeasure):
-    """p(x) − p(x without its top features): higher is better. The value is the area under the curve over the areas.
+    """What the probability loses without the top features. Higher is better.
+
+    The curve is p(x) − p(x without its top features); the value is the area under it over the areas.
 
     Example:
         >>> import leastpath as lp
@@ -327,7 +329,6 @@ class Comprehensiveness(MaskingMeasure):
         torch.Size([3, 15])
     """
 
-    name: str = "comprehensiveness"
     higher_is_better: bool = True
 
     def _curves(self, found: MaskedScores) -> Tensor:
@@ -337,10 +338,11 @@ class Comprehensiveness(MaskingMeasure):
 
 @dataclass(frozen=True)
 class AbsoluteChange(MaskingMeasure):
-    """|f(x) − f(x without its top features)|: higher is better. The value is the area under the curve.
+    """How far the score moves without the top features, for regressions. Higher is better.
 
-    For regressions: what matters there may move the score up or down, and a fall alone would count half of it. It is in
-    units of the score; of a class score, in probability.
+    The curve is |f(x) − f(x without its top features)|; the value is the area under it. What matters to a regression
+    may move the score up or down, and a fall alone would count half of it. It is in units of the score; of a class
+    score, in probability.
 
     Example:
         >>> import leastpath as lp
@@ -350,7 +352,6 @@ class AbsoluteChange(MaskingMeasure):
         tensor([3.], dtype=torch.float64)
     """
 
-    name: str = "absolute_change"
     higher_is_better: bool = True
 
     def _curves(self, found: MaskedScores) -> Tensor:
@@ -360,29 +361,30 @@ class AbsoluteChange(MaskingMeasure):
 
 @dataclass(frozen=True)
 class Sufficiency(Comprehensiveness):
-    """p(x) − p(x with its top features only): lower is better. The value is the area under the curve.
+    """What the probability loses with the top features alone. Lower is better.
+
+    The curve is p(x) − p(x with its top features only); the value is the area under it.
 
     Example:
         >>> Sufficiency(Masking(fill="mean")).higher_is_better
         False
     """
 
-    name: str = "sufficiency"
     higher_is_better: bool = False
     keep = True
 
 
 @dataclass(frozen=True)
 class LogOdds(MaskingMeasure):
-    """log p/(1 − p) of the target without its top features. The value is minus the area under the curve, the paper's
-    "area over the curve": higher is better.
+    """Log-odds without the top features, negated. Higher is better.
+
+    The curve is log p/(1 − p) of the target; the value is minus the area under it, the paper's "area over the curve".
 
     Example:
         >>> LogOdds(Masking(features="pixels", fill="blur")).higher_is_better
         True
     """
 
-    name: str = "log_odds"
     higher_is_better: bool = True
     sign = -1.0
 
@@ -392,15 +394,16 @@ class LogOdds(MaskingMeasure):
 
 @dataclass(frozen=True)
 class LogProbRatio(MaskingMeasure):
-    """log p(x without its top features) − log p(x), which the paper's code calls log-odds. The value is minus the area
-    under the curve: higher is better.
+    """Log-probability that is lost without the top features. Higher is better.
+
+    The curve is log p(x without its top features) − log p(x), which the paper's code calls log-odds; the value is
+    minus the area under it.
 
     Example:
         >>> LogProbRatio(Masking(features="tokens")).higher_is_better
         True
     """
 
-    name: str = "log_prob_ratio"
     higher_is_better: bool = True
     sign = -1.0
 
@@ -411,7 +414,7 @@ class LogProbRatio(MaskingMeasure):
 
 @dataclass(frozen=True)
 class Deletion(MaskingMeasure):
-    """p(x without its top features), from all of the input to none of it: lower is better. The value is the area.
+    """Area under the deletion curve: p(x without its top features), from all of the input to none. Lower is better.
 
     Example:
         >>> Deletion().masking is Insertion().masking  # every twentieth of the features
@@ -419,7 +422,6 @@ class Deletion(MaskingMeasure):
     """
 
     masking: Masking = FULL_MASKING
-    name: str = "deletion"
     higher_is_better: bool = False
 
     def _curves(self, found: MaskedScores) -> Tensor:
@@ -428,13 +430,12 @@ class Deletion(MaskingMeasure):
 
 @dataclass(frozen=True)
 class Insertion(Deletion):
-    """p(x with its top features only), from none of the input to all of it: higher is better. The value is the area.
+    """Area under the insertion curve: p(x with its top features only), from none to all of it. Higher is better.
 
     Example:
         >>> Insertion(Masking(FULL_AREAS, fill="blur")).higher_is_better
         True
     """
 
-    name: str = "insertion"
     higher_is_better: bool = True
     keep = True

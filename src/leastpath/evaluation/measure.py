@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_settings_of
 from leastpath._support.rows import flat_rows
+from leastpath.features.kinds import Kind
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
@@ -61,7 +64,7 @@ class Measured:
 class Measure(Protocol):
     """A frozen dataclass of settings with one call. Values of a batch are those of a loop over its examples.
 
-    A measure may also be `ExplainsAnew`, `HoldsExamples` or `Staged`.
+    A measure may also be `ExplainsAnew`, `HoldsExamples` or `Staged`. `register` gives it a name in `MEASURES`.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -139,6 +142,31 @@ class Staged(Protocol):
         """The second step: this measure's numbers out of what the first one found."""
 
 
+def column_of(measure: type) -> str:
+    """The column that a class of measures fills, and its name in `MEASURES`: the class name in small letters.
+
+    Example:
+        >>> from leastpath.evaluation import LogOdds
+        >>> column_of(LogOdds)
+        'log_odds'
+    """
+    return re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", measure.__name__).lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedMeasure:
+    """What our own measures share: a name that follows from that of the class, and settings that are checked."""
+
+    fits: ClassVar[tuple[Kind, ...]] = get_args(Kind)
+    """The kinds of input that it is for."""
+    name: str = ""
+    """The column's name; by default that of `column_of`."""
+
+    def __post_init__(self) -> None:
+        check_settings_of(self)
+        object.__setattr__(self, "name", self.name or column_of(type(self)))
+
+
 def needs_method(measure: Measure) -> TypeGuard[ExplainsAnew]:
     """Whether a measure explains again and must be called with `explain=`."""
     return isinstance(measure, ExplainsAnew) and measure.needs_method
@@ -149,6 +177,54 @@ def required_method(explain: Explain | None, name: str) -> Explainer:
     if explain is None:
         raise ValueError(f"{name} explains other inputs too: pass explain=, the method that made the result")
     return explainer_of(explain, name)
+
+
+class Again:
+    """The judged method, asked once more, and what that has cost so far."""
+
+    def __init__(
+        self, explain: Explain | None, name: str, score: Score, inputs: Inputs, baselines: Baselines, seed: int
+    ) -> None:
+        self._method = required_method(explain, name)
+        self.score, self.inputs, self.baselines, self.seed = score, inputs, baselines, seed
+        self.n_forwards, self.n_gradients = torch.zeros(2, 1, dtype=torch.long)
+
+    def __call__(
+        self, *, score: Score | None = None, inputs: Inputs | None = None, baselines: Baselines = None
+    ) -> Attribution:
+        """Explain the same with another score, other inputs or other baselines."""
+        start = self.baselines if baselines is None else baselines
+        result = self._method(score or self.score, self.inputs if inputs is None else inputs, start, self.seed)
+        self.n_forwards = self.n_forwards + result.n_forwards.cpu()
+        self.n_gradients = self.n_gradients + result.n_gradients.cpu()
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainingMeasure(NamedMeasure):
+    """What our own measures share that explain again."""
+
+    needs_method: ClassVar[bool] = True
+
+    def _judge(self, again: Again, result: Attribution) -> Measured:
+        """The values, with what they cost beside the explanations."""
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        score: Score,
+        inputs: Inputs,
+        baselines: Baselines,
+        result: Attribution,
+        *,
+        seed: int = 0,
+        explain: Explain | None = None,
+    ) -> Measured:
+        """Values (batch,)."""
+        again = Again(explain, self.name, score, inputs, baselines, seed)
+        found = self._judge(again, result)
+        costs = found.n_forwards + again.n_forwards, found.n_gradients + again.n_gradients
+        return Measured.of(found.values, found.curves, *costs)
 
 
 def measure_all(

@@ -10,19 +10,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.ground_truth import rank_correlation
-from leastpath.evaluation.measure import Explain, Measured, checked_attributions, required_method
+from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, checked_attributions
 from leastpath.result.attribution import Attribution
-from leastpath.score.guards import Baselines, Inputs
 from leastpath.score.score import Score
 
 Order = Literal["cascading", "independent"]
 
 
 @dataclass(frozen=True)
-class ModelRandomization:
+class ModelRandomization(ExplainingMeasure):
     """How alike explanations stay when layers are drawn anew (Adebayo et al. 2018). Lower is better.
 
     Layers are drawn anew one after the other, from the output to the input, and the input is explained again each time.
@@ -51,37 +50,21 @@ class ModelRandomization:
     order: Order = "cascading"
     stages: int | None = None
     signed: bool = False
-    name: str = "model_randomization"
     higher_is_better: bool = False
-    needs_method: bool = True
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        super().__post_init__()
         check_integer("stages", self.stages, 1, or_none=", or None for every layer")
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Values (batch,)."""
-        method, bound = required_method(explain, self.name), score.bind(inputs)
+    def _judge(self, again: Again, result: Attribution) -> Measured:
+        bound, found = again.score.bind(again.inputs), []
         before = self._compared(checked_attributions(bound, result))
-        forwards, gradients = torch.zeros(2, bound.batch, dtype=torch.long)
-        found = []
-        for _, model in randomized(score.model, self.order, self.stages, seed):
-            again = method(_moved(score, model), inputs, baselines, seed)
-            forwards += again.n_forwards.cpu()
-            gradients += again.n_gradients.cpu()
-            found.append(rank_correlation(before, self._compared(checked_attributions(bound, again))))
+        for _, model in randomized(again.score.model, self.order, self.stages, again.seed):
+            other = again(score=_moved(again.score, model))
+            found.append(rank_correlation(before, self._compared(checked_attributions(bound, other))))
         curve = torch.stack(found, 1)  # (batch, stages)
         axis = torch.arange(1, curve.shape[1] + 1, dtype=torch.float64)
-        return Measured.of(curve.mean(1), {"x": axis, "correlation": curve}, forwards, gradients)
+        return Measured.of(curve.mean(1), {"x": axis, "correlation": curve})
 
     def _compared(self, attributions: Tensor) -> Tensor:
         flat = flat_rows(attributions)

@@ -7,16 +7,24 @@ what a loop gives, and all methods are judged under the same perturbations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_settings_of
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.evaluation.measure import Explain, Measured, checked_attributions, generators, one_start, required_method
+from leastpath.evaluation.measure import (
+    Again,
+    ExplainingMeasure,
+    Measured,
+    NamedMeasure,
+    checked_attributions,
+    generators,
+    one_start,
+)
+from leastpath.features.kinds import Kind
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
 from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
@@ -26,11 +34,11 @@ WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
 
 
-class _Positive:
+class _Positive(NamedMeasure):
     """A measure whose numbers must all be positive."""
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        super().__post_init__()
         for name, value in vars(self).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool) and not value > 0:
                 raise ValueError(f"{name}={value} must be positive")
@@ -38,7 +46,7 @@ class _Positive:
 
 @dataclass(frozen=True)
 class Infidelity(_Positive):
-    """Captum's infidelity: mean squared error of the attributions as a linear model of small changes. Lower is better.
+    """Squared error of the attributions as a linear model of small changes. Captum's infidelity. Lower is better.
 
     The change of score under noise is predicted from attributions that are a feature's share of f(x) − f(x̄), so each
     perturbation is divided by x − x̄ (Captum's `multiply_by_inputs`; where a feature equals its baseline, by one).
@@ -59,7 +67,6 @@ class Infidelity(_Positive):
     noise: float = 0.1
     n_samples: int = 20
     normalize: bool = False
-    name: str = "infidelity"
     higher_is_better: bool = False
 
     def __call__(
@@ -87,60 +94,46 @@ class Infidelity(_Positive):
         return Measured.of(values.double(), None, torch.as_tensor(bound.forwards_spent))
 
 
-class _Again:
-    """Explains changed inputs with the judged method, and counts the cost."""
+@dataclass(frozen=True)
+class _ExplainsNeighbours(_Positive, ExplainingMeasure):
+    """A measure that changes the inputs a little and explains them again."""
 
-    def __init__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, explain: Explain | None, seed: int, name: str
-    ) -> None:
-        self._explain = required_method(explain, name)
-        if score.layer is not None:
-            raise ValueError(f"{name} changes the inputs, which a layer's score need not allow: explain the inputs")
-        self.score, self.inputs, self.baselines, self.seed = score, inputs, baselines, seed
-        self.bound = score.bind(inputs)
-        self.points = self.bound.explained()
-        self._forwards, self._gradients = torch.zeros(2, self.bound.batch, dtype=torch.long)
+    fits: ClassVar[tuple[Kind, ...]] = ("few", "table", "image")
 
-    def __call__(self, points: Tensor) -> Tensor:
-        result = self._explain(self.score, self.bound.split(points), self.baselines, self.seed)
-        self._gradients += result.n_gradients.cpu()
-        self._forwards += result.n_forwards.cpu()
-        return checked_attributions(self.bound, result)
-
-    def measured(self, values: Tensor) -> Measured:
-        own = [torch.as_tensor(n).long() for n in (self.bound.forwards_spent, self.bound.gradients_spent)]
-        return Measured.of(values, None, self._forwards + own[0], self._gradients + own[1])
-
-
-class _ExplainsAnew(_Positive):
-    """A measure that changes the inputs and explains them again."""
-
-    name: str
-
-    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
+    def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Values (batch,)."""
-        again = _Again(score, inputs, baselines, explain, seed, self.name)
-        return again.measured(self._values(again, checked_attributions(again.bound, result)))
+    def _judge(self, again: Again, result: Attribution) -> Measured:
+        if again.score.layer is not None:
+            words = "changes the inputs, which a layer's score need not allow: explain the inputs"
+            raise ValueError(f"{self.name} {words}")
+        near = _Neighbours(again, again.score.bind(again.inputs))
+        values = self._values(near, checked_attributions(near.bound, result))
+        own = (torch.as_tensor(n).long() for n in (near.bound.forwards_spent, near.bound.gradients_spent))
+        return Measured.of(values, None, *own)
 
 
 @dataclass(frozen=True)
-class MaxSensitivity(_ExplainsAnew):
-    """Captum's `sensitivity_max`: the largest relative change of the attributions in a small cube around the input.
+class _Neighbours:
+    """Explains points near the inputs with the judged method."""
+
+    again: Again
+    bound: BoundScore
+
+    @property
+    def points(self) -> Tensor:
+        return self.bound.explained()
+
+    def __call__(self, points: Tensor) -> Tensor:
+        return checked_attributions(self.bound, self.again(inputs=self.bound.split(points)))
+
+
+@dataclass(frozen=True)
+class MaxSensitivity(_ExplainsNeighbours):
+    """Largest relative change of the attributions near the input. Captum's `sensitivity_max`. Lower is better.
 
     Args:
-        radius: half the side of the cube, in units of the input.
+        radius: half the side of a cube around the input, in units of the input.
         n_samples: points in the cube; each is explained again.
 
     NaN where the attributions are zero everywhere.
@@ -155,32 +148,30 @@ class MaxSensitivity(_ExplainsAnew):
 
     radius: float = 0.02
     n_samples: int = 5
-    name: str = "max_sensitivity"
     higher_is_better: bool = False
-    needs_method: bool = True
 
-    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
-        metrics, bound = _captum_metrics(), again.bound
-        shift = self.radius * _uniform(again.inputs, again.seed, self.n_samples, again.points)
+    def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
+        metrics, bound = _captum_metrics(), near.bound
+        shift = self.radius * _uniform(near.again.inputs, near.again.seed, self.n_samples, near.points)
 
         def explanation(points: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
             if isinstance(points, tuple):  # the inputs themselves, whose explanation is at hand
                 return (attributions,)
             rows = points.unflatten(0, (bound.batch, self.n_samples))
-            return torch.stack([again(rows[:, j]) for j in range(self.n_samples)], 1).flatten(0, 1)
+            return torch.stack([near(rows[:, j]) for j in range(self.n_samples)], 1).flatten(0, 1)
 
         def perturbed(points: tuple[Tensor, ...] | Tensor) -> Tensor:
             rows = points[0] if isinstance(points, tuple) else points
             return rows + shift.reshape(rows.shape).to(rows)
 
-        values = metrics.sensitivity_max(explanation, again.points, perturbed, n_perturb_samples=self.n_samples)
+        values = metrics.sensitivity_max(explanation, near.points, perturbed, n_perturb_samples=self.n_samples)
         zero = (flat_rows(attributions) == 0).all(1).cpu()
         return torch.where(zero, torch.nan, values.double().cpu())
 
 
 @dataclass(frozen=True)
-class NoiseRobustness(_ExplainsAnew):
-    """Likeness (SSIM) of the attribution's picture to that of the input with a little noise. Higher is better.
+class NoiseRobustness(_ExplainsNeighbours):
+    """Likeness (SSIM) of the attribution's picture before and after a little noise. Higher is better.
 
     A picture is Σ|A| over channels, divided by its 99th percentile and cut off at 1.
 
@@ -198,21 +189,20 @@ class NoiseRobustness(_ExplainsAnew):
         True
     """
 
+    fits: ClassVar[tuple[Kind, ...]] = ("image",)
     noise: float = 0.05
     n_samples: int = 1
-    name: str = "noise_ssim"
     higher_is_better: bool = True
-    needs_method: bool = True
 
-    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
+    def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
         before = pictures(attributions)
-        noise = self.noise * _own_noise(again.inputs, again.seed, self.n_samples, again.points)
-        likeness = [ssim(before, pictures(again(again.points + noise[:, j]))) for j in range(self.n_samples)]
+        noise = self.noise * _own_noise(near.again.inputs, near.again.seed, self.n_samples, near.points)
+        likeness = [ssim(before, pictures(near(near.points + noise[:, j]))) for j in range(self.n_samples)]
         return torch.stack(likeness).mean(0)
 
 
 @dataclass(frozen=True)
-class AttackRobustness(_ExplainsAnew):
+class AttackRobustness(_ExplainsNeighbours):
     """Likeness (SSIM) of the attribution's picture before and after an attributional attack. Higher is better.
 
     The attack looks for a change of the input, at most `radius` in every value, that keeps the score (to within
@@ -236,19 +226,18 @@ class AttackRobustness(_ExplainsAnew):
         True
     """
 
+    fits: ClassVar[tuple[Kind, ...]] = ("image",)
     radius: float = 8 / 255
     steps: int = 10
     keep: float = 0.1
-    name: str = "attack_ssim"
     higher_is_better: bool = True
-    needs_method: bool = True
 
-    def _values(self, again: _Again, attributions: Tensor) -> Tensor:
-        before = pictures(attributions)
+    def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
+        before, again = pictures(attributions), near.again
         with untouched(again.score.model, device_of(again.inputs)):
-            start = one_start(again.bound, again.inputs, again.baselines, self.name)
-            attacked, found = self.attack(again.bound, start, again.inputs, again.seed)
-        return torch.where(found.cpu(), ssim(before, pictures(again(attacked))), torch.nan)
+            start = one_start(near.bound, again.inputs, again.baselines, self.name)
+            attacked, found = self.attack(near.bound, start, again.inputs, again.seed)
+        return torch.where(found.cpu(), ssim(before, pictures(near(attacked))), torch.nan)
 
     def attack(self, bound: BoundScore, start: Tensor, inputs: Inputs, seed: int) -> tuple[Tensor, Tensor]:
         """The attacked points (batch, *shape), and whether there is an admissible one (batch,)."""

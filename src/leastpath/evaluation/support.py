@@ -9,9 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_settings_of
 from leastpath.evaluation.imputation import BaselineFill, Fill, Fixed, filler
-from leastpath.evaluation.measure import Measured, checked_attributions, generators, given_attribution, one_start
+from leastpath.evaluation.measure import (
+    Measured,
+    NamedMeasure,
+    checked_attributions,
+    generators,
+    given_attribution,
+    one_start,
+)
 from leastpath.features.kinds import kind_of
 from leastpath.features.maps import maps_over
 from leastpath.removal.gain import (
@@ -84,8 +90,10 @@ def symmetric_relevance_gain(
 
 
 @dataclass(frozen=True, eq=False)
-class SymmetricRelevanceGain:
-    """`symmetric_relevance_gain` as a measure, for `compare` and `measure_all`. Higher is better.
+class SymmetricRelevanceGain(NamedMeasure):
+    """How much more is lost without the most important features than without the least important; 0 is chance.
+
+    `symmetric_relevance_gain` as a measure, for `compare` and `measure_all`. Higher is better.
 
     Example:
         >>> SymmetricRelevanceGain(features="pixels", fill="blur", shares=(0.1, 0.5)).higher_is_better
@@ -97,11 +105,10 @@ class SymmetricRelevanceGain:
     shares: tuple[float, ...] = SHARES
     rank: Rank | None = None
     probability: Probability = "auto"
-    name: str = "symmetric_relevance_gain"
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        super().__post_init__()
         if not self.shares or any(not 0 < share <= 1 for share in self.shares):
             raise ValueError(f"shares={self.shares} must lie above 0 and be at most 1, as in shares=(0.1, 0.5, 0.9)")
         if isinstance(self.features, str) and self.features not in NAMES:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MASKED, KEPT = "share of the features that are masked", "share of the features that are kept"
 AXES = {  # what the horizontal axis of a measure's curve is
     **dict.fromkeys(("comprehensiveness", "log_odds", "log_prob_ratio", "absolute_change"), MASKED),
-    **dict.fromkeys(("deletion", "mas_deletion"), MASKED),
-    **dict.fromkeys(("sufficiency", "insertion", "mas_insertion"), KEPT),
+    **dict.fromkeys(("deletion", "magnitude_aligned_deletion"), MASKED),
+    **dict.fromkeys(("sufficiency", "insertion", "magnitude_aligned_insertion"), KEPT),
     "fine_tuned_fidelity": "share of the features that may be masked",
     "model_randomization": "share of the layers whose weights are made random",
 }
