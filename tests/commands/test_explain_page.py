@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.commands.answering import EVIDENCE, Answer
+from leastpath.commands.answers import EVIDENCE, Answer
+from leastpath.commands.case import Case
 from leastpath.commands.explain_page import write_report
-from leastpath.commands.question import Question
 from leastpath.commands.run_folder import RunFolder
 
 SHARES = torch.linspace(0, 1, 5)
@@ -26,13 +26,13 @@ def picture(n=5):
     ]
     score = lp.Score(lambda x: x.flatten(1).sum(1))
     starts = torch.zeros(1, 2, 3, 16, 16)
-    return Question(score, torch.rand(1, 3, 16, 16), starts, "class 1", [{"class": "1"}]), found
+    return Case(score, torch.rand(1, 3, 16, 16), starts, "class 1", [{"class": "1"}]), found
 
 
 def test_a_page_of_pictures_has_its_verdict_first_and_numbers_for_people(tmp_path):
     run = RunFolder.open(tmp_path / "out", "explain", {})
-    question, found = picture()
-    said = write_report(run, question, found, "cat.jpg", "black,mean")
+    case, found = picture()
+    said = write_report(run, case, found, "cat.jpg", "black,mean")
     page = (run.path / "report.html").read_text()
     assert "trust A method with a long name 0 here" in said and said.splitlines()[0] in page
     assert page.index("Verdict") < page.index("Attributions") < page.index("Removal") < page.index("Evidence")
@@ -47,7 +47,7 @@ def test_a_page_of_pictures_has_its_verdict_first_and_numbers_for_people(tmp_pat
 def test_a_page_of_a_row(tmp_path, n):
     run = RunFolder.open(tmp_path / "out", "explain", {})
     found = [answer(f"method {i}", torch.randn(1, 3), -0.1, "score") for i in range(n)]
-    question = Question(lp.Score(lambda x: x.sum(1)), torch.ones(1, 3), torch.zeros(1, 3), "it", [], ["a", "b", "c"])
-    said = write_report(run, question, found, "table.csv, row 3", "mean")
+    case = Case(lp.Score(lambda x: x.sum(1)), torch.ones(1, 3), torch.zeros(1, 3), "it", [], ["a", "b", "c"])
+    said = write_report(run, case, found, "table.csv, row 3", "mean")
     assert "stand" in said and "changes the score no more" in said
     assert "Baseline: mean." in (run.path / "report.html").read_text()

@@ -11,7 +11,15 @@ from torch import nn
 import leastpath as lp
 from explorer_subjects import finished, session_over, text_parts
 from leastpath.commands import explore
-from leastpath.commands.explore import run_explore
+from leastpath.commands.options import ExploreOptions
+
+
+def run_explore(*inputs, **more):
+    explore.run_explore(ExploreOptions(inputs=list(inputs), **more))
+
+
+def source_of(*inputs, **more):
+    return explore.source_of(ExploreOptions(inputs=list(inputs), **more))
 
 
 class RowNet(nn.Sequential):
@@ -60,7 +68,7 @@ def here(monkeypatch, tmp_path):
 
 
 def test_a_folder_of_pictures(here, opened, capsys):
-    run_explore([here / "photos"], factory="nets:pictures", size=16, target=2, host="127.0.0.1", port=7)
+    run_explore(here / "photos", factory="nets:pictures", size=16, target=2, host="127.0.0.1", port=7)
     state = opened["session"].state()
     assert [sample["name"] for sample in state["samples"]] == ["a.jpg", "b.png"]
     assert (state["target"], opened["port"], opened["opened"]) == (2, 7, True)
@@ -79,13 +87,12 @@ def assert_code_runs(source, method: str) -> None:
 
 def test_a_broken_picture_does_not_spoil_its_folder(here, capsys):
     (here / "photos" / "aa.png").write_bytes(b"no picture")
-    net = explore._Model(None, "nets:pictures", None, None, False)
-    source = explore.source_of([here / "photos"], (), (), net, None, 16, None, ())
+    source = source_of(here / "photos", factory="nets:pictures", size=16)
     assert source.samples == ["a.jpg", "b.png"]
     assert "Left out: " in capsys.readouterr().out
     assert_code_runs(source, "integrated_gradients")
     with pytest.raises(ValueError, match="cannot be read as a picture"):
-        run_explore([here / "photos" / "aa.png"], factory="nets:pictures", size=16)
+        run_explore(here / "photos" / "aa.png", factory="nets:pictures", size=16)
 
 
 def test_rows_of_a_table(here, opened):
@@ -94,7 +101,7 @@ def test_rows_of_a_table(here, opened):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("leastpath.commands.model_files.imported", lambda name: RowNet)
         run_explore(
-            [here / "table.csv"], model=here / "net.safetensors", model_class="nets:RowNet", row=[2, 0], drop=["id"],
+            here / "table.csv", model=here / "net.safetensors", model_class="nets:RowNet", row=[2, 0], drop=["id"],
             no_open=True,
         )  # fmt: skip
     state = opened["session"].state()
@@ -112,8 +119,8 @@ def test_the_code_of_a_table_reads_its_file_and_gives_the_same_numbers(here, mon
     frame.to_csv(here / name, index=False, sep="\t" if "tsv" in name.lower() else ",", compression="infer")
     (here / "more.csv").write_text("job,age\nz,9\ny,2.5\n")
     monkeypatch.setattr("leastpath.commands.model_files.imported", lambda name: RowNet)
-    net = explore._Model(here / "net.safetensors", None, "nets:RowNet", None, False)
-    source = explore.source_of([here / name], (), [2], net, None, 224, None, ["id"])
+    net = {"model": here / "net.safetensors", "model_class": "nets:RowNet"}
+    source = source_of(here / name, row=[2], drop=["id"], **net)
     with session_over(source) as session:
         if added:
             session.choose({"sample": session.add("more.csv", (here / "more.csv").read_bytes())["sample"] + 1})
@@ -135,13 +142,12 @@ def test_a_hugging_face_folder(here, opened):
     tokenizer.save_pretrained(here / "hf")
     run_explore(text=["bad film"], model=here / "hf")
     assert opened["session"].state()["classes"][0]["label"] in ("yes", "no")
-    net = explore._Model(here / "hf", None, None, None, False)
-    assert_code_runs(explore.source_of([], ["bad film"], (), net, None, 224, None, ()), "occlusion")
+    assert_code_runs(source_of(text=["bad film"], model=here / "hf"), "occlusion")
 
 
 def test_a_saved_result(here, opened):
     result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
-    run_explore([result.save(here / "result.safetensors")])
+    run_explore(result.save(here / "result.safetensors"))
     assert opened["session"].state()["title"] == "result.safetensors"
 
 
@@ -177,4 +183,4 @@ def test_mistakes_are_sentences(here, opened, given, words):
     if "model" in given:
         given["model"] = here / given["model"]
     with pytest.raises(ValueError, match=words):
-        run_explore(given.pop("inputs", None), **given)
+        run_explore(*given.pop("inputs", []), **given)

@@ -94,11 +94,14 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.arguments import compare, explain, explore
+    from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, make_command
     from leastpath.jobs.command import run
 
     commands: dict[str, Callable[..., Any]] = {
-        "explain": explain, "explore": explore, "compare": compare, "run": run, "solvers": solvers, "methods": methods,
+        "explain": make_command(ExplainOptions, "leastpath.commands.explain", "run_explain"),
+        "explore": make_command(ExploreOptions, "leastpath.commands.explore", "run_explore"),
+        "compare": make_command(CompareOptions, "leastpath.commands.compare", "run_compare"),
+        "run": run, "solvers": solvers, "methods": methods,
     }  # fmt: skip
     for name, command in commands.items():
         app.command(name)(command)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,26 +18,18 @@ from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
 from leastpath.account.budget import Clock
-from leastpath.commands.arguments import DEFAULT_MEASURES, DEFAULT_METHODS, FILLS
-from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.case import Case, Rescaled, image_case, join_cases, table_case
+from leastpath.commands.files import complete_rows, is_table, names_in, picture_files, read_table
 from leastpath.commands.fitting import MOST_DATA, fitted, spread, with_data
-from leastpath.commands.model_files import load_model, made_model, with_weights
-from leastpath.commands.question import (
-    TABLES,
-    Question,
-    Rescaled,
-    image_question,
-    names_in,
-    read_table,
-    table_question,
-)
+from leastpath.commands.model_files import GivenModel
+from leastpath.commands.options import FILLS, CompareOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.ceiling import NearOptimalRemoval
 from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.table import MEASURES
-from leastpath.features.images import PICTURES, read_image
+from leastpath.features.images import read_image
 from leastpath.methods import METHODS, Method
 from leastpath.methods.explainer import Contender
 from leastpath.removal.gain import patches
@@ -82,40 +74,6 @@ def offered_measures() -> list[str]:
 # ---- the inputs --------------------------------------------------------------------------------------------------
 
 
-def picture_files(folder: Path, limit: int | None = None) -> list[Path]:
-    """The pictures of a folder, by name.
-
-    Example:
-        >>> picture_files(Path("nowhere"))
-        Traceback (most recent call last):
-        ...
-        ValueError: nowhere is neither a folder of pictures nor a table: ...
-    """
-    if not folder.is_dir():
-        raise ValueError(
-            f"{folder} is neither a folder of pictures nor a table: pass one, as in pictures/ or table.csv"
-        )
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
-    if not files:
-        raise ValueError(f"{folder} holds no pictures: they end in {', '.join(PICTURES)}")
-    return files[:limit]
-
-
-def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
-    """The rows of a table that have a finite number in every column, from 0.
-
-    Example:
-        >>> import pandas
-        >>> complete_rows(pandas.DataFrame({"a": [1.0, None, 3.0]}))
-        [0, 2]
-    """
-    numbers = torch.as_tensor(table.to_numpy(dtype="float64", copy=True))
-    rows = [int(row) for row in torch.isfinite(numbers).all(1).nonzero()[:, 0]]
-    if not rows:
-        raise ValueError("no row of the table has a number in every column: leave columns out with --drop")
-    return rows[:limit]
-
-
 def other_pictures(source: Path, limit: int | None, size: int) -> Tensor:
     """Pictures of the folder that are not compared, (n, 3, size, size): data for methods that learn from some.
 
@@ -151,23 +109,14 @@ def _some(rest: list[Any]) -> list[Any]:
     return rest
 
 
-def joined(questions: Sequence[Question]) -> Question:
-    """Several questions to one model as one: each input keeps its own target."""
-    first = questions[0]
-    targets = [question.score.target for question in questions]
-    target: Any = None if targets[0] is None else torch.tensor(targets)
-    inputs, baselines = (torch.cat([getattr(q, part) for q in questions]) for part in ("inputs", "baselines"))
-    return replace(first, score=replace(first.score, target=target), inputs=inputs, baselines=baselines)
-
-
 # ---- the command -------------------------------------------------------------------------------------------------
 
 
-def chosen_measures(names: str, kind: Kind) -> list[Measure]:
+def choose_measures(names: str, kind: Kind) -> list[Measure]:
     """Measures by their names, with commas.
 
     Example:
-        >>> [measure.name for measure in chosen_measures("deletion, insertion", Kind(True, "baseline"))]
+        >>> [measure.name for measure in choose_measures("deletion, insertion", Kind(True, "baseline"))]
         ['deletion', 'insertion']
     """
     chosen = []
@@ -188,11 +137,11 @@ def chosen_measures(names: str, kind: Kind) -> list[Measure]:
     return chosen
 
 
-def chosen_methods(names: str, kind: Kind, size: int) -> dict[str, Contender]:
+def choose_methods(names: str, kind: Kind, size: int) -> dict[str, Contender]:
     """Methods by their names, with commas, and the ceiling of removal.
 
     Example:
-        >>> list(chosen_methods("random,near_optimal_removal", Kind(True, "mean"), 224))
+        >>> list(choose_methods("random,near_optimal_removal", Kind(True, "mean"), 224))
         ['random', 'near_optimal_removal']
     """
     wanted = names_in(names)
@@ -227,94 +176,79 @@ def print_choices() -> None:
         print(f"  {name:28s} {MEASURES.summary(name)}{remarks}")
 
 
-def run_compare(
-    source: Path,
-    out: Path | None = None,
-    *,
-    methods: str = DEFAULT_METHODS,
-    measures: str = DEFAULT_MEASURES,
-    model: Path | None = None,
-    factory: str | None = None,
-    model_class: str | None = None,
-    model_args: str | None = None,
-    trust_model: bool = False,
-    judge: Path | None = None,
-    target: int | None = None,
-    output: str | None = None,
-    baseline: str | None = None,
-    fill: str = "baseline",
-    size: int = 224,
-    drop: Sequence[str] = (),
-    limit: int | None = None,
-    max_seconds: float | None = None,
-    seed: int = 0,
-    resume: bool = False,
-) -> RunFolder:
-    """`leastpath compare`: see `leastpath.commands.arguments.compare` for what is given.
+def run_compare(options: CompareOptions) -> RunFolder:
+    """What `leastpath compare` does: a folder with report.html, table.csv and results.csv.
 
     Example:
-        >>> run_compare(Path("pictures"), methods="random,integrated_gradients")  # doctest: +SKIP
+        >>> run_compare(CompareOptions(source=Path("pictures"), methods="random,idgi"))  # doctest: +SKIP
     """
-    kind = Kind(source.name.lower().endswith(TABLES), fill)
-    if fill not in FILLS or (kind.is_table and fill in ("blur", "linear")):
+    model, kind = GivenModel(options), Kind(is_table(options.source), options.fill)
+    if options.fill not in FILLS or (kind.is_table and options.fill in ("blur", "linear")):
         known = [name for name in FILLS if not kind.is_table or name not in ("blur", "linear")]
-        raise ValueError(f"--fill {fill!r} is unknown for this input: use {', '.join(known)}")
-    wanted = chosen_methods(methods, kind, size)
-    if judge is not None:
-        if "fine_tuned_fidelity" not in names_in(measures):
+        raise ValueError(f"--fill {options.fill!r} is unknown for this input: use {', '.join(known)}")
+    wanted = choose_methods(options.methods, kind, options.size)
+    if options.judge is not None:
+        if "fine_tuned_fidelity" not in names_in(options.measures):
             raise ValueError("--judge is for one measure, which is not asked for: add --measures fine_tuned_fidelity")
-        kind = replace(kind, judge=_judge(judge, model, factory, model_class, model_args, trust_model))
-    judged = chosen_measures(measures, kind)
-    if not kind.is_table:
-        picture_files(source)  # refused before a model is loaded
-    elif not source.is_file():
-        raise ValueError(f"{source} is not a file: pass a folder of pictures, or a table as .csv")
-    used = _model(model, factory, model_class, model_args, trust_model, kind)
-    columns = names_in(*drop)
-    asked: dict[str, Any] = {"target": target, "output": output}
-    question, names = _questions(source, kind, used, columns, limit, size, baseline, asked)
-    wanted = _with_data(wanted, question, source, columns, limit, size)
-    if question.baselines.ndim > question.inputs.ndim and fill == "baseline":
-        raise ValueError("--fill baseline needs one baseline an input, and --baseline gives several: use --fill mean")
+        kind = replace(kind, judge=model.load_judge(options.judge))
+    measures = choose_measures(options.measures, kind)
+    _check_source(options.source, kind, model)
+    case, names = _read_cases(options, kind, model.load())
+    wanted = _give_data(wanted, case, options)
+    if case.baselines.ndim > case.inputs.ndim and options.fill == "baseline":
+        raise ValueError("--fill baseline needs one baseline per input, and --baseline gives several: use --fill mean")
     config = {
-        "model": None if model is None else digest(model.read_bytes()), "factory": factory,
-        "model_class": model_class, "model_args": model_args, "output": question.score.output, "target": target,
-        "baseline": baseline, "fill": fill, "measures": [m.name for m in judged], "size": size, "seed": seed,
-        **({} if judge is None else {"judge": digest(judge.read_bytes())}),
+        **model.identity, "output": case.score.output, "target": options.target, "baseline": options.baseline,
+        "fill": options.fill, "measures": [m.name for m in measures], "size": options.size, "seed": options.seed,
+        **({} if options.judge is None else {"judge": digest(options.judge.read_bytes())}),
     }  # fmt: skip
-    run = RunFolder.open(default_folder("compare", resume) if out is None else out, "compare", config, resume=resume)
+    folder = default_folder("compare", options.resume) if options.out is None else options.out
+    run = RunFolder.open(folder, "compare", config, resume=options.resume)
     with warnings.catch_warnings():
         for said in ("interrupted with", "stopped after"):  # said below, in the command's own words
             warnings.filterwarnings("ignore", said, UserWarning)
-        clock = Clock(max_seconds)
+        clock = Clock(options.max_seconds)
         found = compare(
-            wanted, question.score, question.inputs, question.baselines, judged, store=run.path / "pairs",
-            names=names, seed=seed, max_seconds=max_seconds, progress=True, resume=resume,
+            wanted, case.score, case.inputs, case.baselines, measures, store=run.path / "pairs", names=names,
+            seed=options.seed, max_seconds=options.max_seconds, progress=True, resume=options.resume,
         )  # fmt: skip
-    about = in_words(source, question, kind, size=size, target=target, baseline=baseline)
-    return _told(run, found, about, f"stopped after {clock.words}" if clock.left() == 0 else "interrupted")
+    why = f"stopped after {clock.words}" if clock.left() == 0 else "interrupted"
+    return _report(run, found, in_words(options, case), why)
 
 
-def in_words(
-    source: Path, question: Question, kind: Kind, *, size: int, target: int | None, baseline: str | None
-) -> str:
+def _check_source(source: Path, kind: Kind, model: GivenModel) -> None:
+    """Refused before a model is loaded."""
+    if not kind.is_table:
+        picture_files(source)
+        return
+    if not source.is_file():
+        raise ValueError(f"{source} is not a file: pass a folder of pictures, or a table as .csv")
+    if not model.is_given:
+        raise ValueError(
+            "a table needs its model: leastpath compare table.csv --model weights.safetensors --model-class "
+            "package.module:Class, or --factory package.module:function"
+        )
+
+
+def in_words(options: CompareOptions, case: Case) -> str:
     """What is compared, in a sentence.
 
     Example:
         >>> import leastpath as lp
         >>> score, rows = lp.Score(nn.Linear(2, 3).eval(), 1, "softmax"), torch.ones(1, 2)
-        >>> asked = Question(score, rows, rows, "softmax of class 1", [], ["a", "b"])
-        >>> in_words(Path("data/table.csv"), asked, Kind(True, "mean"), size=224, target=1, baseline=None)
+        >>> case = Case(score, rows, rows, "softmax of class 1", [], ["a", "b"])
+        >>> in_words(CompareOptions(source=Path("data/table.csv"), target=1, fill="mean"), case)
         'Inputs: table.csv. Explained: softmax of class 1, from mean. Removed features become: mean.'
     """
-    inputs = source.name if kind.is_table else f"{source.resolve().name}, {size} pixels"
-    chosen = "the model's first class" if target is None else f"class {target}"
-    of = "the model's output" if question.score.target is None else f"{question.score.output} of {chosen}"
-    start = baseline or ("mean" if kind.is_table else "black")
-    return f"Inputs: {inputs}. Explained: {of}, from {start}. Removed features become: {kind.fill}."
+    of_table, source = case.features is not None, options.source
+    inputs = source.name if of_table else f"{source.resolve().name}, {options.size} pixels"
+    chosen = "the model's first class" if options.target is None else f"class {options.target}"
+    of = "the model's output" if case.score.target is None else f"{case.score.output} of {chosen}"
+    start = options.baseline or ("mean" if of_table else "black")
+    return f"Inputs: {inputs}. Explained: {of}, from {start}. Removed features become: {options.fill}."
 
 
-def _told(run: RunFolder, found: Comparison, about: str, why: str) -> RunFolder:
+def _report(run: RunFolder, found: Comparison, about: str, why: str) -> RunFolder:
     """Write what was found, and say it; and why not all, if it is not all."""
     if len(found.per_example):
         write_results(run, found, about)
@@ -328,88 +262,31 @@ def _told(run: RunFolder, found: Comparison, about: str, why: str) -> RunFolder:
     return run
 
 
-def _questions(
-    source: Path,
-    kind: Kind,
-    model: Callable[[Tensor], Any],
-    drop: Sequence[str],
-    limit: int | None,
-    size: int,
-    baseline: str | None,
-    asked: Mapping[str, Any],
-) -> tuple[Question, list[str]]:
-    """All inputs as one question, and their names."""
+def _read_cases(options: CompareOptions, kind: Kind, model: Callable[[Tensor], Any]) -> tuple[Case, list[str]]:
+    """All inputs as one case, and their names."""
+    asked: dict[str, Any] = {"target": options.target, "output": options.output}
+    asked |= {} if options.baseline is None else {"baseline": options.baseline}
     if kind.is_table:
-        table = read_table(source, drop)
-        rows = complete_rows(table, limit)
-        each = [table_question(table, row, model, baseline=baseline or "mean", **asked) for row in rows]
-        return joined(each), [f"row {row}" for row in rows]
-    files = picture_files(source, limit)
-    each = [image_question(file, model, size=size, baseline=baseline or "black", **asked) for file in files]
-    return joined(each), [file.name for file in files]
+        table = read_table(options.source, names_in(*options.drop))
+        rows = complete_rows(table, options.limit)
+        return join_cases([table_case(table, row, model, **asked) for row in rows]), [f"row {row}" for row in rows]
+    files = picture_files(options.source, options.limit)
+    each = [image_case(file, model, size=options.size, **asked) for file in files]
+    return join_cases(each), [file.name for file in files]
 
 
-def _with_data(
-    wanted: Mapping[str, Contender],
-    question: Question,
-    source: Path,
-    drop: Sequence[str],
-    limit: int | None,
-    size: int,
-) -> dict[str, Contender]:
+def _give_data(wanted: Mapping[str, Contender], case: Case, options: CompareOptions) -> dict[str, Contender]:
     """Methods that learn from data get the pictures or rows that are not compared."""
-    model = question.score.model
+    model = case.score.model
 
     @cache
     def data() -> Tensor:
         if isinstance(model, Rescaled):
-            return other_rows(read_table(source, drop), limit, model.unit)
-        return other_pictures(source, limit, size)
+            return other_rows(read_table(options.source, names_in(*options.drop)), options.limit, model.unit)
+        return other_pictures(options.source, options.limit, options.size)
 
     represent = None if isinstance(model, Rescaled) or not isinstance(model, nn.Module) else model
     return {
         name: with_data(method, data, represent) if isinstance(method, Method) else method
         for name, method in wanted.items()
     }
-
-
-def _model(
-    file: Path | None,
-    factory: str | None,
-    model_class: str | None,
-    arguments: str | None,
-    trust: bool,
-    kind: Kind,
-) -> Callable[[Tensor], Any]:
-    if file is not None and factory is not None:
-        raise ValueError("--model and --factory both give a model: pass one of the two")
-    if factory is not None:
-        return made_model(factory, arguments)
-    if file is not None:
-        return load_model(file, model_class, arguments, trust=trust)
-    if kind.is_table:
-        raise ValueError(
-            "a table needs its model: leastpath compare table.csv --model weights.safetensors --model-class "
-            "package.module:Class, or --factory package.module:function"
-        )
-    return EfficientNetLite0()
-
-
-def _judge(
-    file: Path,
-    model: Path | None,
-    factory: str | None,
-    model_class: str | None,
-    arguments: str | None,
-    trust: bool,
-) -> nn.Module:
-    """A model like the explained one, with weights of its own."""
-    if not file.is_file():
-        raise ValueError(f"--judge {file} is not a file: pass the weights of the fine-tuned copy of your model")
-    if model is not None:
-        judge = load_model(file, model_class, arguments, trust=trust)
-    else:
-        judge = EfficientNetLite0() if factory is None else made_model(factory, arguments)
-    if not isinstance(judge, nn.Module):
-        raise ValueError(f"--factory {factory!r} makes a {type(judge).__name__}, and --judge needs a torch.nn.Module")
-    return judge if model is not None else with_weights(judge, file, factory or "the ImageNet classifier")

@@ -8,26 +8,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from leastpath._support.fingerprint import digest
 from leastpath._support.optional import optional
-from leastpath.commands.answering import Answer, answers, estimate
-from leastpath.commands.arguments import IMAGE_SIZE, PICTURE_BASELINE, PICTURE_METHODS, TABLE_METHODS
-from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
+from leastpath.commands.answers import Answer, answers, estimate
+from leastpath.commands.case import Case, image_case, table_case
+from leastpath.commands.classifier import imagenet_classes
 from leastpath.commands.explain_page import write_report
+from leastpath.commands.files import TABLES, is_table, names_in, read_labels, read_table
 from leastpath.commands.fitting import fitted
-from leastpath.commands.model_files import load_model
-from leastpath.commands.question import (
-    TABLES,
-    Question,
-    image_question,
-    names_in,
-    read_labels,
-    read_table,
-    table_question,
-)
+from leastpath.commands.model_files import GivenModel
+from leastpath.commands.options import PICTURE_METHODS, TABLE_METHODS, ExplainOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.methods import METHODS, Method
 from leastpath.methods.paths import SolverExplainer
@@ -43,77 +35,65 @@ SOLVERS: Mapping[str, Callable[[], Solver]] = {
 }
 
 
-def run_explain(
-    source: Path,
-    out: Path | None = None,
-    *,
-    methods: str | None = None,
-    model: Path | None = None,
-    model_class: str | None = None,
-    model_args: str | None = None,
-    trust_model: bool = False,
-    row: int | None = None,
-    target: int | None = None,
-    output: str | None = None,
-    solver: str | None = None,
-    method: str | None = None,
-    baseline: str | None = None,
-    size: int = IMAGE_SIZE,
-    labels: Path | None = None,
-    drop: Sequence[str] = (),
-    max_gradients: int | None = None,
-    max_seconds: float | None = None,
-    seed: int = 0,
-    resume: bool = False,
-) -> RunFolder:
-    """What `leastpath explain` does; its arguments are those of the command (`commands/arguments.py`).
+def run_explain(options: ExplainOptions) -> RunFolder:
+    """What `leastpath explain` does: a folder with report.html and PNG figures.
 
-    Writes a folder with report.html and PNG figures.
+    Example:
+        >>> run_explain(ExplainOptions(source=Path("cat.jpg"), methods="idgi,occlusion"))  # doctest: +SKIP
     """
     optional("matplotlib", "the report's pictures need matplotlib", "plot")
-    is_table = _is_table(source, model, row)
-    chosen = chosen_methods(methods, method, solver, is_table)
-    start = baseline or ("mean" if is_table else PICTURE_BASELINE)
-    used = EfficientNetLite0() if model is None else load_model(model, model_class, model_args, trust=trust_model)
-    names = read_labels(labels) if labels is not None else imagenet_classes() if model is None else None
-    settings: dict[str, Any] = {"target": target, "output": output, "labels": names, "baseline": start}
-    if is_table and row is not None:
-        question = table_question(read_table(source, names_in(*drop)), row, used, **settings)
-    else:
-        question = image_question(source, used, size=size, **settings)
+    model = GivenModel(options)
+    _check_source(options, model)
+    of_table = is_table(options.source)
+    methods = choose_methods(options.methods, options.method, options.solver, of_table)
+    start = options.baseline or ("mean" if of_table else "black,mean")
+    case = _read_case(options, model, start)
     config = {
-        "source": source.name, "model": None if model is None else digest(model.read_bytes()),
-        "model_class": model_class, "model_args": model_args, "methods": [m.name for m in chosen], "solver": solver,
-        "explained": question.explained, "inputs": digest(question.inputs), "baselines": digest(question.baselines),
-        "max_gradients": max_gradients, "max_seconds": max_seconds, "seed": seed,
+        "source": options.source.name, **model.identity, "methods": [m.name for m in methods], "solver": options.solver,
+        "explained": case.explained, "inputs": digest(case.inputs), "baselines": digest(case.baselines),
+        "max_gradients": options.max_gradients, "max_seconds": options.max_seconds, "seed": options.seed,
     }  # fmt: skip
-    run = RunFolder.open(default_folder("explain", resume) if out is None else out, "explain", config, resume=resume)
-    limits = {"max_gradients": max_gradients, "max_seconds": max_seconds}
-    found = _answered(question, run, chosen, limits, seed)
-    title = source.name if row is None else f"{source.name}, row {row}"
-    print(write_report(run, question, found, title, start))
+    folder = default_folder("explain", options.resume) if options.out is None else options.out
+    run = RunFolder.open(folder, "explain", config, resume=options.resume)
+    limits = {"max_gradients": options.max_gradients, "max_seconds": options.max_seconds}
+    found = _answers(case, run, methods, limits, options.seed)
+    title = options.source.name if options.row is None else f"{options.source.name}, row {options.row}"
+    print(write_report(run, case, found, title, start))
     print(run.path / "report.html")
     return run
 
 
-def _answered(
-    question: Question, run: RunFolder, methods: Sequence[Method], limits: Mapping[str, float | None], seed: int
+def _read_case(options: ExplainOptions, model: GivenModel, baseline: str) -> Case:
+    used = model.load()
+    labels = None if model.is_given else imagenet_classes()
+    if options.labels is not None:
+        labels = read_labels(options.labels)
+    asked: dict[str, Any] = {
+        "target": options.target, "output": options.output, "labels": labels, "baseline": baseline,
+    }  # fmt: skip
+    if options.row is not None:
+        return table_case(read_table(options.source, names_in(*options.drop)), options.row, used, **asked)
+    return image_case(options.source, used, size=options.size, **asked)
+
+
+def _answers(
+    case: Case, run: RunFolder, methods: Sequence[Method], limits: Mapping[str, float | None], seed: int
 ) -> list[Answer]:
     """The answers, best supported first, after a word on the time that they take."""
     missing = [method for method in methods if method.name not in run.store]
     if missing:
-        side = question.inputs.shape[-1]
-        what = "" if question.features is not None else f"The picture is brought to {side} × {side} pixels (--size). "
-        print(f"{what}{estimate(question, missing, limits)}", file=sys.stderr, flush=True)
-    found = answers(question, run, methods, limits, seed)
+        side = case.inputs.shape[-1]
+        what = "" if case.features is not None else f"The picture is brought to {side} × {side} pixels (--size). "
+        print(f"{what}{estimate(case, missing, limits)}", file=sys.stderr, flush=True)
+    found = answers(case, run, methods, limits, seed)
     return sorted(found, key=lambda answer: -answer.support)
 
 
-def chosen_methods(methods: str | None, method: str | None, solver: str | None, is_table: bool) -> list[Method]:
+def choose_methods(methods: str | None, method: str | None, solver: str | None, of_table: bool) -> list[Method]:
     """The methods to compare, in the order given. --method and --solver are compared with Integrated Gradients.
 
     Example:
-        >>> [method.name for method in chosen_methods("idgi, occlusion", None, None, False)]
+        >>> [method.name for method in choose_methods("idgi, occlusion", None, None, False)]
         ['idgi', 'occlusion']
     """
     if solver is not None and solver not in SOLVERS:
@@ -121,14 +101,14 @@ def chosen_methods(methods: str | None, method: str | None, solver: str | None, 
     if methods is not None and method is not None:
         raise ValueError(f"--method {method} is a shorter way to say --methods: use --methods {methods},{method}")
     if methods is None:
-        default = TABLE_METHODS if is_table else PICTURE_METHODS
+        default = TABLE_METHODS if of_table else PICTURE_METHODS
         methods = default if method is None and solver is None else f"integrated_gradients,{method or ''}"
         if find_spec("captum") is None:
             methods = methods.replace(",occlusion", "") if methods == default else methods
     names = names_in(methods)
     if not names and solver is None:
         raise ValueError("--methods names no method: use names of `leastpath methods`, with commas between them")
-    found = [fitted(METHODS[name], is_table=is_table) for name in names]
+    found = [fitted(METHODS[name], is_table=of_table) for name in names]
     return found if solver is None else [*found, _of_solver(SOLVERS[solver]())]
 
 
@@ -138,16 +118,15 @@ def _of_solver(solver: Solver) -> Method:
     return Method("geodesic", title, "path", "", True, explain, explain.defaults, takes_baselines=takes_baselines)
 
 
-def _is_table(source: Path, model: Path | None, row: int | None) -> bool:
-    """Whether the source is a table, which needs a model and a row."""
-    if not source.is_file():
-        raise ValueError(f"{source} is not a file: pass a picture, or a table as .csv")
-    is_table = source.name.lower().endswith(TABLES)
-    if is_table and (model is None or row is None):
+def _check_source(options: ExplainOptions, model: GivenModel) -> None:
+    """Refuse what is neither a picture, nor a table with its model and a row."""
+    if not options.source.is_file():
+        raise ValueError(f"{options.source} is not a file: pass a picture, or a table as .csv")
+    of_table = is_table(options.source)
+    if of_table and (not model.is_given or options.row is None):
         raise ValueError(
             "a table needs its model and a row: leastpath explain table.csv --model weights.safetensors "
             "--model-class package.module:Class --row 12"
         )
-    if not is_table and row is not None:
-        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {source.name} is a picture")
-    return is_table
+    if not of_table and options.row is not None:
+        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {options.source.name} is a picture")

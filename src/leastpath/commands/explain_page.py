@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from leastpath._support.numbers import written
-from leastpath.commands.answering import EVIDENCE, Answer
+from leastpath.commands.answers import EVIDENCE, Answer
+from leastpath.commands.case import Case
 from leastpath.commands.pictures import show
-from leastpath.commands.question import Question
 from leastpath.commands.run_folder import RunFolder
 from leastpath.commands.verdict import verdict
 from leastpath.report import Report, bars
@@ -35,21 +35,21 @@ OF_EVIDENCE = (
 )
 
 
-def write_report(run: RunFolder, question: Question, found: Sequence[Answer], title: str, baselines: str) -> str:
+def write_report(run: RunFolder, case: Case, found: Sequence[Answer], title: str, baselines: str) -> str:
     """report.html, and the same pictures as PNG in figures/. Returns the verdict."""
     said = verdict({a.title: a.support for a in found}, is_probability=found[0].is_probability)
-    report = Report(title, _lead(question, baselines))
+    report = Report(title, _lead(case, baselines))
     report.section("Verdict").text(said.replace("\n", "\n\n"))
-    report.section("What the model says").table(_in_percent(question.top))
+    report.section("What the model says").table(_in_percent(case.top))
     report.section("Attributions")
-    if question.features is not None:
-        show(report, run, _bars(question, question.features, found), "attributions", OF_BARS)
+    if case.features is not None:
+        show(report, run, _bars(case, case.features, found), "attributions", OF_BARS)
     else:
         for i in range(0, len(found), SIDE_BY_SIDE):
             name = "attributions" if i == 0 else f"attributions-{i // SIDE_BY_SIDE + 1}"
             caption = OF_PICTURES if i == 0 else "The same of other methods."
-            show(report, run, _heat(question, found[i : i + SIDE_BY_SIDE], baselines), name, caption)
-    what = "columns" if question.features is not None else "patches"
+            show(report, run, _heat(case, found[i : i + SIDE_BY_SIDE], baselines), name, caption)
+    what = "columns" if case.features is not None else "patches"
     report.section("Removal")
     words = (
         f"Left: the {what} that a method ranks first are replaced by the baseline; lower is better. Right: only these "
@@ -79,22 +79,22 @@ def _percent(share: float) -> str:
     return "> 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
 
 
-def _lead(question: Question, baselines: str) -> str:
-    several = len(question.each_baseline) > 1
+def _lead(case: Case, baselines: str) -> str:
+    several = len(case.each_baseline) > 1
     start = f"{'Baselines' if several else 'Baseline'}: {baselines.replace(',', ', ')}."
-    if question.features is not None:
-        return f"Explained: {question.explained}. {start}"
-    side = question.inputs.shape[-1]
-    return f"Explained: {question.explained}, on {side} × {side} pixels (`--size`). {start}"
+    if case.features is not None:
+        return f"Explained: {case.explained}. {start}"
+    side = case.inputs.shape[-1]
+    return f"Explained: {case.explained}, on {side} × {side} pixels (`--size`). {start}"
 
 
-def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure:
+def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
     """One column a method, one row a view; left of them the picture and its baselines."""
     figure = new_figure(PANEL * (len(found) + 1), 3 * PANEL + 1.3)
     axes = figure.subplots(3, len(found) + 1, squeeze=False)
-    starts, names = question.each_baseline, [name.strip() for name in baselines.split(",")]
+    starts, names = case.each_baseline, [name.strip() for name in baselines.split(",")]
     known = names if len(names) == len(starts) else ["one of several"] * len(starts)
-    shown = [("the picture", question.inputs)]
+    shown = [("the picture", case.inputs)]
     shown += [(f"baseline: {name}", start) for name, start in zip(known, starts, strict=True)][:2]
     without_ticks(axes[:, 0])
     for ax in axes[len(shown) :, 0]:
@@ -103,8 +103,8 @@ def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure
         ax.imshow(picture[0].clamp(0, 1).permute(1, 2, 0).numpy())
         titled(ax, name)
     values = [answer.values for answer in found]
-    heat_row(list(axes[0, 1:]), values, question.inputs, signed=False, view="smooth", share=False, colorbar=False)
-    heat_row(list(axes[1, 1:]), values, question.inputs, view="patches", bars_below=True)
+    heat_row(list(axes[0, 1:]), values, case.inputs, signed=False, view="smooth", share=False, colorbar=False)
+    heat_row(list(axes[1, 1:]), values, case.inputs, view="patches", bars_below=True)
     heat_row(list(axes[2, 1:]), values, bars_below=True)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
         titled(ax, _titled(answer))
@@ -113,7 +113,7 @@ def _heat(question: Question, found: Sequence[Answer], baselines: str) -> Figure
     return figure
 
 
-def _bars(question: Question, names: Sequence[str], found: Sequence[Answer]) -> Figure:
+def _bars(case: Case, names: Sequence[str], found: Sequence[Answer]) -> Figure:
     """Two methods beside each other, on one scale where their scales are within tenfold."""
     columns = min(2, len(found))
     rows = -(-len(found) // columns)

@@ -1,4 +1,4 @@
-"""Loading a user's model from a file.
+"""The user's model, from a file or from a function that makes it.
 
 Weights (a state dict) are read without running code from the file. A whole program (.pt2 or TorchScript) is opened only
 where the user says that its source is trusted. A pickled model is never opened.
@@ -19,7 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.files import check_unpacked_size
-from leastpath._support.optional import imported
+from leastpath._support.fingerprint import digest
+from leastpath._support.optional import imported, optional
+from leastpath.commands.classifier import EfficientNetLite0
+from leastpath.commands.options import ModelOptions
 
 FORMATS = (
     "weights as .safetensors with --model-class package.module:Class, or with --trust-model a program saved by "
@@ -93,27 +96,27 @@ def _from_export(file: Path) -> nn.Module:
     return module
 
 
-def made_model(factory: str, arguments: str | None = None) -> Callable[[Tensor], Any]:
+def make_model(factory: str, arguments: str | None = None) -> Callable[[Tensor], Any]:
     """The model that a function "package.module:function" makes, in evaluation mode. It must be code that you trust.
 
     Example:
-        >>> made_model("torch.nn:Flatten", '{"start_dim": 1}')
+        >>> make_model("torch.nn:Flatten", '{"start_dim": 1}')
         Flatten(start_dim=1, end_dim=-1)
     """
-    model: Callable[[Tensor], Any] = made_by(factory, arguments)
+    model: Callable[[Tensor], Any] = call_factory(factory, arguments)
     if not callable(model):
         raise ValueError(f"--factory {factory!r} makes a {type(model).__name__}, expected a model")
     return model.eval() if isinstance(model, nn.Module) else model
 
 
-def made_by(factory: str, arguments: str | None = None) -> Any:
+def call_factory(factory: str, arguments: str | None = None) -> Any:
     """Whatever a function "package.module:function" makes from keyword arguments in JSON.
 
     Example:
-        >>> made_by("builtins:dict", '{"width": 8}')
+        >>> call_factory("builtins:dict", '{"width": 8}')
         {'width': 8}
     """
-    make, given = _imported("--factory", factory), _keywords(arguments)
+    make, given = _import("--factory", factory), _keywords(arguments)
     try:
         inspect.signature(make).bind(**given)
     except TypeError as error:
@@ -125,7 +128,7 @@ def made_by(factory: str, arguments: str | None = None) -> Any:
     return make(**given)
 
 
-def _imported(option: str, name: str) -> Any:
+def _import(option: str, name: str) -> Any:
     before = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # where a user's own module usually is; installed commands do not look there
     try:
@@ -137,18 +140,14 @@ def _imported(option: str, name: str) -> Any:
 
 
 def _from_class(file: Path, model_class: str, arguments: str | None) -> nn.Module:
-    model = _imported("--model-class", model_class)(**_keywords(arguments))
+    model = _import("--model-class", model_class)(**_keywords(arguments))
     if not isinstance(model, nn.Module):
         raise ValueError(f"--model-class {model_class!r} makes a {type(model).__name__}, expected a torch.nn.Module")
-    return with_weights(model, file, model_class)
+    return fill_weights(model, file, model_class)
 
 
-def with_weights(model: nn.Module, file: Path, name: str) -> nn.Module:
-    """The model itself, in evaluation mode, with the weights of a file; `name` is for the error where they do not fit.
-
-    Example:
-        >>> with_weights(nn.Linear(2, 1), Path("weights.safetensors"), "Linear")  # doctest: +SKIP
-    """
+def fill_weights(model: nn.Module, file: Path, name: str) -> nn.Module:
+    """The model itself, in evaluation mode, with the weights of a file; `name` is for the error if they do not fit."""
     try:
         model.load_state_dict(read_state(file))
     except RuntimeError as error:
@@ -195,3 +194,86 @@ def _keywords(arguments: str | None) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ValueError(f"--model-args {arguments!r} is not a JSON object: write '{{\"width\": 8}}'")
     return given
+
+
+class GivenModel:
+    """The model that the options of a command name, loaded when it is known what for, and the Python that makes it.
+
+    Example:
+        >>> from leastpath.commands.options import ModelOptions
+        >>> GivenModel(ModelOptions(factory="torch.nn:Flatten")).load()
+        Flatten(start_dim=1, end_dim=-1)
+    """
+
+    def __init__(self, options: ModelOptions) -> None:
+        self.file, self.factory, self._arguments = options.model, options.factory, options.model_args
+        if self.file is not None and self.factory is not None:
+            raise ValueError("--model and --factory both name a model: pass one of the two")
+        how = {"model_class": options.model_class, "arguments": options.model_args, "trust": options.trust_model}
+        self._how: dict[str, Any] = {name: value for name, value in how.items() if value}
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the options name one; else it is an ImageNet classifier."""
+        return self.file is not None or self.factory is not None
+
+    @property
+    def identity(self) -> dict[str, str | None]:
+        """What tells the model from others, as JSON: its file by content."""
+        content = None if self.file is None else digest(self.file.read_bytes())
+        how = {"model_class": self._how.get("model_class"), "model_args": self._arguments}
+        return {"model": content, "factory": self.factory, **how}
+
+    def load(self) -> Callable[[Tensor], Any]:
+        """What the factory makes, or the file holds; an ImageNet classifier where neither is given."""
+        if self.factory is not None:
+            return make_model(self.factory, self._arguments)
+        return EfficientNetLite0() if self.file is None else load_model(self.file, **self._how)
+
+    def load_judge(self, weights: Path) -> nn.Module:
+        """A model like it, with weights of its own."""
+        if not weights.is_file():
+            raise ValueError(f"--judge {weights} is not a file: pass the weights of the fine-tuned copy of your model")
+        judge = self.load() if self.file is None else load_model(weights, **self._how)
+        if not isinstance(judge, nn.Module):
+            made = type(judge).__name__
+            raise ValueError(f"--factory {self.factory!r} makes a {made}, and --judge needs a torch.nn.Module")
+        return judge if self.file is not None else fill_weights(judge, weights, self.factory or "the classifier")
+
+    def load_for_texts(self) -> tuple[Any, Any]:
+        """(model, tokenizer)"""
+        if self.factory is not None:
+            made = call_factory(self.factory, self._arguments)
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise ValueError("--factory for texts must make (model, tokenizer)")
+            return made
+        if self.file is None or not self.file.is_dir():
+            raise ValueError(
+                "--text needs --model FOLDER, a Hugging Face model for sequence classification, or --factory "
+                "package.module:name that makes (model, tokenizer)"
+            )
+        library = optional("transformers", "texts need transformers", "transformers")
+        try:
+            tokenizer = library.AutoTokenizer.from_pretrained(self.file, local_files_only=True)
+            found = library.AutoModelForSequenceClassification.from_pretrained(self.file, local_files_only=True)
+        except (OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0].rstrip(" :")
+            raise ValueError(f"{self.file} cannot be read as a Hugging Face model: {reason}") from error
+        return found.eval(), tokenizer
+
+    def lines(self, for_texts: bool = False) -> list[str]:
+        """Python that makes `model`; for texts also `tokenizer`."""
+        if self.factory is not None:
+            name, made = ("call_factory", "model, tokenizer") if for_texts else ("make_model", "model")
+            given = ", ".join(repr(part) for part in (self.factory, self._arguments) if part)
+            return [f"from {__name__} import {name}", f"{made} = {name}({given})"]
+        if for_texts:
+            return [
+                "from transformers import AutoModelForSequenceClassification, AutoTokenizer",
+                f"tokenizer = AutoTokenizer.from_pretrained({str(self.file)!r})",
+                f"model = AutoModelForSequenceClassification.from_pretrained({str(self.file)!r}).eval()",
+            ]
+        if self.file is None:
+            return ["from leastpath.commands.classifier import EfficientNetLite0", "model = EfficientNetLite0()"]
+        given = "".join(f", {name}={value!r}" for name, value in self._how.items())
+        return [f"from {__name__} import load_model", f"model = load_model({str(self.file)!r}{given})"]

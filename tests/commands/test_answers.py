@@ -5,8 +5,8 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting
-from leastpath.commands.answering import answers, estimate, planned_cost
-from leastpath.commands.question import Question
+from leastpath.commands.answers import answers, estimate, planned_cost
+from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.support import symmetric_relevance_gain
 from leastpath.methods import METHODS
@@ -16,9 +16,9 @@ NET = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 3))
 TWO = torch.stack([torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.5)], 1)
 
 
-def picture_question(baselines=TWO):
+def picture_case(baselines=TWO):
     torch.manual_seed(0)
-    return Question(lp.Score(NET.eval(), 1, "log_softmax"), torch.rand(1, 3, 8, 8), baselines, "class 1", [])
+    return Case(lp.Score(NET.eval(), 1, "log_softmax"), torch.rand(1, 3, 8, 8), baselines, "class 1", [])
 
 
 def run_of(tmp_path):
@@ -27,12 +27,12 @@ def run_of(tmp_path):
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "idgi", "staircase", "occlusion", "random"])
 def test_values_and_support_against_the_method_and_the_measure(tmp_path, name):
-    question = picture_question()
-    (found,) = answers(question, run_of(tmp_path), [METHODS[name]], {"max_gradients": None}, 0)
-    expected = METHODS[name](question.score, question.inputs, question.baselines)
+    case = picture_case()
+    (found,) = answers(case, run_of(tmp_path), [METHODS[name]], {"max_gradients": None}, 0)
+    expected = METHODS[name](case.score, case.inputs, case.baselines)
     assert torch.equal(found.values, expected.values)
     gains = [
-        symmetric_relevance_gain(question.score, question.inputs, expected.values, start, features="patches")
+        symmetric_relevance_gain(case.score, case.inputs, expected.values, start, features="patches")
         for start in TWO.unbind(1)
     ]
     assert found.support == pytest.approx(float(sum(gains)) / 2, abs=1e-6)
@@ -40,8 +40,8 @@ def test_values_and_support_against_the_method_and_the_measure(tmp_path, name):
 
 def test_support_can_be_read_from_the_curves(tmp_path):
     """What is ranked first is removed on the left; keeping the others is removing what is ranked last."""
-    question = picture_question()
-    (found,) = answers(question, run_of(tmp_path), [METHODS["integrated_gradients"]], {}, 0)
+    case = picture_case()
+    (found,) = answers(case, run_of(tmp_path), [METHODS["integrated_gradients"]], {}, 0)
     at = [round(20 * share) for share in SHARES]
     gap = torch.stack([found.insertion[20 - k] - found.deletion[k] for k in at])
     assert found.support == pytest.approx(float(gap.mean()), abs=0.02)  # 64 cells: shares are rounded to cells
@@ -57,10 +57,10 @@ def test_half_a_result_is_not_kept(tmp_path, kept):
 
     def run_with(model, methods, place):
         names = [str(i) for i in range(30)]
-        question = Question(lp.Score(model), torch.ones(1, 30), torch.zeros(1, 30), "a score", [], names)
+        case = Case(lp.Score(model), torch.ones(1, 30), torch.zeros(1, 30), "a score", [], names)
         run = RunFolder.open(place, "explain", {})
         try:
-            answers(question, run, methods, {}, 0)
+            answers(case, run, methods, {}, 0)
         except KeyboardInterrupt:  # the solver catches Ctrl-C and returns what it has
             return list(run.store), True
         return list(run.store), False
@@ -73,7 +73,7 @@ def test_half_a_result_is_not_kept(tmp_path, kept):
 
 def test_the_plan_counts_what_is_known_and_names_what_is_not():
     methods = [METHODS[name] for name in ("staircase", "saliency", "lime")]
-    said = estimate(picture_question(), methods, {})
+    said = estimate(picture_case(), methods, {})
     assert said.startswith("About ") and "besides LIME, whose cost is not known" in said
     assert "2 gradients at" in said and f"{2 * (650 + 1 + 3 * 60):,} forward passes" in said
 

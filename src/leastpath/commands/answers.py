@@ -1,4 +1,4 @@
-"""Each method's answer to a question, its test by removal, and how long all of them will take."""
+"""Each method's answer to a case, its test by removal, and how long all of them will take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leastpath._support.numbers import written
 from leastpath.account.run import Run, shown_by
-from leastpath.commands.question import Question
+from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.evaluation.support import SymmetricRelevanceGain
@@ -59,7 +59,7 @@ class Answer:
 
 
 def answers(
-    question: Question,
+    case: Case,
     run: RunFolder,
     methods: Sequence[Method],
     limits: Mapping[str, float | None],
@@ -71,25 +71,25 @@ def answers(
         if method.name not in run.store:
             began = time.monotonic()
             with _watched(method.title):
-                result = finished(_explained(question, method, limits, seed))
+                result = finished(_explained(case, method, limits, seed))
             assert isinstance(result.values, Tensor)
-            record = {"seconds": round(time.monotonic() - began, 2), **_evidence(question, result)}
-            curves, kind = _curves(question, result, seed)
+            record = {"seconds": round(time.monotonic() - began, 2), **_evidence(case, result)}
+            curves, kind = _curves(case, result, seed)
             run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})
         unit = run.store.read(method.name)
         found.append(Answer(method.title, unit.record, **unit.arrays))
     return found
 
 
-def _explained(question: Question, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
+def _explained(case: Case, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
     """The test is the same for every method, so those that test themselves need not."""
     settings: dict[str, Any] = {
         name: value for name, value in limits.items() if value is not None and name in method.defaults
     }
     if "support" in method.defaults:
         settings["support"] = False
-    baselines = question.baselines if method.takes_baselines else None
-    return method(question.score, question.inputs, baselines, seed=seed, **settings)
+    baselines = case.baselines if method.takes_baselines else None
+    return method(case.score, case.inputs, baselines, seed=seed, **settings)
 
 
 @contextmanager
@@ -108,10 +108,10 @@ def _watched(title: str) -> Iterator[None]:
         bar.advance(1.0 - done)
 
 
-def _evidence(question: Question, result: Attribution) -> dict[str, Any]:
+def _evidence(case: Case, result: Attribution) -> dict[str, Any]:
     """What is known of a result, its support first: the mean over the baselines that features are replaced by."""
-    gain = SymmetricRelevanceGain("values" if question.features is not None else "patches")
-    each = [gain(question.score, question.inputs, start, result).values for start in question.each_baseline]
+    gain = SymmetricRelevanceGain("values" if case.features is not None else "patches")
+    each = [gain(case.score, case.inputs, start, result).values for start in case.each_baseline]
     evidence = {**vars(result), "support": torch.stack(each).mean(0)}
     record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
     # What a method says of its own test, that there was none, is not true here.
@@ -119,17 +119,17 @@ def _evidence(question: Question, result: Attribution) -> dict[str, Any]:
     return {**record, "solver": result.solver, "metric": result.metric, "status": told.value}
 
 
-def _curves(question: Question, result: Attribution, seed: int) -> tuple[dict[str, Tensor], str]:
+def _curves(case: Case, result: Attribution, seed: int) -> tuple[dict[str, Tensor], str]:
     """The curves (areas,) whose difference is the support: the same order, the same patches, the same baselines."""
-    removed = "values" if question.features is not None else patches(*question.inputs.shape[-2:])[0]
-    kind = judged_score(question.score, "auto")[1]
+    removed = "values" if case.features is not None else patches(*case.inputs.shape[-2:])[0]
+    kind = judged_score(case.score, "auto")[1]
     rank: Any = default_rank("image", kind)  # never "net", which is for tokens
     masking = Masking(FULL_AREAS, features=removed, fill="baseline", rank=rank)
     arrays = {"x": torch.tensor(FULL_AREAS)}
     for name, keep in (("deletion", False), ("insertion", True)):
         curves = []
-        for start in question.each_baseline:
-            scores = masking.curves(question.score, question.inputs, start, result, keep=keep, seed=seed)
+        for start in case.each_baseline:
+            scores = masking.curves(case.score, case.inputs, start, result, keep=keep, seed=seed)
             curves.append(scores.probability()[1][0, 0])
         arrays[name] = torch.stack(curves).mean(0)
     return arrays, kind
@@ -138,13 +138,13 @@ def _curves(question: Question, result: Attribution, seed: int) -> tuple[dict[st
 # ---- how long it will take ---------------------------------------------------------------------------------------
 
 
-def estimate(question: Question, methods: Sequence[Method], limits: Mapping[str, float | None]) -> str:
+def estimate(case: Case, methods: Sequence[Method], limits: Mapping[str, float | None]) -> str:
     """One sentence on the time that all methods and their tests will take, after a short trial of the model."""
-    gradient, forward = _seconds(question)
+    gradient, forward = _seconds(case)
     gradients, forwards, unknown = 0, 0, []
-    m = len(question.each_baseline)
+    m = len(case.each_baseline)
     for method in methods:
-        cost = planned_cost(method, question.inputs.shape[1:], limits.get("max_gradients"))
+        cost = planned_cost(method, case.inputs.shape[1:], limits.get("max_gradients"))
         if cost is None:
             unknown.append(method.title)
         more = cost or (0, 0)
@@ -190,11 +190,11 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
     return known.get(method.name)
 
 
-def _seconds(question: Question) -> tuple[float, float]:
+def _seconds(case: Case) -> tuple[float, float]:
     """How long a gradient and a forward take, a row of a small batch each; the second trial counts."""
-    with untouched(question.score.model, question.inputs.device):
-        bound = question.score.bind(question.inputs)
-        points, rows = bound.explained().repeat(PROBED, *[1] * (question.inputs.ndim - 1)), torch.zeros(PROBED).long()
+    with untouched(case.score.model, case.inputs.device):
+        bound = case.score.bind(case.inputs)
+        points, rows = bound.explained().repeat(PROBED, *[1] * (case.inputs.ndim - 1)), torch.zeros(PROBED).long()
         took = []
         for call in (bound.gradients, bound.values):
             call(points, rows)

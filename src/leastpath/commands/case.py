@@ -1,0 +1,212 @@
+"""What `leastpath explain` and `compare` explain: a picture or a row of a table, the score and the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from leastpath.commands.options import IMAGE_BASELINES
+from leastpath.features.images import read_image
+from leastpath.score.baselines import Choice, Several
+from leastpath.score.guards import UnfitInputs
+from leastpath.score.outputs import UnreadableOutput
+from leastpath.score.score import Score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP = 5  # classes listed
+IN_WORDS = {
+    "softmax": "probability", "log_softmax": "log-probability", "sigmoid": "probability", "logit_margin": "log-odds",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to explain: why this score, and not the score at the baseline?"""
+
+    score: Score
+    inputs: Tensor
+    """(1, *features)"""
+    baselines: Tensor
+    """(1, *features), or (1, m, *features)"""
+    explained: str
+    """What is explained, in words."""
+    top: list[dict[str, Any]]
+    """The model's first classes, or its one output."""
+    features: list[str] | None = None
+    """Names of a table's columns; None for a picture."""
+
+    @property
+    def each_baseline(self) -> tuple[Tensor, ...]:
+        """Each of them, (1, *features)."""
+        return (self.baselines,) if self.baselines.ndim == self.inputs.ndim else self.baselines.unbind(1)
+
+
+def image_case(file: Path, model: Callable[[Tensor], Any], *, size: int = 224, **asked: Any) -> Case:
+    """A picture and a classifier of RGB in [0, 1], (batch, 3, size, size). `asked` is as for `table_case`.
+
+    Example:
+        >>> import tempfile; from PIL import Image
+        >>> file = Path(tempfile.mkdtemp()) / "grey.png"
+        >>> Image.new("RGB", (40, 30), "grey").save(file)
+        >>> net = nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(3, 4)).eval()
+        >>> image_case(file, net, size=16, target=2).explained
+        'probability of class 2'
+    """
+    image = read_image(file, size)
+    logits = _probe(model, image, f"pictures of {size} × {size} pixels: try another --size")
+    names: dict[str, Choice] = {name: name for name in IMAGE_BASELINES}
+    # The probability itself, as in the study of truth, whose recommendation for photographs is of probabilities.
+    return _case(model, image, logits, names, **{"usual": "softmax", "baseline": "black", **asked})
+
+
+def table_case(table: pd.DataFrame, row: int, model: Callable[[Tensor], Any], **asked: Any) -> Case:
+    """A row of a table of numbers and a model of such rows, (batch, columns).
+
+    Columns are measured in their standard deviations over the table. The length of a path adds columns up, so they need
+    a common unit. Integrated Gradients does not depend on this unit.
+
+    Args:
+        table: of numbers.
+        row: from 0.
+        model: that takes the table's columns.
+        asked: `target` (None is the model's first class), `output` (None is the usual one of classifiers), `baseline`
+            by name, several with commas, and `labels`, the names of the classes.
+
+    Example:
+        >>> import pandas
+        >>> table = pandas.DataFrame({"a": [0.0, 200.0, 400.0], "b": [0.0, 0.2, 0.4]})
+        >>> table_case(table, 1, nn.Linear(2, 3).eval(), target=0).baselines
+        tensor([[1., 1.]])
+    """
+    if not 0 <= row < len(table):
+        raise ValueError(f"--row {row} is not in the table, which has rows 0 to {len(table) - 1}")
+    points = torch.as_tensor(table.to_numpy(dtype="float32", copy=True))
+    chosen = points[row : row + 1]
+    empty = [str(name) for name, cell in zip(table.columns, chosen[0], strict=True) if not torch.isfinite(cell)]
+    if empty:
+        raise ValueError(f"row {row} has no finite number in {', '.join(empty)}: fill it first")
+    logits = _probe(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
+    complete = points[torch.isfinite(points).all(1)]
+    unit = complete.std(0) if len(complete) > 1 else torch.ones_like(chosen[0])
+    unit = torch.where(unit > 0, unit, 1)  # a column that never changes keeps its unit
+    points = complete / unit
+    names: dict[str, Choice] = {
+        "mean": ("mean", {"points": points}), "zero": 0.0, "samples": ("samples", {"points": points}),
+        "max_entropy": ("max_entropy", {"limits": (points.amin(0), points.amax(0))}),
+    }  # fmt: skip
+    case = _case(Rescaled(model, unit), chosen / unit, logits, names, **{"baseline": "mean", **asked})
+    return replace(case, features=[str(column) for column in table.columns])
+
+
+class Rescaled(nn.Module):
+    """A model whose columns are given in other units: (batch, columns), in multiples of `unit` (columns,)."""
+
+    def __init__(self, model: Callable[[Tensor], Any], unit: Tensor) -> None:
+        super().__init__()
+        self.model, self.unit = model, unit
+        self.training = isinstance(model, nn.Module) and model.training
+
+    def forward(self, rows: Tensor) -> Any:
+        """(batch, columns) -> the model's output."""
+        return self.model(rows * self.unit)
+
+
+def join_cases(cases: Sequence[Case]) -> Case:
+    """Several cases of one model as one: each input keeps its own target."""
+    first = cases[0]
+    targets = [case.score.target for case in cases]
+    target: Any = None if targets[0] is None else torch.tensor(targets)
+    inputs, baselines = (torch.cat([getattr(case, part) for case in cases]) for part in ("inputs", "baselines"))
+    return replace(first, score=replace(first.score, target=target), inputs=inputs, baselines=baselines)
+
+
+def _case(
+    model: Callable[[Tensor], Any],
+    inputs: Tensor,
+    logits: Tensor,
+    names: Mapping[str, Choice],
+    *,
+    baseline: str,
+    target: int | None = None,
+    output: str | None = None,
+    usual: str = "log_softmax",
+    labels: Sequence[str] | None = None,
+) -> Case:
+    n_classes = 1 if logits.ndim == 1 else logits.shape[1]
+    if n_classes == 1:
+        if target not in (None, 0):
+            raise ValueError(f"--target {target}: the model has one output, which needs no target")
+        chosen, output, words = None, output or "raw", "the model's output"
+    else:
+        chosen = int(logits[0].argmax()) if target is None else target
+        if not 0 <= chosen < n_classes:
+            raise ValueError(f"--target {chosen} is not a class of the model, which has 0 to {n_classes - 1}")
+        output, words = output or usual, f"class {_name(chosen, labels)}"
+    # Some exported programs take only the batch size that they were exported with.
+    score = Score(model, chosen, output, batch_size=None if _takes_batches(model, inputs) else 1)  # type: ignore[arg-type]
+    explained = words if output == "raw" else f"{IN_WORDS.get(output, output)} of {words}"
+    return Case(score, inputs, _baselines(baseline, names, inputs, score), explained, _top(logits, labels))
+
+
+def _baselines(given: str, names: Mapping[str, Choice], inputs: Tensor, score: Score) -> Tensor:
+    """(1, *features), or for several, with commas or as a name makes them, (1, m, *features)."""
+    choices = [_baseline(name.strip(), names, score) for name in given.split(",")]
+    each = Several(tuple(choices)).of(inputs, score)
+    return each[:, 0] if each.shape[1] == 1 else each
+
+
+def _baseline(name: str, names: Mapping[str, Choice], score: Score) -> Choice:
+    if name in names:
+        return names[name]
+    try:
+        number = float(name)
+    except ValueError:
+        raise ValueError(f"--baseline {name!r} is unknown: use {', '.join(names)}, or a number") from None
+    return number / score.model.unit[None] if isinstance(score.model, Rescaled) else number
+
+
+def _probe(model: Callable[[Tensor], Any], inputs: Tensor, advice: str) -> Tensor:
+    """What the model says of one input: (1, classes) or (1,)."""
+    try:
+        logits = Score(model).outputs(inputs)
+    except UnreadableOutput:
+        raise
+    except Exception as error:  # the user's model may raise anything
+        reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().splitlines()[0][:200]
+        raise ValueError(f"the model does not take {advice} ({reason})") from error
+    if logits.ndim > 2:
+        raise ValueError(f"the model returns {tuple(logits.shape)} for one input, expected (1, classes) or (1,)")
+    return logits.float()
+
+
+def _takes_batches(model: Callable[[Tensor], Any], inputs: Tensor) -> bool:
+    try:
+        Score(model, batch_size=2).outputs(torch.cat([inputs, inputs]))
+        return True
+    except Exception:  # the checks of exported programs can raise any error
+        return False
+
+
+def _top(logits: Tensor, labels: Sequence[str] | None) -> list[dict[str, Any]]:
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        return [{"output": float(logits.flatten()[0])}]
+    probability, order = logits[0].softmax(0).topk(min(TOP, logits.shape[1]))
+    return [
+        {"class": _name(int(c), labels), "probability": float(p), "logit": float(logits[0, c])}
+        for p, c in zip(probability, order, strict=True)
+    ]
+
+
+def _name(index: int, labels: Sequence[str] | None) -> str:
+    if labels is None:
+        return str(index)
+    if index >= len(labels):
+        raise ValueError(f"--labels has {len(labels)} names, too few for class {index}: pass one for each class")
+    return f"{index} ({labels[index]})"

@@ -1,0 +1,132 @@
+"""What commands read from files besides models: pictures of a folder, tables and names of classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from leastpath._support.optional import optional
+from leastpath.features.images import PICTURES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+
+def is_table(file: Path) -> bool:
+    """Whether a file is a table, by its name."""
+    return file.name.lower().endswith(TABLES)
+
+
+def names_in(*given: str) -> list[str]:
+    """The names in options that take several with commas, each once.
+
+    Example:
+        >>> names_in("age, hours", "age,")
+        ['age', 'hours']
+    """
+    return list(dict.fromkeys(name.strip() for one in given for name in one.split(",") if name.strip()))
+
+
+def separator_of(file: Path) -> str:
+    """What stands between the cells of a table's file: a tab in .tsv files, else a comma.
+
+    Example:
+        >>> separator_of(Path("table.tsv.gz")), separator_of(Path("table.csv"))
+        ('\\t', ',')
+    """
+    return "\t" if ".tsv" in file.name.lower() else ","
+
+
+def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
+    """A table, without the columns to drop.
+
+    Example:
+        >>> read_frame(Path("nowhere.csv"))
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere.csv cannot be read as a table: ...
+    """
+    pandas = optional("pandas", "tables need pandas", "tabular")
+    try:
+        table = pandas.read_csv(file, sep=separator_of(file))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {str(error).partition(chr(10))[0]}") from error
+    unknown = [name for name in drop if name not in table.columns]
+    if unknown:
+        raise ValueError(f"--drop {unknown[0]!r} is not a column: the table has {', '.join(map(str, table.columns))}")
+    return table.drop(columns=list(drop))
+
+
+def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
+    """A table of numbers, without the columns to drop.
+
+    Example:
+        >>> read_table(Path("nowhere.csv"))
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere.csv cannot be read as a table: ...
+    """
+    import pandas as pd
+
+    table = read_frame(file, drop)
+    words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
+    if words:
+        raise ValueError(
+            f"{', '.join(words)} hold no numbers: encode them as the model expects, or --drop {','.join(words)}"
+        )
+    return table
+
+
+def read_labels(file: Path) -> list[str]:
+    """Class names: one a line, a JSON list, or a JSON object from index to name (or to a list that ends with it)."""
+    if not file.is_file():
+        raise ValueError(f"{file} is not a file: pass class names, one a line or as JSON")
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".json":
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from error
+    names = [given[str(i)] for i in range(len(given))] if isinstance(given, dict) else given
+    return [str(name[-1] if isinstance(name, list) else name) for name in names]
+
+
+def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
+    """The rows of a table that have a finite number in every column, from 0.
+
+    Example:
+        >>> import pandas
+        >>> complete_rows(pandas.DataFrame({"a": [1.0, None, 3.0]}))
+        [0, 2]
+    """
+    numbers = torch.as_tensor(table.to_numpy(dtype="float64", copy=True))
+    rows = [int(row) for row in torch.isfinite(numbers).all(1).nonzero()[:, 0]]
+    if not rows:
+        raise ValueError("no row of the table has a number in every column: leave columns out with --drop")
+    return rows[:limit]
+
+
+def picture_files(folder: Path, limit: int | None = None) -> list[Path]:
+    """The pictures of a folder, by name.
+
+    Example:
+        >>> picture_files(Path("nowhere"))
+        Traceback (most recent call last):
+        ...
+        ValueError: nowhere is neither a folder of pictures nor a table: ...
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"{folder} is neither a folder of pictures nor a table: pass one, as in pictures/ or table.csv"
+        )
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
+    if not files:
+        raise ValueError(f"{folder} holds no pictures: they end in {', '.join(PICTURES)}")
+    return files[:limit]

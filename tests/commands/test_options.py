@@ -1,0 +1,25 @@
+"""Commands as typer reads them against the settings that the functions get."""
+
+import inspect
+from dataclasses import fields
+
+import pytest
+
+from leastpath.commands import explain, options
+from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, make_command
+
+
+@pytest.mark.parametrize("settings", [ExplainOptions, ExploreOptions, CompareOptions])
+def test_the_command_takes_what_the_function_takes(settings, monkeypatch):
+    command = make_command(settings, "leastpath.commands.options", "taken")
+    parameters = inspect.signature(command).parameters
+    assert set(parameters) == {field.name for field in fields(settings)}
+    given = {} if settings is ExploreOptions else {"source": "here"}
+    seen = []
+    monkeypatch.setattr(options, "taken", seen.append, raising=False)
+    command(**{p.name: p.default for p in parameters.values() if p.default is not p.empty}, **given)
+    assert seen == [settings(**given)]
+
+
+def test_the_help_names_the_solvers_that_there_are():
+    assert set(explain.SOLVERS) == set(options.SOLVERS)
