@@ -11,6 +11,7 @@ from sklearn.datasets import make_moons
 from torch import nn
 
 import leastpath as lp
+from leastpath.evaluation import profile_paths, score_plane
 from leastpath.report import path_profile, plot_graph
 
 torch.manual_seed(0)
@@ -73,7 +74,10 @@ print(
     "length of the route / of the line:",
     [round(float(ratio), 3) for ratio in route.length_ratio[shown]],
 )
-plot_graph(graph, route, shown, score=score).savefig("half_moons-graph.png", dpi=110)
+plane = score_plane(score, points)
+plot_graph(graph, route, shown, background=plane).savefig(
+    "half_moons-graph.png", dpi=110
+)
 
 # %% [markdown]
 # ## What happens on the way
@@ -83,9 +87,8 @@ plot_graph(graph, route, shown, score=score).savefig("half_moons-graph.png", dpi
 # the change of score.
 
 # %%
-path_profile(score, {"route": route}, shown[0]).savefig(
-    "half_moons-profile.png", dpi=110
-)
+profiles = profile_paths(score, {"route": route}, shown[0])
+path_profile(profiles).savefig("half_moons-profile.png", dpi=110)
 print(route.status[shown[0]].value)
 change, certificate = route.score_change[shown[0]], route.certificate[shown[0]]
 print(f"change of score {float(change):.3f}, certificate {float(certificate):.3f}")

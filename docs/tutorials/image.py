@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import leastpath as lp
+from leastpath.evaluation import profile_paths, scores_along, try_baselines
 from leastpath.report import baselines_figure, heatmaps, path_film, path_profile
 from leastpath.score.baselines import BASELINES, baseline
 
@@ -86,7 +87,7 @@ heatmaps(found, inputs).savefig("image-maps.png", dpi=110)
 
 # %%
 bent = {name: found[name] for name in ("elastic band", "shortest")}
-path_profile(score, bent, example=0).savefig("image-profile.png", dpi=110)
+path_profile(profile_paths(score, bent)).savefig("image-profile.png", dpi=110)
 
 # %% [markdown]
 # And the image along the shortest path. The line would fade the digit in; the second
@@ -95,9 +96,8 @@ path_profile(score, bent, example=0).savefig("image-profile.png", dpi=110)
 # [what a short path is worth](../../choosing.md#what-a-short-path-is-worth).
 
 # %%
-path_film(found["shortest"], example=0, frames=7, score=score).savefig(
-    "image-film.png", dpi=110
-)
+scores = scores_along(score, found["shortest"], frames=7)
+path_film(found["shortest"], frames=7, scores=scores).savefig("image-film.png", dpi=110)
 
 # %% [markdown]
 # ## The baseline is part of the question
@@ -114,7 +114,8 @@ settings = {name: {} for name in BASELINES} | {
     "samples": {"points": images[train], "n": 5},
     "mean": {"points": images[train]},
 }
-baselines_figure(first, inputs[0], settings).savefig("image-baselines.png", dpi=110)
+tried = try_baselines(first, inputs[0], settings)
+baselines_figure(tried).savefig("image-baselines.png", dpi=110)
 
 # %% [markdown]
 # With several baselines an example, values are averaged, and `baseline_spread` says how

@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 import leastpath as lp
+from leastpath.evaluation import profile_paths
 from leastpath.report import bars, path_profile
 from leastpath.score.baselines import baseline
 
@@ -89,7 +90,8 @@ bent = lp.attribute(
 for name, found in {"straight line": straight, "least cancellation": bent}.items():
     print(f"{name}: Σ|values| − |Δf| = {float(found.cancellation):.3f}")
     print("   ", found.status[0].value)
-path_profile(score, {"least cancellation": bent}).savefig("table-profile.png", dpi=110)
+profiles = profile_paths(score, {"least cancellation": bent})
+path_profile(profiles).savefig("table-profile.png", dpi=110)
 
 # %% [markdown]
 # The bent path goes first to where the network is saturated and follows that plateau,

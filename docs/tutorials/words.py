@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
+from leastpath.evaluation import profile_paths
 from leastpath.report import path_profile, text
 
 GOOD, BAD, PLAIN = (
@@ -136,6 +137,5 @@ for name, result in {"straight line": straight, "elastic band": bent}.items():
     per_word = zip(sentences[0], result.values[0].sum(1).tolist(), strict=True)
     print(name, "cancellation", [round(v, 2) for v in result.cancellation.tolist()])
     print("   ", {word: round(value, 2) for word, value in per_word})
-path_profile(score, {"elastic band": bent}, 0, inputs=batch).savefig(
-    "words-profile.png", dpi=110
-)
+profiles = profile_paths(score, {"elastic band": bent}, inputs=batch)
+path_profile(profiles).savefig("words-profile.png", dpi=110)

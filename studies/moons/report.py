@@ -11,6 +11,7 @@ from torch import Tensor
 
 import leastpath as lp
 from leastpath.commands.run_folder import RunFolder
+from leastpath.evaluation.profiles import score_plane
 from leastpath.methods import METHODS
 from leastpath.report import Report, plot_graph
 from studies.markdown import markdown_table
@@ -149,4 +150,4 @@ def _graph(points: Tensor, score: lp.Score, baseline: Tensor, across: Tensor) ->
     graph = lp.NeighborGraph(points, n_neighbors=3).build(score, lp.Conformal(), baseline)
     result = lp.attribute(score, inputs, baseline, solver=graph)
     far = inputs[:, 0].argsort()[[0, len(inputs) // 2, -1]]
-    return plot_graph(graph, result, far.tolist(), score=score)
+    return plot_graph(graph, result, far.tolist(), background=score_plane(score, points, inputs, baseline))

@@ -520,9 +520,9 @@ def reports() -> Iterator[Case]:
         "no tokens": ("text", lambda: report.text([], []), "no tokens"),
         "a string of tokens": ("text_html", lambda: report.text_html("abc", [1.0]), "tokens is one string"),
         "a tensor for a path": ("path_film", lambda: report.path_film(X), "Tensor"),
-        "a tensor for paths": ("path_profile", lambda: report.path_profile(SCORE, X), "Tensor"),
+        "a tensor for paths": ("path_profile", lambda: report.path_profile(X), "Tensor"),
         "a tensor for a graph": ("plot_graph", lambda: report.plot_graph(X, RESULT), "Tensor"),
-        "rows of a table": ("baselines_figure", lambda: report.baselines_figure(SCORE, X), "."),
+        "rows of a table": ("baselines_figure", lambda: report.baselines_figure(X), "Tensor"),
     }
     for name, (group, call, words) in refused.items():
         yield Case(f"report.{group}", name, call, Refused(words))

@@ -7,6 +7,7 @@ import leastpath as lp
 from helpers import flat_points, moons_net
 
 pytest.importorskip("matplotlib")
+from leastpath.evaluation import score_plane
 from leastpath.report import plot_graph
 
 SCORE = lp.Score(moons_net(), 1, "softmax")
@@ -16,7 +17,7 @@ def test_shows_edges_bridges_routes_and_lines(tmp_path):
     blobs = torch.cat([flat_points(40) * 0.1 - 1, flat_points(40, seed=1) * 0.1 + 1])
     graph = lp.NeighborGraph(blobs, 5).build(SCORE, lp.Conformal())
     result = lp.attribute(SCORE, torch.ones(2, 2), -1.0, solver=graph)
-    figure = plot_graph(graph, result, (0, 1), score=SCORE)
+    figure = plot_graph(graph, result, (0, 1), background=score_plane(SCORE, blobs))
     labels = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
     assert labels == {"neighbours", "bridges", "shortest route", "straight line", "baseline", "input"}
     figure.savefig(tmp_path / "graph.png")

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 import leastpath as lp
-from helpers import Polyline, TextNet, cnn, mlp, seeded
+from helpers import Polyline, cnn
 
 pytest.importorskip("matplotlib")
 from leastpath._support.numbers import written
+from leastpath.evaluation import profile_paths, scores_along
 from leastpath.report import path_film, path_profile
 
 IMAGES = torch.rand(2, 2, 6, 6, generator=torch.Generator().manual_seed(1))
@@ -23,7 +24,7 @@ def curves(figure, panel):
 
 
 def test_film_shows_the_points_of_the_path_and_their_scores():
-    figure = path_film(BENT, 1, frames=5, score=SCORE)
+    figure = path_film(BENT, 1, frames=5, scores=scores_along(SCORE, BENT, 1, frames=5))
     middle = BENT.path.at(torch.tensor([0.5]))[1, 0]
     shown = figure.axes[2].get_images()[0].get_array()
     first, last = BENT.path.start[1], BENT.path.end[1]
@@ -44,7 +45,7 @@ def test_film_of_a_line_has_no_differences():
 
 @pytest.mark.parametrize("axis", ["share", "knots"])
 def test_profile_ends_at_the_scores_of_the_ends_and_adds_the_line(axis):
-    figure = path_profile(SCORE, {"bent": BENT}, 1, axis=axis, samples=20)
+    figure = path_profile(profile_paths(SCORE, {"bent": BENT}, 1, axis=axis, samples=20))
     assert len(figure.axes[0].lines) == 2
     for values in curves(figure, 0).values():
         assert values[1, 0] == pytest.approx(float(SCORE(torch.zeros_like(IMAGES))[1]), rel=1e-5)
@@ -52,37 +53,13 @@ def test_profile_ends_at_the_scores_of_the_ends_and_adds_the_line(axis):
     assert [label.split(":")[0] for label in curves(figure, 0)] == ["straight line", "bent"]
 
 
-def test_profile_gradient_norm_against_autograd():
-    path = lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3))
-    figure = path_profile(lp.Score(lambda x: (x**2).sum(1)), path, samples=5)
-    x, norms = next(iter(curves(figure, 1).values()))
-    np.testing.assert_allclose(norms, 2 * np.sqrt(3) * x, atol=1e-6)
-
-
 def test_profile_writes_the_integrators_lengths():
-    figure = path_profile(SCORE, {"bent": BENT}, 0, samples=3)
+    figure = path_profile(profile_paths(SCORE, {"bent": BENT}, 0, samples=3))
     line, bent = (label.rsplit(" ", 1)[1] for label in curves(figure, 0))
     assert bent == f"{float(BENT.length[0]):,.4g}"
     assert line == f"{float(BENT.length[0] / BENT.length_ratio[0]):,.4g}"
-    both = path_profile(SCORE, {"plain": LINE, "bent": BENT}, samples=3)
+    both = path_profile(profile_paths(SCORE, {"plain": LINE, "bent": BENT}, samples=3))
     assert len(both.axes[0].lines) == 2 and both.axes[0].lines[0].get_color() == "#000000"
-
-
-def test_profile_through_layers_tuples_and_several_baselines():
-    net = seeded(TextNet).eval()
-    ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
-    score = lp.Score(net, torch.tensor([0, 2]), "log_softmax", layer=net.embedding)
-    result = lp.attribute(score, ids, solver=lp.StraightLine(), **FIXED)
-    figure = path_profile(score, {"line": result}, 1, inputs=ids, samples=4)
-    assert next(iter(curves(figure, 0).values()))[1, -1] == pytest.approx(float(score(ids)[1]), rel=1e-5)
-    with pytest.raises(ValueError, match="pass inputs=inputs"):
-        path_profile(score, result)
-
-    pair = (torch.rand(2, 2), torch.rand(2, 2))
-    joint = lp.Score(lambda a, b: mlp()(torch.cat([a, b], 1)), torch.tensor([0, 1]))
-    result = lp.attribute(joint, pair, (torch.rand(2, 3, 2), 0.0), solver=lp.StraightLine(), **FIXED)
-    figure = path_profile(joint, result, 4, inputs=pair, samples=4)  # the second baseline of the second example
-    assert next(iter(curves(figure, 0).values()))[1, -1] == pytest.approx(float(joint(pair)[1]), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +69,9 @@ def test_profile_through_layers_tuples_and_several_baselines():
         (lambda: path_film(BENT, frames=1), "frames=1"),
         (lambda: path_film(lp.Path.straight(torch.zeros(1, 2), torch.ones(1, 2))), "draw tables and text with"),
         (lambda: path_film(IMAGES), "expected an Attribution or a Path"),
-        (lambda: path_profile(SCORE, BENT, axis="time"), 'use "share" or "knots"'),
-        (lambda: path_profile(SCORE, BENT, samples=1), "samples=1"),
-        (lambda: path_profile(SCORE, {}), "nothing to draw"),
-        (lambda: path_profile(SCORE, BENT, inputs=torch.rand(3, 2, 6, 6)), "got 3 inputs for 2 paths"),
+        (lambda: path_film(BENT, frames=3, scores=[1.0, 2.0]), "expected one for each of 3 frames"),
+        (lambda: path_profile({}), "nothing to draw"),
+        (lambda: path_profile(BENT), r"got a Attribution: pass path_profile\(profile_paths"),
     ],
 )
 def test_errors_say_what_helps(call, match):

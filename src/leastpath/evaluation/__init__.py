@@ -30,6 +30,7 @@ from leastpath.evaluation.masking import (
     Sufficiency,
 )
 from leastpath.evaluation.measure import Measure, Measured, given_attribution, measure_all
+from leastpath.evaluation.profiles import profile_paths, score_plane, scores_along, try_baselines
 from leastpath.evaluation.purity import auc_purity, purity, purity_of
 from leastpath.evaluation.randomization import ModelRandomization, randomized
 from leastpath.evaluation.retraining import Retrained, roar
@@ -50,5 +51,6 @@ __all__ = [
     "Localization", "RankCorrelation", "KnownAnswers", "Planted",
     "planted_patch", "planted_cancellation", "planted_piecewise",
     "CompletenessGap", "Cancellation", "Certificate", "Asymmetry", "purity", "purity_of", "auc_purity",
+    "profile_paths", "scores_along", "score_plane", "try_baselines",
     "roar", "Retrained", "bootstrap_interval", "Interval", "paired_test", "PairedTest", "holm", "trapezoid",
 ]  # fmt: skip

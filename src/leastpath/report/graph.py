@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, drawing_on
 from leastpath.result.attribution import Attribution
-from leastpath.score.score import Score
-from leastpath.solvers.graph.solver import Graph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +19,21 @@ EDGE, BRIDGE, ROUTE, LINE, BASELINE, INPUT = GREY, VERMILION, BLUE, BLACK, ORANG
 MOST_EDGES = 20_000  # more edges only make a grey area
 
 
+@dataclass(frozen=True)
+class Plane:
+    """A score over the plane of two features, for the background of `plot_graph`."""
+
+    x: np.ndarray  #: (n,)
+    y: np.ndarray  #: (m,)
+    values: np.ndarray  #: (m, n)
+
+
 def plot_graph(
-    graph: Graph,
+    graph: Any,
     result: Attribution,
     examples: Iterable[int] = (0,),
     *,
-    score: Score | None = None,
+    background: Plane | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw a built graph with the routes of some examples, beside the straight lines that plain IG would take.
@@ -35,16 +42,17 @@ def plot_graph(
         graph: made by `NeighborGraph.build`, over points of two features.
         result: of `attribute(…, solver=graph)`.
         examples: whose routes to draw.
-        score: drawn as shaded contours in the background, if given.
+        background: the score as shaded contours, `evaluation.score_plane(score, points)`, if given.
         ax: where to draw; a new figure by default.
 
     Example:
         >>> import torch, leastpath as lp
-        >>> from leastpath.report import plot_graph
+        >>> from leastpath.evaluation import score_plane
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
         >>> points = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
         >>> graph = lp.NeighborGraph(points, n_neighbors=6).build(score, lp.Conformal())
-        >>> figure = plot_graph(graph, lp.attribute(score, torch.ones(1, 2), solver=graph), score=score)
+        >>> result = lp.attribute(score, torch.ones(1, 2), solver=graph)
+        >>> figure = plot_graph(graph, result, background=score_plane(score, points))
     """
     if not hasattr(graph, "topology") or not hasattr(result, "path"):
         what = f"a {type(graph).__name__} and a {type(result).__name__}"
@@ -60,8 +68,8 @@ def plot_graph(
     from matplotlib.collections import LineCollection
 
     routes = [result.path[b].detach().cpu().double().numpy() for b in examples]
-    if score is not None:
-        _shade(axes, score, np.concatenate([points, *routes]), graph.topology.points)
+    if background is not None:
+        _shade(axes, background)
     pairs, bridge = points[graph.topology.edges], graph.topology.is_bridge
     shown = pairs[~bridge][:MOST_EDGES]
     faint = min(0.6, 1500 / max(1, len(shown)))  # many edges must not hide the route
@@ -84,12 +92,7 @@ def plot_graph(
     return figure
 
 
-def _shade(axes: Axes, score: Score, shown: np.ndarray, points: torch.Tensor) -> None:
+def _shade(axes: Axes, plane: Plane) -> None:
     """The score over the plane, as pale filled contours."""
-    low, high = shown.min(0), shown.max(0)
-    margin = 0.05 * (high - low) + 1e-9
-    x, y = (np.linspace(a, b, 200) for a, b in zip(low - margin, high + margin, strict=True))
-    grid = torch.as_tensor(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)).to(points)
-    values = score(grid).reshape(200, 200).cpu().numpy()
-    drawn = axes.contourf(x, y, values, levels=12, cmap="cividis", alpha=0.35, zorder=0)
+    drawn = axes.contourf(plane.x, plane.y, plane.values, levels=12, cmap="cividis", alpha=0.35, zorder=0)
     axes.figure.colorbar(drawn, ax=axes, label="score")
