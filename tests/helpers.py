@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import leastpath as lp
 from leastpath.solvers.amortized import PathPredictor
 from leastpath.solvers.descent.field import Field
+from leastpath.solvers.solution import Stop
 
 
 def flat_points(batch: int, features: int = 2, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -227,7 +228,7 @@ def field_of(score: lp.Score, start: Tensor, end: Tensor, limit: int = 1000, met
     """The score as the stages of Descent see it: start, end (batch, *features)."""
     bound, run = score.bind(end), lp.Run()
     budget = run.budget(bound).at_most(limit)
-    return Field(bound, metric or lp.Conformal(), run, budget, torch.arange(len(end)), start, end)
+    return Field(bound, metric or lp.Conformal(), Stop(run), budget, torch.arange(len(end)), start, end)
 
 
 class Counted:

@@ -22,7 +22,7 @@ from leastpath.integral.result import Integral
 from leastpath.integral.sums import ROUNDING, Measure
 from leastpath.integral.weightings import Weighting
 from leastpath.methods.measuring import Line, Measuring, compared_with_line, steps_reserved
-from leastpath.methods.planning import Watch, check_seconds, planned_gradients, told_of_time
+from leastpath.methods.planning import Watch, check_seconds, planned_gradients
 from leastpath.removal.tested import Tested, removed_together, tested
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Interrupted, Note, Outcome, Status, finished
@@ -40,7 +40,7 @@ from leastpath.score.guards import (
 from leastpath.score.outputs import OutputName
 from leastpath.score.score import Score
 from leastpath.solvers.elastic.solver import ElasticBand
-from leastpath.solvers.solution import Solution, Solver, chooses_start, straight_with_note
+from leastpath.solvers.solution import Solution, Solver, Stop, chooses_start, straight_with_note
 from leastpath.solvers.straight import StraightLine
 
 # A path may come out this much longer than the line, relative to the line, before it is called longer: both lengths
@@ -218,11 +218,9 @@ def _in_time(solver: Solver, score: BoundScore, metric: Metric, start: Tensor, e
     """The solver's paths, or its best so far when its part of the time is used up; the line, if there is nothing."""
     try:
         with watch.over_solver(watch.score, score):
-            solution = solver.solve(score, metric, start, end, watch.for_solver)
-    except OutOfTime:
-        note = Note(Outcome.INTERRUPTED, "the straight line was used")
-        solution = straight_with_note(start, end, note)
-    return told_of_time(solution, watch.for_solver) if watch.for_solver.clock.left() == 0 else solution
+            return solver.solve(score, metric, start, end, watch.for_solver)
+    except OutOfTime as late:
+        return straight_with_note(start, end, Stop(watch.for_solver, late).note(""))
 
 
 def bound_with_baselines(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:

@@ -6,7 +6,7 @@ import torch
 import leastpath as lp
 from helpers import flat_points, moons_net
 from leastpath import attribution
-from leastpath.account.budget import Clock
+from leastpath.account.budget import Clock, OutOfTime
 from leastpath.methods import planning
 from leastpath.methods.planning import Watch, check_seconds, in_words, planned_gradients
 
@@ -84,7 +84,7 @@ def test_a_watch_names_the_limit():
     assert watch.sentence(0.5) == "about 25 s, and no more than max_seconds=10: 50 gradients, at 500 ms a gradient"
     now[0] = 6.0
     watch()  # no solver works: nothing is ended
-    with pytest.raises(KeyboardInterrupt), watch.over_solver(bound):
+    with pytest.raises(OutOfTime), watch.over_solver(bound):
         watch()
 
 

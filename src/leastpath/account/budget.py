@@ -23,8 +23,11 @@ Examples = Tensor | int | slice  # which examples of the batch
 EVERYONE = slice(None)
 
 
-class OutOfTime(KeyboardInterrupt):
-    """The time of a call is used up. Solvers end as they do when somebody interrupts them: with their best so far."""
+class OutOfTime(Exception):
+    """The time for a search is used up. Solvers end as they do at Ctrl-C: with their best so far."""
+
+
+STOPS = KeyboardInterrupt, OutOfTime  # what ends a search early
 
 
 @dataclass(frozen=True)

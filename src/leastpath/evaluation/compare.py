@@ -14,7 +14,7 @@ from torch import Tensor
 from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
-from leastpath.account.budget import Clock, OutOfTime
+from leastpath.account.budget import STOPS, Clock, OutOfTime
 from leastpath.account.run import Bar, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
@@ -121,7 +121,7 @@ def compare(
                     if start == 0 and batch > batch_size:
                         seconds = (run.clock.spent() - begin) * batch / batch_size
                         run.say(f"{entrant.name}: about {in_words(seconds)} for {batch} inputs")
-    except KeyboardInterrupt:
+    except STOPS:
         finished = False
     units = {pair: kept.read(key) for pair, key in keys.items() if key in kept}
     if not finished:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from leastpath.account.budget import OutOfTime
 from leastpath.account.run import Run
-from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import PlansGradients, Solution, Solver
+from leastpath.solvers.solution import PlansGradients, Solver
 
 FIRST = 8  # gradients an example, after which the plan is said …
 SOON = 3.0  # … or seconds, if these are over before
@@ -99,22 +98,6 @@ def in_words(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {s} s" if minutes else f"{s} s"
-
-
-def told_of_time(solution: Solution, run: Run) -> Solution:
-    """The solution of a solver that the clock ended: its notes speak of an interruption, which it was not."""
-    sentence = f"stopped after {run.clock.words}: the search for a path was cut short; raise max_seconds"
-    late = Note(Outcome.BUDGET_SPENT, sentence)
-    notes = solution.notes or ((),) * len(solution.path)
-    return replace(
-        solution,
-        notes=tuple(
-            (*(note for note in some if note.outcome is not Outcome.INTERRUPTED), late)
-            if any(note.outcome is Outcome.INTERRUPTED for note in some)
-            else some
-            for some in notes
-        ),
-    )
 
 
 def check_seconds(max_seconds: float | None) -> None:

@@ -15,13 +15,13 @@ from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, straight_with_note
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
 ROUNDING = 16  # in units of eps times the total distance: sums over many features are not more exact
 SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
 LINE = "the straight line was used"
-INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
+INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,16 @@ class GuidedIG:
         dtype = score.work_dtype if start.device.type == "mps" else torch.float64
         walk = _Walk(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
         examples, knots = torch.arange(len(start)), [start]
-        try:
-            with run.bar("guided", n) as bar:
-                for step in range(1, n + 1):
-                    point = walk.x.view_as(start).to(score.work_dtype)
-                    _, gradient = score.gradients(point, examples)
-                    walk.advance(flat_rows(gradient).to(dtype).abs(), step / n)
-                    knots.append(walk.x.view_as(start).to(start.dtype))
-                    bar.advance()
-        except KeyboardInterrupt:
-            return straight_with_note(start, end, INTERRUPTED)
+        stop = Stop(run)
+        with stop.catch(), run.bar("guided", n) as bar:
+            for step in range(1, n + 1):
+                point = walk.x.view_as(start).to(score.work_dtype)
+                _, gradient = score.gradients(point, examples)
+                walk.advance(flat_rows(gradient).to(dtype).abs(), step / n)
+                knots.append(walk.x.view_as(start).to(start.dtype))
+                bar.advance()
+        if stop.caught:
+            return straight_with_note(start, end, stop.note(INTERRUPTED))
         knots[-1] = end
         return Solution(Path.polyline(torch.stack(knots, 1)), stats={"n_steps": n})
 

@@ -28,7 +28,7 @@ from leastpath.geometry.metric import Conformal, Metric, RankOne
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, joined_blocks
+from leastpath.solvers.solution import Solution, Stop, joined_blocks
 
 Array = NDArray[np.float64]
 
@@ -104,15 +104,13 @@ class GeodesicODE:
                 f"GeodesicODE is for up to max_features={self.max_features} features, got {score.n_features}: "
                 f"use Descent, or raise the limit with GeodesicODE(max_features={score.n_features})"
             )
-        parts, interrupted = [], False
+        parts, stop = [], Stop(run)
         with run.bar("geodesics", len(start)) as bar:
             for b in range(len(start)):
-                search = _Search(self, score, metric, b, start[b : b + 1], end[b : b + 1], run)
-                if interrupted:
-                    search.ended = "interrupted"
-                else:
-                    search.go(bar)
-                interrupted = search.ended == "interrupted"
+                search = _Search(self, score, metric, b, start[b : b + 1], end[b : b + 1], stop)
+                with stop.catch():
+                    if not stop.caught:
+                        search.go(bar)
                 bar.advance(note=f"length ratio {search.ratio:.3g}")
                 parts.append((torch.tensor([b]), search.solution()))
         return joined_blocks(parts)
@@ -257,15 +255,15 @@ class _Search:
 
     def __init__(
         self, solver: GeodesicODE, score: BoundScore, metric: Conformal | RankOne, example: int, start: Tensor,
-        end: Tensor, run: Run,
+        end: Tensor, stop: Stop,
     ) -> None:  # fmt: skip
-        self.solver, self.run, self.start, self.end = solver, run, start, end
+        self.solver, self.stop, self.start, self.end = solver, stop, start, end
         self.a, self.b = (x.reshape(-1).double().cpu().numpy() for x in (start, end))
         self.distance = float(np.linalg.norm(self.b - self.a))
         # A step is short enough for a score that varies over a tenth of the distance, and long enough for rounding.
         size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))
         share = 0.2 * score.eps ** (1 / 3)
-        budget = run.budget(score).share(SOLVER_SHARE)
+        budget = stop.run.budget(score).share(SOLVER_SHARE)
         self.equation = _Equation(score, metric, example, share * size, 10 * share * size, budget)
         self.line_length = np.nan
         self.target = np.nan  # damping to end at
@@ -299,8 +297,6 @@ class _Search:
                             break
         except _BudgetSpent:
             self.ended = "budget"
-        except KeyboardInterrupt:
-            self.ended = "interrupted"
 
     def _measured(self, knots: Array, damping: float | None = None) -> tuple[float, Array]:
         """Length of a polyline (knots, features), and ‖∇f‖² where it was sampled. None: the metric's own damping."""
@@ -336,7 +332,7 @@ class _Search:
         line, shape = self.a + t[:, None] * (self.b - self.a), np.sin(np.pi * t)[:, None]
         ranked: list[tuple[int, float, Array]] = []
         for draw in range(min((wanted + 1) // 2, len(along) - 1)):  # two features have only one direction across
-            noise = self.run.noise((len(along),), torch.zeros(1, dtype=torch.float64), draw).numpy()
+            noise = self.stop.run.noise((len(along),), torch.zeros(1, dtype=torch.float64), draw).numpy()
             across = self.distance * _unit((noise - (noise @ along) * along)[None])[0]
             for side in (across, -across):
                 bows = [(self._measured(line + shape * h * side, self.target)[0], h) for h in BOWS]
@@ -414,10 +410,10 @@ class _Search:
     def _note(self) -> Note | None:
         best, solver = self.best, self.solver
         used = f"the best path so far is {self.ratio:.3g} × the line" if self.bent else "the straight line was used"
-        if self.ended == "interrupted":
-            return Note(Outcome.INTERRUPTED, f"interrupted in the search for a geodesic: {used}")
+        if self.stop.caught:
+            return self.stop.note(f"interrupted in the search for a geodesic: {used}")
         if self.ended == "budget":
-            budget = f"the budget max_gradients={self.run.max_gradients}"
+            budget = f"the budget max_gradients={self.stop.run.max_gradients}"
             sentence = f"{budget} ended the search for a geodesic: {used}; raise it"
             return Note(Outcome.BUDGET_SPENT if self.bent else Outcome.FELL_BACK, sentence)
         if not self.typical > 0:  # no search was needed, or the score is flat: the line is as short as any path

@@ -15,12 +15,12 @@ from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, straight_with_note
 
 Direction = Literal["insertion", "deletion"]
 SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
 LINE = "the straight line was used"
-INTERRUPTED = Note(Outcome.INTERRUPTED, f"interrupted while the path was walked: {LINE}")
+INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class SAMP:
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         inserts = self.direction == "insertion"
         walk = Walk(self, score, start, end)
-        try:
-            with run.bar("samp", n) as bar:
-                for _ in range(n):
-                    walk.step()
-                    bar.advance()
-                    if not len(walk.walking):
-                        break
-        except KeyboardInterrupt:
-            return straight_with_note(start, end, INTERRUPTED)
+        stop = Stop(run)
+        with stop.catch(), run.bar("samp", n) as bar:
+            for _ in range(n):
+                walk.step()
+                bar.advance()
+                if not len(walk.walking):
+                    break
+        if stop.caught:
+            return straight_with_note(start, end, stop.note(INTERRUPTED))
         knots = [
             torch.stack([a, *inner, b] if inserts else [a, *reversed(inner), b])
             for a, inner, b in zip(start, walk.inner, end, strict=True)

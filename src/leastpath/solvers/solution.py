@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from leastpath.account.budget import STOPS, OutOfTime
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.pieces import Estimate, KnownSegments
-from leastpath.result.status import Note
+from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 
 
@@ -96,6 +98,41 @@ class PlansGradients(Protocol):
     @property
     def planned_gradients(self) -> int:
         """An example, about."""
+
+
+class Stop:
+    """What has ended a search early, Ctrl-C or the end of its time, and the note that says so: one per call of `solve`.
+
+    Example:
+        >>> stop = Stop(Run())
+        >>> with stop.catch():
+        ...     raise KeyboardInterrupt
+        >>> stop.caught, stop.note("interrupted: the straight line was used").outcome.value
+        (True, 'interrupted')
+    """
+
+    def __init__(self, run: Run, cause: BaseException | None = None) -> None:
+        self.run, self.cause = run, cause
+
+    @property
+    def caught(self) -> bool:
+        """Whether something has ended the search."""
+        return self.cause is not None
+
+    @contextmanager
+    def catch(self) -> Iterator[None]:
+        """A part of the search, which ends quietly where something stops it."""
+        try:
+            yield
+        except STOPS as cause:
+            self.cause = cause
+
+    def note(self, interrupted: str) -> Note:
+        """For an example that the end of the search left unfinished; `interrupted` is the sentence after Ctrl-C."""
+        if not isinstance(self.cause, OutOfTime):
+            return Note(Outcome.INTERRUPTED, interrupted)
+        sentence = f"stopped after {self.run.clock.words}: the search for a path was cut short; raise max_seconds"
+        return Note(Outcome.BUDGET_SPENT, sentence)
 
 
 def paths_of(result: Any) -> Path:

@@ -71,7 +71,7 @@ def test_hopeless_crossings_are_left():
 def test_interruption_keeps_the_best_of_the_rounds_so_far():
     field = along_the_cliff(Interrupting(cliff, 3, only_gradients=True), 0.3)
     found = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
-    assert field.interrupted and found.length.isfinite().all() and found.crossing.knots.isfinite().all()
+    assert field.stop.caught and found.length.isfinite().all() and found.crossing.knots.isfinite().all()
 
 
 def test_what_the_calmest_round_saw_lies_on_the_calmest_crossing():

@@ -21,6 +21,7 @@ from leastpath.integral.pieces import Estimate
 from leastpath.integral.sums import extreme_by, total_by
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.shorten import coarse
+from leastpath.solvers.solution import Stop
 
 LINE_PIECES = FIRST_GRADIENTS // 2  # as many as a first look would take
 
@@ -110,7 +111,7 @@ class Field:
 
     score: BoundScore
     metric: Metric
-    run: Run
+    stop: Stop  # of the call
     budget: Budget  # with a limit
     examples: Tensor  # (batch,) their numbers in the bound score, on the CPU
     start: Tensor  # (batch, *features) in the working dtype
@@ -122,8 +123,12 @@ class Field:
         self.distance = norms(self.end - self.start, 1)  # (batch,)
         self.limit = int(self.budget.least_left(self.examples))  # gradients an example, from now on
         self._before = self.budget.spent(self.examples)
-        self.interrupted = False
         self._shown = 0.0
+
+    @property
+    def run(self) -> Run:
+        """The run of the call."""
+        return self.stop.run
 
     @property
     def spent(self) -> Tensor:

@@ -106,7 +106,7 @@ def crossed(
     goal = crossing.goal
     best = Crossed(crossing, torch.full_like(goal, torch.inf), goal.new_zeros(len(rows), SAMPLES))
     work = _Pushing(field, rows, crossing, draw)
-    try:
+    with field.stop.catch():
         for number in range(rounds):
             i = work.open(best.length, patience, number, spare)
             if not len(i):
@@ -114,8 +114,6 @@ def crossed(
             knots = work.crossing.knots[i]
             best.keep(i, knots, *work.round(i, number))
             field.show(best.length / straight)
-    except KeyboardInterrupt:
-        field.interrupted = True
     return best
 
 

@@ -32,7 +32,7 @@ from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import Flow, flows
 from leastpath.solvers.descent.plateau import Crossed, Crossing, crossed, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
-from leastpath.solvers.solution import Solution, Solved, Solver, joined_blocks, paths_of
+from leastpath.solvers.solution import Solution, Solved, Solver, Stop, joined_blocks, paths_of
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 FEW_FEATURES = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients
@@ -128,15 +128,13 @@ class Descent:
             raise ValueError(f"start_from has {given} paths for {len(start)} examples: pass one for all, or one each")
         budget = run.budget(score).share(SOLVER_SHARE).at_most(self.max_gradients)
         per_block = max(1, BLOCK_ELEMENTS // (HELD * score.n_features))
-        parts, interrupted = [], False
+        parts, stop = [], Stop(run)
         with run.bar("descent", float(budget.left().sum())) as bar:
             a, b = (x.to(score.work_dtype) for x in (start, end))
             for examples in torch.arange(len(start)).split(per_block):
                 rows = examples.to(start.device)
-                block = Field(score, metric, run, budget, examples, a[rows], b[rows], self.resolution, bar)
-                block.interrupted = interrupted
+                block = Field(score, metric, stop, budget, examples, a[rows], b[rows], self.resolution, bar)
                 parts.append((examples, _Solve(self, block).solution()))
-                interrupted = block.interrupted
         return replace(joined_blocks(parts), never_longer=True)
 
 
@@ -194,11 +192,9 @@ class _Solve:
         self.line: PathSamples | None = None  # of the straight lines
 
     def solution(self) -> Solution:
-        try:
-            if not self.field.interrupted:
+        with self.field.stop.catch():
+            if not self.field.stop.caught:
                 self._stages()
-        except KeyboardInterrupt:
-            self.field.interrupted = True
         ratio = torch.where(self.straight > 0, self.length / self.straight, 1)
         self.field.show(ratio)
         for b, path in enumerate(self.paths):
@@ -231,9 +227,9 @@ class _Solve:
 
     def _note(self, b: int) -> tuple[Note, ...]:
         straight, limit, least = len(self.paths[b]) <= 2, self.field.limit, self._least()
-        if self.field.interrupted:
+        if self.field.stop.caught:
             what = "the straight line was used" if straight else "the best path so far is returned"
-            return (Note(Outcome.INTERRUPTED, f"interrupted: {what}"),)
+            return (self.field.stop.note(f"interrupted: {what}"),)
         if float(self.straight[b]) == torch.inf:
             sentence = "the gradient is NaN or infinite on the straight line, which was used"
             return (Note(Outcome.FELL_BACK, sentence),)
@@ -260,7 +256,7 @@ class _Solve:
         poor = self._over_plateau(cold, sign[cold], SIDE)
         poor = poor[self.field.affords(poor, self._least() - self.look_cost - 2 * self.n_look)]
         self._over_plateau(poor, -sign[poor], OTHER_SIDE)
-        if not self.field.interrupted:
+        if not self.field.stop.caught:
             self._by_force(rows, cold)
 
     def _looked(self) -> PathSamples:
@@ -280,7 +276,7 @@ class _Solve:
 
     def _over_plateau(self, rows: Tensor, sign: Tensor, draw: int) -> Tensor:
         """Flows from both ends, then across the plateau. Returns the rows for which that side is hopeless."""
-        if not len(rows) or self.field.interrupted:
+        if not len(rows) or self.field.stop.caught:
             return rows
         start, end, straight = self.field.start[rows], self.field.end[rows], self.straight[rows]
         value, gradient = (part[:, rows].flatten(0, 1) for part in self.at_ends)
@@ -308,7 +304,7 @@ class _Solve:
         straight = self.straight[rows]
         found = crossed(self.field, rows, crossing, straight, rounds, PATIENCE, self.n_check, draw)
         seen = (found.length < self.length[rows]).nonzero()[:, 0]  # the others are not worth a check
-        if self.field.interrupted or found.samples is None:  # no more gradients: what the rounds saw is used
+        if self.field.stop.caught or found.samples is None:  # no more gradients: what the rounds saw is used
             self._keep(rows[seen], crossing.path[seen], found.length[seen])
         elif len(seen):
             known = [] if trails is None else [_of_trails(self.field.metric, trails, crossing.knots.shape[1], seen)]

@@ -23,7 +23,7 @@ from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.elastic.groups import Groups, check_groups, group_labels
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jittered, length_force, sampled_length
-from leastpath.solvers.solution import Solution, joined_blocks, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, joined_blocks, straight_with_note
 
 FIRST_DRAW = 9000  # numbers of random draws, apart from those of other solvers
 BLOCK_ELEMENTS = 2**27  # numbers held at once
@@ -97,7 +97,7 @@ class ElasticBand:
         rounds = self._affordable_rounds(run.budget(score).share(SOLVER_SHARE))
         if not rounds:
             return straight_with_note(start, end, self._unaffordable(run))
-        parts, interrupted = [], False
+        parts, stop = [], Stop(run)
         with run.bar("elastic band", len(start) * rounds) as bar:
             for examples in torch.arange(len(start)).split(self._block(score.n_features)):
                 rows = examples.to(start.device)
@@ -105,10 +105,8 @@ class ElasticBand:
                 own = labels
                 if labels is not None and len(labels) > 1:
                     own = labels[[score.row(b) for b in examples.tolist()]]
-                band = _Band(self, score, metric, run, examples, *ends, own)
-                band.interrupted = interrupted
+                band = _Band(self, score, metric, run, stop, examples, *ends, own)
                 parts.append((examples, band.solution(rounds, bar)))
-                interrupted = band.interrupted
         # The line stretches least, so a path that is longer than the line has the larger objective, too.
         return replace(joined_blocks(parts), never_longer=True)
 
@@ -147,12 +145,14 @@ class _Band:
         score: BoundScore,
         metric: Metric,
         run: Run,
+        stop: Stop,
         examples: Tensor,
         start: Tensor,
         end: Tensor,
         labels: Tensor | None,
     ) -> None:
-        self.settings, self.score, self.metric, self.run, self.examples = settings, score, metric, run, examples
+        self.settings, self.score, self.metric, self.run, self.stop = settings, score, metric, run, stop
+        self.examples = examples
         self.start, self.end, self.labels = start, end, None if labels is None else labels.to(start.device)
         self.segments = settings.n_knots + 1
         t = torch.linspace(0, 1, self.segments + 1, device=start.device, dtype=start.dtype)[1:-1]
@@ -165,14 +165,11 @@ class _Band:
         self.line = torch.full_like(self.distance, torch.nan)  # sampled length of the straight line
         self.ratio, self.stretch = torch.ones_like(self.best), torch.zeros_like(self.best)
         self.bent = torch.zeros_like(self.best, dtype=torch.bool)  # whether something better than the line was found
-        self.interrupted = False
 
     def solution(self, rounds: int, bar: Bar) -> Solution:
-        try:
-            if not self.interrupted:
+        with self.stop.catch():
+            if not self.stop.caught:
                 self._descend(rounds, bar)
-        except KeyboardInterrupt:
-            self.interrupted = True
         bent = self.bent.cpu()
         offsets = torch.cat([torch.zeros(1, dtype=torch.long), torch.where(bent, self.segments + 1, 2).cumsum(0)])
         paths = [self.knots[b] if bent[b] else self.knots[b, [0, -1]] for b in range(len(bent))]
@@ -181,9 +178,9 @@ class _Band:
         return Solution(path, tuple(self._note(b, rounds) for b in range(len(path))), stats)
 
     def _note(self, b: int, rounds: int) -> tuple[Note, ...]:
-        if self.interrupted:
+        if self.stop.caught:
             what = "the best path so far is returned" if self.bent[b] else LINE
-            return (Note(Outcome.INTERRUPTED, f"interrupted: {what}"),)
+            return (self.stop.note(f"interrupted: {what}"),)
         if not math.isfinite(float(self.line[b])):
             return (Note(Outcome.FELL_BACK, "the gradient is NaN or infinite on the straight line, which was used"),)
         if rounds < self.settings.n_rounds:

@@ -27,7 +27,7 @@ from leastpath.solvers.energy.energy import (
     solver_budget,
     undefined_note,
 )
-from leastpath.solvers.solution import Solution, joined_blocks
+from leastpath.solvers.solution import Solution, Stop, joined_blocks
 
 Kernel = Literal["nuts", "hmc"]
 R_HAT_LIMIT = 1.1
@@ -101,15 +101,13 @@ class Hamiltonian:
         """
         pyro = optional("pyro", "Hamiltonian needs Pyro", "svi")
         budget, n_paths = solver_budget(run.budget(score), self.n_points, self.n_paths)
-        total, interrupted, parts = len(start) * self.n_chains * (self.warmup + self.n_samples), False, []
+        total, stop, parts = len(start) * self.n_chains * (self.warmup + self.n_samples), Stop(run), []
         with torch.enable_grad(), run.bar("hamiltonian", total) as bar:  # the sampler's positions need gradients
             for b in range(len(start)):
-                draws = _Draws(self, score, b, start[b : b + 1], end[b : b + 1], run, budget)
-                if interrupted:
-                    draws.ended = "interrupted"
-                else:
-                    draws.draw(pyro, bar)
-                interrupted = draws.ended == "interrupted"
+                draws = _Draws(self, score, b, start[b : b + 1], end[b : b + 1], stop, budget)
+                with stop.catch():
+                    if not stop.caught:
+                        draws.draw(pyro, bar)
                 parts.append((torch.tensor([b]), draws.solution(n_paths)))
         return joined_blocks(parts)
 
@@ -155,9 +153,16 @@ class _Draws:
     """All chains of one example."""
 
     def __init__(
-        self, solver: Hamiltonian, score: BoundScore, example: int, start: Tensor, end: Tensor, run: Run, budget: Budget
+        self,
+        solver: Hamiltonian,
+        score: BoundScore,
+        example: int,
+        start: Tensor,
+        end: Tensor,
+        stop: Stop,
+        budget: Budget,
     ) -> None:
-        self.solver, self.score, self.example, self.run = solver, score, example, run
+        self.solver, self.score, self.example, self.run, self.stop = solver, score, example, stop.run, stop
         self.start, self.end, self.budget = start, end, budget
         self.energy: PathEnergy | None = None
         self.ended: str | ScoreUndefined = ""
@@ -180,8 +185,6 @@ class _Draws:
                 # Pyro keeps state for the whole program, and draws from the global generator.
                 with ONE_AT_A_TIME, own_draws(self.run.seed * 1_000_003 + chain), pyro.validation_enabled(False):
                     self._chain(pyro, chain, budget, bar)
-        except KeyboardInterrupt:
-            self.ended = "interrupted"
         except _OverBudget:
             self.ended = "budget"
         except ScoreUndefined as error:
@@ -267,8 +270,8 @@ class _Draws:
         short = f"after {self.count} of {wanted} draws" + ("" if self.count else f": {LINE}")
         if isinstance(self.ended, ScoreUndefined):
             return undefined_note(self.ended)
-        if self.ended == "interrupted":
-            return Note(Outcome.INTERRUPTED, f"interrupted {short}")
+        if self.stop.caught:
+            return self.stop.note(f"interrupted {short}")
         if self.ended == "budget":
             sentence = f"sampling was ended by max_gradients={self.run.max_gradients} {short}"
             return Note(Outcome.BUDGET_SPENT, f"{sentence}; raise it, or lower n_points")

@@ -28,7 +28,7 @@ from leastpath.solvers.energy.energy import (
     solver_budget,
     undefined_note,
 )
-from leastpath.solvers.solution import Solution, joined_blocks
+from leastpath.solvers.solution import Solution, Stop, joined_blocks
 
 WINDOW = 100  # iterations that the loss is averaged over before it is compared
 BLOCK_ELEMENTS = (
@@ -130,7 +130,9 @@ class _Task:
     pyro: Any
     bar: Bar
     parts: list[tuple[Tensor, Solution]] = field(default_factory=list)
-    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        self.stop = Stop(self.run)
 
     def fit(self, examples: Tensor, start: Tensor, end: Tensor) -> None:
         """A block of examples. If the score fails away from the line, they are fitted again, each alone.
@@ -139,23 +141,23 @@ class _Task:
         """
         n = self.solver.n_points
         n_iterations = int(min(self.solver.n_iterations, self.budget.keeping(n).least_left(examples) / (2 * n)))
-        note = INTERRUPTED_EARLIER
-        if n_iterations < 1 and not self.interrupted:
+        note: Note | None = None
+        if n_iterations < 1 and not self.stop.caught:
             sentence = f"the budget max_gradients={self.run.max_gradients} is too small for one iteration of {2 * n}"
             note = Note(Outcome.BUDGET_SPENT, f"{sentence}: {LINE}; raise it, or lower n_points")
-        elif not self.interrupted:
+        elif not self.stop.caught:
             try:
-                energy = PathEnergy.of(self.score, examples, start, end, self.solver)
-                self.parts.append((examples, _Guide(self, energy).fitted(n_iterations, start, end)))
-                return
-            except KeyboardInterrupt:
-                self.interrupted = True
+                with self.stop.catch():
+                    energy = PathEnergy.of(self.score, examples, start, end, self.solver)
+                    self.parts.append((examples, _Guide(self, energy).fitted(n_iterations, start, end)))
+                    return
             except ScoreUndefined as error:
                 note = undefined_note(error)
                 if len(examples) > 1:
                     for part in zip(examples.split(1), start.split(1), end.split(1), strict=True):
                         self.fit(*part)
                     return
+        note = note or self.stop.note(f"interrupted before the path was bent: {LINE}")
         self.parts.append((examples, self._straight(start, end, note)))
 
     def _straight(self, start: Tensor, end: Tensor, note: Note) -> Solution:
@@ -168,9 +170,6 @@ class _Task:
             "scale": unknown.new_zeros(batch, self.solver.n_points, *start.shape[1:]),
         }
         return Solution(line, ((note,),) * batch, stats, samples=(line,) * self.n_samples)
-
-
-INTERRUPTED_EARLIER = Note(Outcome.INTERRUPTED, f"interrupted before the path was bent: {LINE}")
 
 
 class _Guide:
@@ -225,7 +224,7 @@ class _Guide:
                 {"optimizer": torch.optim.Adam, "optim_args": {"lr": solver.lr}, "gamma": gamma}
             )
             svi = self.pyro.infer.SVI(self.model, self.guide, optimiser, self.pyro.infer.Trace_ELBO())
-            try:
+            with task.stop.catch():
                 for step in range(n_iterations):
                     self.step = step
                     self.noise = task.run.noise(self.energy.line.shape[1:], self.energy.line, step)
@@ -234,8 +233,6 @@ class _Guide:
                     self._judge(task.bar)
                     if not len(self.active):
                         break
-            except KeyboardInterrupt:
-                task.interrupted = True
             self._keep(self.active)
         task.bar.advance(len(self.active))
         return self._solution(start, end)
@@ -287,8 +284,8 @@ class _Guide:
             return (Note(Outcome.FELL_BACK, sentence),)
         if self.converged[b] or solver.tolerance == 0:
             return ()
-        if self.task.interrupted:
-            return (Note(Outcome.INTERRUPTED, f"interrupted after {done} of {solver.n_iterations} iterations"),)
+        if self.task.stop.caught:
+            return (self.task.stop.note(f"interrupted after {done} of {solver.n_iterations} iterations"),)
         if done < solver.n_iterations:
             ended = f"the search was ended by max_gradients={self.task.run.max_gradients} after {done}"
             return (Note(Outcome.BUDGET_SPENT, f"{ended} of {solver.n_iterations} iterations; raise it"),)

@@ -31,14 +31,14 @@ from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
 from leastpath.solvers.graph.generated import Generate, generated_points
 from leastpath.solvers.graph.routes import Router, row_keys
 from leastpath.solvers.shorten import Shortening, shortened, shortest_of
-from leastpath.solvers.solution import Solution, joined, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, joined, straight_with_note
 
 SOLVER_SHARE = 0.5  # of the budget; the rest measures the path and the straight line
 REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
 BLOCK_ELEMENTS = 2**27  # numbers held at once while routes are shortened
 HELD = 8 * (REFINED_KNOTS - 1) * REFINING.samples  # of the size of an input, by one example
-INTERRUPTED = Note(Outcome.INTERRUPTED, "interrupted before the graph was measured: the straight line was used")
+INTERRUPTED = "interrupted before the graph was measured: the straight line was used"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,20 +131,18 @@ class NeighborGraph:
             units = [(groups == g).nonzero()[:, 0] for g in torch.unique(groups).tolist()]
         else:
             common, units = None, list(torch.arange(len(start)).split(1))
-        budget, parts, interrupted = run.budget(score).share(SOLVER_SHARE), [], False
+        budget, parts, stop = run.budget(score).share(SOLVER_SHARE), [], Stop(run)
         with run.bar("edges", len(units) * len(common.edges) if common else len(units)) as bar:
             for examples in units:
                 ends = start[examples.to(start.device)], end[examples.to(end.device)]
-                if not interrupted:
-                    try:
+                if not stop.caught:
+                    with stop.catch():
                         parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
                         bar.advance(0 if common else 1)
-                        continue
-                    except KeyboardInterrupt:
-                        interrupted = True
-                parts.append((examples, straight_with_note(*ends, INTERRUPTED)))
+                if stop.caught:
+                    parts.append((examples, straight_with_note(*ends, stop.note(INTERRUPTED))))
         routes = replace(joined(parts), never_longer=True)
-        return refined(routes, budget, metric, run) if self.refine and not interrupted else routes
+        return refined(routes, budget, metric, run) if self.refine and not stop.caught else routes
 
     def _solved(
         self, budget: Budget, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
@@ -218,8 +216,8 @@ class EnhancedIG:
 
 def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
     """For each example the shortest of three: the route, the shortened route and the straight line."""
-    batch, score = len(routes.path), budget.score
-    try:
+    batch, score, stop = len(routes.path), budget.score, Stop(run)
+    with stop.catch():
         blocks = torch.arange(batch).split(max(1, BLOCK_ELEMENTS // (HELD * score.n_features)))
         short = []
         with run.bar("shortening", REFINING.rounds * len(blocks)) as bar:
@@ -229,8 +227,8 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
                 short.append(shortened(score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype))
         smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
-    except KeyboardInterrupt:
-        note = Note(Outcome.INTERRUPTED, "interrupted while the route was shortened: the route itself is returned")
+    if stop.caught:
+        note = stop.note("interrupted while the route was shortened: the route itself is returned")
         return replace(routes, notes=tuple((*notes, note) for notes in routes.notes or ((),) * batch))
     # A note on bridges is about the route only; a note on the graph is kept for the other paths too.
     remarks = tuple(tuple(n for n in notes if n.outcome is Outcome.SOLVER_NOTE) for notes in routes.notes or ())

@@ -22,7 +22,7 @@ from leastpath.score.guards import untouched
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
-from leastpath.solvers.solution import Solution, joined_blocks, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, joined_blocks, straight_with_note
 
 BLOCK_ELEMENTS = 2**22  # numbers in one call of the decoder
 FIRST_MOVE = 0.1  # largest move of a knot in the first trial step, relative to the distance of the ends in latent space
@@ -90,7 +90,7 @@ class Manifold:
             )
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         size = max(1, BLOCK_ELEMENTS // (knots * score.n_features))
-        parts, interrupted = [], False
+        parts, stop = [], Stop(run)
         with (
             untouched(self.encoder, start.device),
             untouched(self.decoder, start.device),
@@ -99,9 +99,8 @@ class Manifold:
             for examples in torch.arange(len(start)).split(size):
                 rows = examples.to(start.device)
                 a, b = start[rows], end[rows]
-                curves = _Curves(self, knots, a.to(score.work_dtype), b.to(score.work_dtype), interrupted)
+                curves = _Curves(self, knots, a.to(score.work_dtype), b.to(score.work_dtype), stop)
                 curves.bend(bar)
-                interrupted = curves.interrupted
                 parts.append((examples, curves.solution(a, b)))
         return joined_blocks(parts)
 
@@ -119,8 +118,8 @@ def _end_note(first: float, last: float) -> Note:
 class _Curves:
     """Latent curves of a block of examples, and their search for the least energy."""
 
-    def __init__(self, settings: Manifold, n_knots: int, start: Tensor, end: Tensor, interrupted: bool) -> None:
-        self.settings, self.features, self.interrupted = settings, start, interrupted
+    def __init__(self, settings: Manifold, n_knots: int, start: Tensor, end: Tensor, stop: Stop) -> None:
+        self.settings, self.features, self.stop = settings, start, stop
         z = encoded(settings.encoder, torch.cat([start, end]))
         self.latent_shape = z.shape[1:]
         self.ends = flat_rows(z).unflatten(0, (2, -1))  # (2, batch, latent)
@@ -159,16 +158,14 @@ class _Curves:
     def bend(self, bar: Bar) -> None:
         """Lower the energies until every example has converged or its iterations are used up."""
         search, shown = self.search, 0
-        try:
-            for _ in range(0 if self.interrupted else self.settings.n_iterations):
+        with self.stop.catch():
+            for _ in range(0 if self.stop.caught else self.settings.n_iterations):
                 done = len(self.features) - len(search.open)
                 bar.advance(done - shown, self._progress())
                 shown = done
                 if done == len(self.features):
                     break
                 search.iterate()
-        except KeyboardInterrupt:
-            self.interrupted = True
         bar.advance(len(self.features) - shown, self._progress())
 
     def _progress(self) -> str:
@@ -196,7 +193,6 @@ class _Curves:
         return Solution(polylines(start, knots, end, self.usable.cpu()), notes, stats)
 
     def _notes(self) -> list[tuple[Note, ...]]:
-        interrupted = Note(Outcome.INTERRUPTED, "interrupted: the best curve so far is returned")
         failed = Note(Outcome.FELL_BACK, f"encoder or decoder give NaN or infinite numbers on the latent line: {LINE}")
         notes: list[tuple[Note, ...]] = []
         search = self.search
@@ -207,8 +203,8 @@ class _Curves:
                 notes.append((failed,))
             elif converged:
                 notes.append(())
-            elif self.interrupted and not stuck:
-                notes.append((interrupted,))
+            elif self.stop.caught and not stuck:
+                notes.append((self.stop.note("interrupted: the best curve so far is returned"),))
             else:
                 sentence = f"the latent curve was still getting shorter after {n} iterations; raise n_iterations"
                 if stuck:
