@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row, taken
-from leastpath.geometry.metric import FeatureMetric, Metric, compares_features, length, speed_of
+from leastpath.geometry.metric import Euclidean, FeatureMetric, Metric, compares_features, length, speed_of
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.score.bound import BoundScore
@@ -26,6 +26,12 @@ class Pieces:
     example: Tensor  # (pieces,)
     t0: Tensor  # (pieces,) float64, on the CPU: float32 could not tell small pieces apart
     t1: Tensor  # (pieces,)
+
+    @classmethod
+    def whole(cls, points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:
+        """Whole segments between rows of `points`, each with the score of its `example` (segments,)."""
+        zeros = torch.zeros(len(tail), dtype=torch.float64)
+        return cls(points, tail, head, example, zeros, torch.ones_like(zeros))
 
     def __len__(self) -> int:
         return self.tail.shape[0]
@@ -143,6 +149,27 @@ def quadrature(
         chords(score, pieces, metric, n, strict=strict) if compares_features(metric) else length(speeds, weights) * span
     )
     return Estimate(attributions, lengths, values.amin(1), values.amax(1))
+
+
+def integrate_lines(score: BoundScore, start: Tensor, end: Tensor, examples: Tensor, n_steps: int) -> Tensor:
+    """Attributions along any number of straight lines, with `n_steps` gradients each: (lines, *features).
+
+    Args:
+        score: what is explained.
+        start: (lines, *features).
+        end: (lines, *features).
+        examples: (lines,) whose score counts on each line; an example may have several.
+        n_steps: nodes of Gauss–Legendre quadrature.
+
+    Example:
+        >>> import leastpath as lp
+        >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
+        >>> integrate_lines(bound, torch.zeros(1, 2), torch.ones(1, 2), torch.tensor([0]), 3)
+        tensor([[0.5000, 0.5000]])
+    """
+    tail = torch.arange(len(start))
+    pieces = Pieces.whole(torch.cat([start, end]), tail, tail + len(start), examples)
+    return quadrature(score, pieces, Euclidean(), "gauss_legendre", n_steps).attributions
 
 
 def chords(score: BoundScore, pieces: Pieces, metric: FeatureMetric, n: int, *, strict: bool = True) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_features, check_integer
 from leastpath._support.rows import flat_rows, per_row
-from leastpath.integral.rules import rule_nodes
+from leastpath.integral.pieces import integrate_lines
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 
 
@@ -76,16 +76,13 @@ def lpi(
     points = points.detach().to(problem.end.device, bound.work_dtype)
     end = problem.end.to(bound.work_dtype)
     groups = _neighbourhoods(points, end, represent or flat_rows, n_centers, n_references, problem.seed)
-    nodes, weights = rule_nodes("gauss_legendre", n_steps, end)
     values, change = torch.zeros_like(end), bound.values(end, rows)
     for row, (chosen, shares) in enumerate(groups):
         start, share = points[torch.as_tensor(chosen)], torch.as_tensor(shares).to(end)
-        step = end[row] - start  # (references, *features)
-        at = start[:, None] + per_row(nodes, step) * step[:, None]  # (references, nodes, *features)
-        example = torch.full((len(start) * n_steps,), row)
-        gradient = bound.gradients(at.flatten(0, 1), example)[1].unflatten(0, (len(start), n_steps))
-        values[row] = ((gradient * per_row(weights, step)).sum(1) * step * per_row(share, step)).sum(0)
-        change[row] -= (bound.values(start, example[: len(start)]) * share).sum()
+        example = torch.full((len(start),), row)
+        lines = integrate_lines(bound, start, end[row].expand_as(start), example, n_steps)  # (references, *features)
+        values[row] = (lines * per_row(share, lines)).sum(0)
+        change[row] -= (bound.values(start, example) * share).sum()
         problem.bar.advance()
     counts = torch.tensor([len(chosen) for chosen, _ in groups])
     return Explained(values, {"n_references": counts}, [f"{n} references" for n in counts.tolist()], change)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
+from leastpath._support.rows import per_row
 from leastpath.features.groups import feature_groups
-from leastpath.integral.rules import rule_nodes
+from leastpath.integral.pieces import integrate_lines
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 
 
@@ -29,18 +30,15 @@ def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor
     """
     check_integer("sequential_ig: n_steps", n_steps, 1)
     bound, (groups, said) = problem.bound, feature_groups(problem, segments)
-    nodes, weights = rule_nodes("gauss_legendre", n_steps, problem.end.to(bound.work_dtype))
-    values = torch.zeros_like(problem.end, dtype=bound.work_dtype)
-    for row in range(len(problem)):
+    values, counts = torch.zeros_like(problem.end, dtype=bound.work_dtype), groups.flatten(1).amax(1) + 1
+    for row, count in enumerate(counts.tolist()):
         start, end = (points[row].to(bound.work_dtype) for points in (problem.start, problem.end))
-        own, example = groups[row].to(end.device), torch.full((n_steps,), row)
-        for group in range(int(own.max()) + 1):
-            step = torch.where(own == group, end - start, 0)
-            at = end - (1 - nodes).reshape(-1, *[1] * end.ndim) * step
-            gradient = bound.gradients(at, example)[1]
-            values[row] += (gradient * weights.reshape(-1, *[1] * end.ndim)).sum(0) * step
+        own = groups[row].to(end.device)
+        for some in torch.arange(count, device=end.device).split(bound.batch_size):
+            without = torch.where(own == per_row(some, own[None]), start, end)  # (some, *features)
+            lines = integrate_lines(bound, without, end.expand_as(without), torch.full((len(some),), row), n_steps)
+            values[row] += lines.sum(0)
         problem.bar.advance()
-    counts = groups.flatten(1).amax(1) + 1
     remarks = [
         f"a line for each of {k} groups of features{more}" for k, more in zip(counts.tolist(), said, strict=True)
     ]

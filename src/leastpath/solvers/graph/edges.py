@@ -101,7 +101,7 @@ class EdgeTable:
     ) -> EdgeTable:
         """Measure every edge with the score of `example`; `budget` is that of `measured`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
-        pieces = segment_pieces(topology.points, tail, head, torch.full_like(tail, example))
+        pieces = Pieces.whole(topology.points, tail, head, torch.full_like(tail, example))
         node_score = None
         if metric.needs_gradient or compares_features(metric):
             as_example = torch.full((len(topology.points),), example)
@@ -186,12 +186,6 @@ def plain_lengths(score: BoundScore, metric: Metric, pieces: Pieces, n_steps: in
     # One node after the other, to save memory.
     speeds = [metric.speed(torch.lerp(start, end, float(t)), step, step) for t in nodes]
     return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
-
-
-def segment_pieces(points: Tensor, tail: Tensor, head: Tensor, example: Tensor) -> Pieces:
-    """Whole segments between rows of points, each with the score of its `example` (segments,)."""
-    zeros = torch.zeros(len(tail), dtype=torch.float64)
-    return Pieces(points, tail, head, example, zeros, torch.ones_like(zeros))
 
 
 def flat(points: Tensor) -> np.ndarray:

@@ -18,7 +18,7 @@ from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.graph import neighbors
-from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths, segment_pieces
+from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths
 from leastpath.solvers.solution import Solution
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Router:
             used, tail = map(torch.as_tensor, np.unique(neighbor.ravel()[apart], return_inverse=True))
             of = torch.as_tensor(np.repeat(np.arange(len(ends)), k)[apart])
             pool = torch.cat([points[used.to(points.device)], ends])  # not all points: these may be many
-            pieces = segment_pieces(pool, tail, len(used) + of, examples[of])
+            pieces = Pieces.whole(pool, tail, len(used) + of, examples[of])
             scores = None
             if self.table.node_score is not None:
                 if at_ends is None:
@@ -153,7 +153,7 @@ class Router:
         scores = None
         if self.metric.needs_gradient:
             scores = self.score.values(pool.to(self.score.work_dtype), torch.cat([owner[:1], owner]))
-        length, _ = self._edges(segment_pieces(pool, torch.zeros_like(head), head, owner), scores)
+        length, _ = self._edges(Pieces.whole(pool, torch.zeros_like(head), head, owner), scores)
         near[near] = length <= shortest[near]
         return near
 
