@@ -30,7 +30,7 @@ from torch import Tensor, nn
 import leastpath as lp
 from leastpath import jobs
 from leastpath.jobs.executors import Executor
-from leastpath.jobs.shards import Work
+from leastpath.jobs.shards import Assignment
 from leastpath.methods import METHODS
 
 SIDE, STEPS = 64, 20
@@ -78,7 +78,7 @@ def steady(executor: Executor, workers: int, n: int) -> tuple[float, float]:
     """Rows a second once every worker has done a shard, and over all, with the start of the workers."""
     with tempfile.TemporaryDirectory() as folder:
         job = cnn_job(Path(folder), n)
-        work, times = Work(job, job.config()), []
+        work, times = Assignment(job, job.config()), []
         begin = time.perf_counter()
         for _ in executor.run(work, range(job.n_shards), lambda: False):
             times.append(time.perf_counter())
@@ -113,7 +113,7 @@ def overhead(n: int = 128, repeats: int = 5) -> None:
 
     def job(folder: Path) -> None:
         made = cnn_job(folder, n)
-        list(jobs.InProcess().run(Work(made, config), range(made.n_shards), lambda: False))
+        list(jobs.InProcess().run(Assignment(made, config), range(made.n_shards), lambda: False))
 
     config = cnn_job(Path("unused"), n).config()
     spent: dict[str, list[tuple[float, float]]] = {"plain": [], "job": []}

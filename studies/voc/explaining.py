@@ -13,10 +13,10 @@ from torch import Tensor
 from leastpath._support.fingerprint import digest
 from leastpath._support.store import Store
 from leastpath.commands.run_folder import RunFolder
-from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.masking import Comprehensiveness, LogOdds, LogProbRatio, Masking
 from leastpath.evaluation.measure import Measure
+from leastpath.evaluation.pairs import compare
 from leastpath.methods import Method
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished

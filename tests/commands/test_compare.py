@@ -241,7 +241,7 @@ def test_interruption_before_anything_is_done_writes_nothing(folder, tmp_path, m
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["leastpath.evaluation.compare"]._Work, "do", stopped)
+    monkeypatch.setattr(sys.modules["leastpath.evaluation.pairs"]._Pairs, "do", stopped)
     with pytest.raises(SystemExit):
         of_rows(folder, tmp_path / "out")
     assert not (tmp_path / "out" / "report.html").exists()

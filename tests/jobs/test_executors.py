@@ -49,10 +49,10 @@ def test_spawned_workers_do_the_same(tmp_path):
 
 
 def test_nothing_more_is_begun_once_stopping(tmp_path):
-    class Work:
+    class Assignment:
         job, config = None, None
 
-    assert list(jobs.Processes(workers=1).run(Work(), [1, 2], lambda: True)) == []
+    assert list(jobs.Processes(workers=1).run(Assignment(), [1, 2], lambda: True)) == []
 
 
 class _Ending:

@@ -11,7 +11,7 @@ import leastpath as lp
 import toy_jobs
 from leastpath._support.store import StoreMismatch
 from leastpath.jobs import Explanations, Job, shards, source_of
-from leastpath.jobs.shards import CUT, Done, Work, Worker, key_of, reason_of, run_shard
+from leastpath.jobs.shards import CUT, Assignment, Done, Worker, key_of, reason_of, run_shard
 from leastpath.methods import METHODS, register
 
 pytest.importorskip("pyarrow")
@@ -54,14 +54,14 @@ def test_rows_that_there_is_no_time_for_wait_for_the_next_start(tmp_path, clock)
     told = []
     job = a_job(tmp_path, method=a_second_a_row, shard_size=6, batch_size=2)
     config = job.config()
-    work = Work(job, config, 5.5, lambda rows, seconds: told.append((rows, seconds)))
+    work = Assignment(job, config, 5.5, lambda rows, seconds: told.append((rows, seconds)))
     worker = work.worker()
     assert worker.do(0).rows == 5 and told == [(2, 2.0), (4, 4.0), (5, 5.0)]
     assert worker.do(1) == Done(1, 0) and key_of(1) not in worker.store  # nothing was begun, nothing is written
     found = Explanations(tmp_path)
     assert (found.done, found.cut, found.failed, found.finished) == (5, 1, 0, False)
     assert found.table()["failure"].dropna().tolist() == [CUT] and found.values(0, 6)[5].isnan().all()
-    again = Work(job, config).worker()
+    again = Assignment(job, config).worker()
     clock.now = 0.0
     assert (again.do(0).rows, again.do(1).rows) == (6, 4) and clock.now == 1 + 4  # the one row that was left
     found = Explanations(tmp_path)
@@ -71,13 +71,13 @@ def test_rows_that_there_is_no_time_for_wait_for_the_next_start(tmp_path, clock)
 def test_the_first_rows_are_begun_if_the_time_is_not_over(tmp_path, clock):
     job = a_job(tmp_path, method=a_second_a_row, batch_size=4)
     config = job.config()
-    assert Work(job, config, 0.5).worker().do(0).rows == 4
-    assert clock.now == 4 and Work(job, config, 0.5).worker().do(1).rows == 0
+    assert Assignment(job, config, 0.5).worker().do(0).rows == 4
+    assert clock.now == 4 and Assignment(job, config, 0.5).worker().do(1).rows == 0
 
 
 def test_work_travels_as_bytes_and_a_shard_is_done_once(tmp_path):
     job = a_job(tmp_path)
-    pickled = pickle.loads(pickle.dumps(Work(job, job.config()).pickled))
+    pickled = pickle.loads(pickle.dumps(Assignment(job, job.config()).pickled))
     done = run_shard(pickled, 2)
     assert (done.shard, done.rows, done.was_there) == (2, 2, False) and done.gradients > 0
     again = run_shard(pickled, 2)
@@ -90,7 +90,7 @@ def test_a_worker_need_not_know_the_name_of_a_users_own_method(tmp_path, monkeyp
         here.setattr(METHODS, "_methods", dict(METHODS._methods))
         register(toy_jobs.four_steps, "mine")
         job = a_job(tmp_path, method="mine")
-        pickled = Work(job, job.config()).pickled
+        pickled = Assignment(job, job.config()).pickled
     assert "mine" not in METHODS
     assert run_shard(pickled, 2).gradients == 2 * 4  # rows of the last shard, steps
 
@@ -100,14 +100,14 @@ def test_a_users_own_method_that_cannot_travel_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     register(lambda score, inputs, baselines=None, *, seed=0, progress=False: None, "mine")
     with pytest.raises(ValueError, match="define its data, factory and method at the top of a module"):
-        _ = Work(a_job(tmp_path, method="mine"), {}).pickled
+        _ = Assignment(a_job(tmp_path, method="mine"), {}).pickled
 
 
 def test_what_cannot_travel_is_said(tmp_path, monkeypatch):
     job = a_job(tmp_path, method=lambda score, inputs, baselines, seed: threading.Lock())
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(ValueError, match="cannot be sent to a worker"):
-        _ = Work(job, {}).pickled
+        _ = Assignment(job, {}).pickled
 
 
 def test_a_worker_that_sees_other_data_refuses(tmp_path):

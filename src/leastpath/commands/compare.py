@@ -25,9 +25,9 @@ from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import FILLS, CompareOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.evaluation.ceiling import NearOptimalRemoval
-from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.measure import Measure
+from leastpath.evaluation.pairs import compare
 from leastpath.evaluation.table import MEASURES
 from leastpath.features.images import read_image
 from leastpath.methods import METHODS, Method

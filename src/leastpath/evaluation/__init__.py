@@ -2,7 +2,6 @@
 
 from leastpath.evaluation.axioms import Asymmetry, Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.ceiling import NearOptimalRemoval
-from leastpath.evaluation.compare import compare
 from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.fine_tuning import FineTunedFidelity, fine_tuned
 from leastpath.evaluation.ground_truth import (
@@ -30,6 +29,7 @@ from leastpath.evaluation.masking import (
     Sufficiency,
 )
 from leastpath.evaluation.measure import Measure, Measured, given_attribution, measure_all
+from leastpath.evaluation.pairs import compare
 from leastpath.evaluation.profiles import profile_paths, score_plane, scores_along, try_baselines
 from leastpath.evaluation.purity import auc_purity, purity, purity_of
 from leastpath.evaluation.randomization import ModelRandomization, randomized

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from leastpath._support.optional import optional
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.statistics import Interval, bootstrap_interval, holm, paired_test
-from leastpath.report.comparison import comparison_figure, comparison_table
 from leastpath.report.html import Report
+from leastpath.report.measures import comparison_figure, comparison_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,15 +42,16 @@ class Comparison:
         {'line': 3}
     """
 
-    #: One row a method and input: method, input, name, a column a measure, evidence, costs, status, failure.
+    #: One row per method and input: method, input, name, one column per measure, evidence, costs, status, failure.
     per_example: pd.DataFrame
     curves: pd.DataFrame
-    """What is behind the measures that have curves, one row a point: method, input, measure, curve, x, value."""
+    """What is behind the measures that have curves, one row per point: method, input, measure, curve, x, value."""
     methods: tuple[str, ...]  #: in the order they were given
     higher_is_better: Mapping[str, bool]  #: by the name of each measure
     reference: str  #: the method that the others are also tested against
     level: float  #: of the confidence intervals; significant is what has p < 1 − level
     finished: bool  #: False where Ctrl-C ended the comparison early
+    axes: Mapping[str, str] = field(default_factory=dict)  #: what the axis of each measure's curve is
 
     @staticmethod
     def of(
@@ -84,10 +85,11 @@ class Comparison:
         curves = pd.DataFrame(points, columns=["method", "input", "name", "measure", "curve", "x", "value"])
         chosen = reference or next((r for r in FIRST_REFERENCES if r in methods), methods[0])
         directions = {m.name: m.higher_is_better for m in measures}
-        return Comparison(table, curves, tuple(methods), directions, chosen, level, finished)
+        axes = {m.name: m.axis for m in measures if isinstance(getattr(m, "axis", None), str)}
+        return Comparison(table, curves, tuple(methods), directions, chosen, level, finished, axes)
 
     def table(self) -> pd.DataFrame:
-        """A row a method. Columns (measure, mean | low | high | n), then evidence and cost of an input, on average.
+        """One row per method. Columns (measure, mean | low | high | n), then mean evidence and cost per input.
 
         Means are over the inputs that a method has a value for, n of them: where failures make these differ, compare
         by `tests()`, which only uses inputs that both methods have.
@@ -149,7 +151,7 @@ class Comparison:
         return _pandas().DataFrame(rows, columns=columns)
 
     def winners(self) -> pd.DataFrame:
-        """A row a measure: the best method, those not significantly worse, and whether it beats the reference.
+        """One row per measure: the best method, those not significantly worse, and whether it beats the reference.
 
         Columns: best, mean, tied (methods whose difference from the best is not significant), clear (nobody is tied),
         reference, beats_reference, p_reference (corrected). The best is by the mean over inputs that all methods have.
@@ -183,7 +185,7 @@ class Comparison:
         return failed[["method", "input", "name", "failure"]].reset_index(drop=True)
 
     def _wide(self, measure: str) -> pd.DataFrame:
-        """A row an input, a column a method; NaN where there is no finite value."""
+        """One row per input, one column per method; NaN where there is no finite value."""
         table = self.per_example.pivot(index="input", columns="method", values=measure)
         return table[self.per_example["method"].unique()].replace([np.inf, -np.inf], np.nan)
 
@@ -228,7 +230,7 @@ class Comparison:
 
     def plot(self) -> Figure:
         """Every measure with its interval, beside its mean curve where it has one; below, what each method costs."""
-        return comparison_figure(self._table, self.curves, self.methods, self.higher_is_better)
+        return comparison_figure(self._table, self.curves, self.methods, self.higher_is_better, self.axes)
 
     def to_html(self, path: str | Path | None = None, *, about: str = "") -> str:
         """The comparison as one self-contained page; written to `path` where one is given.

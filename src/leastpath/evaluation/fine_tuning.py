@@ -121,6 +121,7 @@ class FineTunedFidelity(NamedMeasure):
     """
 
     fits: ClassVar[tuple[Kind, ...]] = ("few", "table", "image")
+    axis: ClassVar[str] = "share of the features that may be masked"
     judge: nn.Module
     most: float = 0.1
     sizes: tuple[float, ...] = (0.1, 0.3, 0.5)

@@ -293,6 +293,11 @@ class MaskingMeasure(NamedMeasure):
     sign = 1.0
 
     @property
+    def axis(self) -> str:
+        """What the horizontal axis of its curves is."""
+        return f"share of the features that are {'kept' if self.keep else 'masked'}"
+
+    @property
     def stage_key(self) -> tuple[Masking, bool]:
         """Measures over one `Masking` object and in one direction share their evaluations."""
         return self.masking, self.keep

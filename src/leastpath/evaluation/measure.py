@@ -158,7 +158,7 @@ class NamedMeasure:
     """What our own measures share: a name that follows from that of the class, and settings that are checked."""
 
     fits: ClassVar[tuple[Kind, ...]] = get_args(Kind)
-    """The kinds of input that it is for."""
+    """The kinds of input that it is for. A measure with curves also says what their `axis` is."""
     name: str = ""
     """The column's name; by default that of `column_of`."""
 

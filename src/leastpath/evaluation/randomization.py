@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,7 @@ class ModelRandomization(ExplainingMeasure):
         (True, torch.Size([3, 1]))
     """
 
+    axis: ClassVar[str] = "groups of layers whose weights are drawn anew"
     order: Order = "cascading"
     stages: int | None = None
     signed: bool = False

@@ -24,7 +24,7 @@ from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_w
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
-from leastpath.jobs.shards import Done, Work, key_of, passing_rows
+from leastpath.jobs.shards import Assignment, Done, key_of, passing_rows
 from leastpath.jobs.sources import Items, source_of
 from leastpath.methods.explainer import Contender
 from leastpath.methods.planning import check_seconds
@@ -155,8 +155,8 @@ def _run_held(
     try:
         with progress.shown(), interruption(progress.stream) as pressed:
             until = None if clock.max_seconds is None else time.time() + clock.left()
-            work = Work(job, config, until, progress.begun)
-            shards = executor.run(work, missing, lambda: pressed() or lost() or clock.left() == 0)
+            assignment = Assignment(job, config, until, progress.begun)
+            shards = executor.run(assignment, missing, lambda: pressed() or lost() or clock.left() == 0)
             for done in shards:
                 if not done.rows:
                     no_time = True

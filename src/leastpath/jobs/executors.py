@@ -27,7 +27,7 @@ import torch
 
 from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.optional import optional
-from leastpath.jobs.shards import Done, Work, run_shard
+from leastpath.jobs.shards import Assignment, Done, run_shard
 
 Stop = Callable[[], bool]
 
@@ -35,7 +35,7 @@ Stop = Callable[[], bool]
 class Executor(Protocol):
     """Does shards somewhere."""
 
-    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+    def run(self, assignment: Assignment, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards. When `stop()` turns true, finish what has begun and return."""
 
 
@@ -51,11 +51,11 @@ class InProcess:
         Explanations(4 of 4 rows in 1 shard)
     """
 
-    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+    def run(self, assignment: Assignment, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards in this process, whose threads are as before when the job ends."""
         threads = torch.get_num_threads()
         try:
-            worker = work.worker()
+            worker = assignment.worker()
             for shard in shards:
                 if stop():
                     return
@@ -90,11 +90,11 @@ class Processes:
             known = ", ".join(get_all_start_methods())
             raise ValueError(f"start_method={self.start_method!r} is unknown here: use one of {known}")
 
-    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+    def run(self, assignment: Assignment, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards in processes, each of which keeps its model."""
         todo = deque(shards)
         n = min(self.workers or os.cpu_count() or 1, max(1, len(todo)))
-        # One pool for each worker: where one worker of a pool dies, the work of the whole pool is lost.
+        # One pool for each worker: where one worker of a pool dies, what the whole pool does is lost.
         free = [self._worker() for _ in range(n)]
         running: dict[Future[Done], tuple[_OneWorker, int]] = {}
         deaths: Counter[int] = Counter()
@@ -103,7 +103,7 @@ class Processes:
                 while free and todo and not stop():
                     worker, shard = free.pop(), todo.popleft()
                     try:
-                        running[worker.pool.submit(run_shard, work.pickled, shard)] = worker, shard
+                        running[worker.pool.submit(run_shard, assignment.pickled, shard)] = worker, shard
                     except BrokenProcessPool:  # it died while it was idle
                         free.append(self._replacement(worker))
                         todo.appendleft(shard)
@@ -252,7 +252,7 @@ class Ray:
         if self.address is not None:
             check_kind("address", self.address, str, 'the address of a cluster, such as "auto"')
 
-    def run(self, work: Work, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
+    def run(self, assignment: Assignment, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards as Ray tasks. Each worker process keeps its model for its next task."""
         ray = optional("ray", "the Ray executor needs Ray", "ray")
         started_here = not ray.is_initialized()
@@ -263,7 +263,7 @@ class Ray:
             task = ray.remote(
                 num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.max_retries, retry_exceptions=False
             )(run_shard)
-            job, todo = ray.put(work.pickled), deque(shards)
+            job, todo = ray.put(assignment.pickled), deque(shards)
             running: dict[Any, int] = {}
             while running or (todo and not stop()):
                 while todo and len(running) < self._window(ray) and not stop():

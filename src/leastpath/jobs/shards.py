@@ -188,7 +188,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Work:
+class Assignment:
     """A job and its configuration: what an executor gets. `until` and `tell` are those of `Worker`."""
 
     job: Job

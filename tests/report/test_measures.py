@@ -2,7 +2,7 @@
 
 import pytest
 
-from leastpath.report.comparison import comparison_figure, comparison_table
+from leastpath.report.measures import comparison_figure, comparison_table
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("matplotlib")

@@ -17,8 +17,8 @@ from helpers import TextNet, flat_points, mlp, seeded
 from leastpath._support.store import StoreMismatch
 from leastpath.account.budget import Clock
 from leastpath.evaluation.axioms import Cancellation, Certificate, CompletenessGap
-from leastpath.evaluation.compare import compare
 from leastpath.evaluation.measure import Measured
+from leastpath.evaluation.pairs import compare
 
 pytest.importorskip("pandas")
 pytest.importorskip("safetensors")

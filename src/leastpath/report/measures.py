@@ -1,4 +1,4 @@
-"""A comparison of methods as a figure and as an HTML table."""
+"""Measures of several methods as a figure and as an HTML table."""
 
 from __future__ import annotations
 
@@ -15,47 +15,43 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MASKED, KEPT = "share of the features that are masked", "share of the features that are kept"
-AXES = {  # what the horizontal axis of a measure's curve is
-    **dict.fromkeys(("comprehensiveness", "log_odds", "log_prob_ratio", "absolute_change"), MASKED),
-    **dict.fromkeys(("deletion", "magnitude_aligned_deletion"), MASKED),
-    **dict.fromkeys(("sufficiency", "insertion", "magnitude_aligned_insertion"), KEPT),
-    "fine_tuned_fidelity": "share of the features that may be masked",
-    "model_randomization": "share of the layers whose weights are made random",
-}
-
 
 def comparison_figure(
-    table: pd.DataFrame, curves: pd.DataFrame, methods: Sequence[str], higher_is_better: Mapping[str, bool]
+    table: pd.DataFrame,
+    curves: pd.DataFrame,
+    methods: Sequence[str],
+    higher_is_better: Mapping[str, bool],
+    axes: Mapping[str, str] | None = None,
 ) -> Figure:
     """Every measure with its interval and, where it has one, its mean curve; below, the cost of each method.
 
     Args:
-        table: a row a method; columns (measure, mean | low | high) and ("cost", gradients | forwards | seconds).
-        curves: one row a point: method, measure, x, value.
+        table: one row per method; columns (measure, mean | low | high) and ("cost", gradients | forwards | seconds).
+        curves: one row per point: method, measure, x, value.
         methods: all of them, in the order of their colours.
         higher_is_better: by the name of each measure.
+        axes: what the horizontal axis of a measure's curve is, by the name of the measure.
     """
     n_rows = len(higher_is_better) + 1
     figure = new_figure(11, (1.1 + 0.28 * len(table)) * n_rows)
-    axes = figure.subplots(n_rows, 2, squeeze=False)
+    panels = figure.subplots(n_rows, 2, squeeze=False)
     dashes = ("-", "--", ":", "-.")
     styles = {
         method: (SERIES[i % len(SERIES)], dashes[i // len(SERIES) % len(dashes)]) for i, method in enumerate(methods)
     }
-    for row, (measure, higher) in zip(axes, higher_is_better.items(), strict=False):
+    for row, (measure, higher) in zip(panels, higher_is_better.items(), strict=False):
         _draw_intervals(row[0], table, measure, styles)
         row[0].set_title(f"{plain(measure)} ({'higher' if higher else 'lower'} is better)", fontsize=10)
         if (curves["measure"] == measure).any():
-            _draw_curves(row[1], curves, measure, styles)
+            _draw_curves(row[1], curves, measure, styles, (axes or {}).get(measure, "place on the curve"))
         else:
             row[1].set_axis_off()
-    _draw_costs(axes[-1, 0], axes[-1, 1], table, styles)
+    _draw_costs(panels[-1, 0], panels[-1, 1], table, styles)
     return figure
 
 
 def comparison_table(words: pd.DataFrame) -> str:
-    """The table in words, a row a method, as HTML: intervals below their means, the best mean (marked *) in bold."""
+    """The table in words, one row per method, as HTML: intervals below means, the best mean (marked *) in bold."""
     # Spaces, so that a long name takes several lines and the table fits the page.
     head = "".join(f"<th>{html.escape(column.replace('_', ' '))}</th>" for column in words.columns)
     rows = "".join(
@@ -85,13 +81,15 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, measure: str, styles: Mapping
     ax.set_xlabel(f"mean {measure} and its interval", fontsize=8)
 
 
-def _draw_curves(ax: Axes, curves: pd.DataFrame, measure: str, styles: Mapping[str, tuple[str, str]]) -> None:
+def _draw_curves(
+    ax: Axes, curves: pd.DataFrame, measure: str, styles: Mapping[str, tuple[str, str]], axis: str
+) -> None:
     for method, group in curves[curves["measure"] == measure].groupby("method", sort=False):
         mean = group.groupby("x")["value"].mean()
         color, line = styles[str(method)]
         ax.plot(mean.index, mean.to_numpy(), line, color=color, label=plain(method), linewidth=1.4)
     ax.set_title(f"{plain(measure)}: mean curve", fontsize=10)
-    ax.set_xlabel(AXES.get(measure, "place on the curve"), fontsize=8)
+    ax.set_xlabel(axis, fontsize=8)
     ax.set_ylabel("mean over inputs", fontsize=8)
     ax.legend(fontsize=7, frameon=False, ncols=2)
 

@@ -111,13 +111,13 @@ def compare(
     finished, run = True, Run(seed, None, progress, clock=Clock(max_seconds))
     try:
         with run.bar("compare", len(keys)) as bar:
-            work = _Work(score, inputs, baselines, judges, kept, keys, fail_fast, seed, bar, failures)
+            pairs = _Pairs(score, inputs, baselines, judges, kept, keys, fail_fast, seed, bar, failures)
             for entrant in entrants:
                 begin = run.clock.spent()
                 for start in range(0, batch, batch_size):
                     if run.clock.left() == 0:
                         raise OutOfTime
-                    work.do(entrant, range(start, min(start + batch_size, batch)))
+                    pairs.do(entrant, range(start, min(start + batch_size, batch)))
                     if start == 0 and batch > batch_size:
                         seconds = (run.clock.spent() - begin) * batch / batch_size
                         run.say(f"{entrant.name}: about {in_words(seconds)} for {batch} inputs")
@@ -131,7 +131,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Pairs:
     """What all pairs share, and the two steps of each pair."""
 
     score: Score
