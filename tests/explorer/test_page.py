@@ -272,7 +272,7 @@ def test_strips_of_any_number_of_channels_can_be_seen_and_painted(visit, shape):
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_exported_page_scrubs_offline(visit, explorer, tmp_path):
+def test_the_export_page_scrubs_offline(visit, explorer, tmp_path):
     page = visit(explorer.url)
     slide(page, "scrubber", 17)
     online, frame = readout(page), pixels(page, "#picture-frame")

@@ -81,7 +81,7 @@ def test_wrong_choices_are_sentences_and_change_nothing(choice):
 
 def test_what_is_not_there_is_unknown():
     with session_over(table_source()) as session:
-        for ask in (session.result, session.finding, session.job, session.stop, session.kept):
+        for ask in (session.result, session.finding, session.job, session.stop, session.save):
             with pytest.raises(Unknown, match="no "):
                 ask("nothing")
         with pytest.raises(ValueError, match="not offered"):

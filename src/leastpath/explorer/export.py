@@ -38,7 +38,7 @@ def plotly_source() -> str:
     return str(offline.get_plotlyjs())
 
 
-def exported_page(bundle: Mapping[str, Any]) -> str:
+def export_page(bundle: Mapping[str, Any]) -> str:
     """index.html with its styles, scripts and numbers inline."""
     page = page_file("index.html").decode()
     page = STYLE.sub(lambda found: f"<style>{_source(found['name'])}</style>", page)

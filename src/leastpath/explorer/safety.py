@@ -17,7 +17,9 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
+
+from leastpath.explorer.arrays import as_json
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -25,7 +27,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "leastpath_token"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # what only this machine can reach
 MOST_JSON = 100_000_000  # bytes of a request that is not an upload: a mask over a large picture, in base64
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"  # plotly fills an empty style element by script
 POLICY = "; ".join(
@@ -42,16 +44,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host.
-
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
-        (True, False)
-    """
-    return host in LOOPBACK
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,7 @@ class Gate:
     @classmethod
     def of(cls, host: str) -> Gate:
         """A gate for a host. It asks for a token unless the host is this machine alone."""
-        token = "" if is_loopback(host) else secrets.token_urlsafe(24)
+        token = "" if host in LOOPBACK else secrets.token_urlsafe(24)
         return cls(host, token, frozenset({*LOOPBACK, host.lower(), socket.gethostname().lower()}))
 
     def knows(self, host: str) -> bool:
@@ -106,50 +98,39 @@ class Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] == "lifespan":
+        if scope["type"] == "http":
+            await (self._refuse(scope) or self._app)(scope, receive, _with_headers(send))
+        elif scope["type"] == "lifespan":  # web sockets are not spoken here
             await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return  # web sockets are not spoken here
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(headers, scope)
-        if refusal is not None:
-            await _answer(send, *refusal)
-            return
-        given = _query_token(scope)
-        if self._gate.token and given is not None:
-            await self._welcome(send, given)
-            return
-        await self._app(scope, receive, _with_headers(send))
 
-    def _refusal(self, headers: MutableMapping[str, str], scope: Scope) -> tuple[int, str] | None:
-        host = headers.get("host", "")
+    def _refuse(self, scope: Scope) -> App | None:
+        """What is answered in place of the application, if anything is."""
+        from starlette.requests import Request
+        from starlette.responses import RedirectResponse
+
+        request = Request(scope)
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not self._gate.knows(host):
-            return 403, "this server does not go by that name: open the address that it printed"
-        if not self._gate.accepts_origin(headers.get("origin"), host):
-            return 403, "requests of other pages are refused"
-        if headers.get("sec-fetch-site") == "cross-site" and scope["method"] != "GET":
-            return 403, "requests of other pages are refused"
-        given = _query_token(scope)
-        if not self._gate.accepts_token(given if given is not None else _cookie(headers.get("cookie", ""))):
-            return 401, "this server needs its token: open the address that it printed, with ?token=…"
-        return None
-
-    async def _welcome(self, send: Send, token: str) -> None:
-        """Keep the token in a cookie, and take it out of the address."""
-        cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
-        headers = [(b"location", b"/"), (b"set-cookie", cookie.encode("latin-1")), (b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+            return error_response("this server does not go by that name: open the address that it printed", 403)
+        is_foreign = request.headers.get("sec-fetch-site") == "cross-site" and request.method != "GET"
+        if is_foreign or not self._gate.accepts_origin(origin, host):
+            return error_response("requests of other pages are refused", 403)
+        given = request.query_params.get("token")
+        if not self._gate.accepts_token(request.cookies.get(COOKIE) if given is None else given):
+            advice = "open the address that it printed, with ?token=…"
+            return error_response(f"this server needs its token: {advice}", 401)
+        if not self._gate.token or given is None:
+            return None
+        # The token is kept in a cookie, and taken out of the address.
+        cookie = f"{COOKIE}={given}; Path=/; HttpOnly; SameSite=Strict"
+        return RedirectResponse("/", 303, {"set-cookie": cookie})
 
 
-def _query_token(scope: Scope) -> str | None:
-    return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [None])[0]
+def error_response(sentence: str, status: int) -> Any:
+    """What the page shows of a request that failed."""
+    from starlette.responses import Response
 
-
-def _cookie(header: str) -> str | None:
-    pairs = (part.strip().partition("=") for part in header.split(";"))
-    return next((value for name, _, value in pairs if name == COOKIE), None)
+    return Response(as_json({"error": sentence}).encode(), status, media_type="application/json")
 
 
 def _name_of(host: str) -> str:
@@ -169,23 +150,14 @@ def _is_address(name: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def send_more(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             own = {name.lower() for name, _ in message.get("headers", [])}
             more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in own]
             message = {**message, "headers": [*message.get("headers", []), *more]}
         await send(message)
 
-    return sending
-
-
-async def _answer(send: Send, status: int, sentence: str) -> None:
-    from leastpath.explorer.arrays import as_json
-
-    body = as_json({"error": sentence}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await _with_headers(send)({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return send_more
 
 
 def in_script(json_text: str) -> str:
@@ -201,15 +173,10 @@ def in_script(json_text: str) -> str:
 
 
 class TooLarge(ValueError):
-    """A request brings more than is allowed.
-
-    Example:
-        >>> isinstance(TooLarge("too large"), ValueError)
-        True
-    """
+    """A request brings more than is allowed."""
 
 
-async def limited_body(request: Any, most: int) -> bytes:
+async def read_body(request: Any, most: int) -> bytes:
     """The body of a request, if it is not larger than `most` bytes. It stops reading where it is."""
     said = request.headers.get("content-length", "0")
     parts, size = [], int(said) if said.isdigit() else 0

@@ -120,7 +120,7 @@ class SavedSession:
 
     stop = job
 
-    def kept(self, key: str) -> bytes:
+    def save(self, key: str) -> bytes:
         """Refused: it is a file already."""
         raise ValueError("this result is saved already: copy its file")
 

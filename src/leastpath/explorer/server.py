@@ -9,12 +9,13 @@ import threading
 import time
 import webbrowser
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from leastpath._support.optional import optional
 from leastpath.explorer.arrays import as_json, in_plain_numbers
-from leastpath.explorer.export import exported_page, page_file, plotly_source
-from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, limited_body
+from leastpath.explorer.export import export_page, page_file, plotly_source
+from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
 
@@ -22,87 +23,82 @@ PATIENCE = 0.25  # seconds that a question about a job waits for news
 NEED = "the explorer needs starlette, uvicorn and plotly"
 
 
+@dataclass(frozen=True)
+class _File:
+    """An answer that is not JSON: a file of the page, or with a name one that the browser keeps."""
+
+    content: bytes
+    kind: str
+    name: str | None = None
+
+
 def application(session: Any, gate: Gate) -> App:
     """The explorer of a session as an ASGI application, behind its gate."""
     optional("starlette", NEED, "explore")
     from starlette.applications import Starlette
-    from starlette.requests import Request
     from starlette.routing import Route
 
-    async def choose(request: Request) -> Any:
-        return await _json(session.choose, await _read(request))
+    def get(path: str, answer: Callable[[Any], Any]) -> Route:
+        return Route(path, _endpoint(answer))
 
-    async def upload(request: Request) -> Any:
-        content = await limited_body(request, MOST_BYTES)
-        return await _json(session.add, request.query_params.get("name", "file")[:200], content)
+    def post(path: str, answer: Callable[..., Any], read: Callable[[Any], Awaitable[Any]] = _read_json) -> Route:
+        return Route(path, _endpoint(answer, read), methods=["POST"])
 
-    async def explain(request: Request) -> Any:
-        wanted = await _read(request)
-        return await _json(lambda: {"job": session.explain(wanted.get("method"), wanted.get("stiffness")).name})
-
-    async def remove(request: Request) -> Any:
-        wanted = await _read(request)
-        return await _json(session.remove, wanted.get("removed"), wanted.get("fill", "baseline"))
-
-    async def result(request: Request) -> Any:
+    def result(request: Any) -> Any:
         key = request.path_params["key"]
-        if key.endswith(".safetensors"):
-            content = await _threaded(session.kept, key.removesuffix(".safetensors"))
-            return _attachment(content, "application/octet-stream", "explanation.safetensors")
-        return await _json(session.result, key)
+        if not key.endswith(".safetensors"):
+            return session.result(key)
+        content = session.save(key.removesuffix(".safetensors"))
+        return _File(content, "application/octet-stream", "explanation.safetensors")
 
-    async def export_html(request: Request) -> Any:
-        page = await _threaded(lambda: exported_page(session.bundle()))
-        return _attachment(page.encode(), "text/html; charset=utf-8", "explanation.html")
+    def export_html(request: Any) -> _File:
+        return _File(export_page(session.bundle()).encode(), "text/html; charset=utf-8", "explanation.html")
 
-    async def export_json(request: Request) -> Any:
-        text = await _threaded(lambda: as_json(in_plain_numbers(session.bundle())))
-        return _attachment(text.encode(), "application/json", "explanation.json")
+    def export_json(request: Any) -> _File:
+        text = as_json(in_plain_numbers(session.bundle()))
+        return _File(text.encode(), "application/json", "explanation.json")
 
-    def get(path: str, answer: Callable[[Request], Awaitable[Any]]) -> Route:
-        return Route(path, _answering(answer))
+    def explain(request: Any, wanted: dict[str, Any]) -> dict[str, str]:
+        return {"job": session.explain(wanted.get("method"), wanted.get("stiffness")).name}
 
-    def post(path: str, answer: Callable[[Request], Awaitable[Any]]) -> Route:
-        return Route(path, _answering(answer), methods=["POST"])
-
-    async def of_session(request: Request) -> Any:
-        return await _json(session.state)
-
-    async def code(request: Request) -> Any:
-        return await _json(lambda: {"code": session.code()})
-
-    async def job(request: Request) -> Any:
-        return await _json(session.job, request.path_params["name"], request.query_params.get("seen"), PATIENCE)
-
-    async def stop(request: Request) -> Any:
-        return await _json(session.stop, request.path_params["name"])
+    def job(request: Any) -> dict[str, Any]:
+        return session.job(request.path_params["name"], request.query_params.get("seen"), PATIENCE)
 
     routes = [
-        get("/api/state", of_session), post("/api/choose", choose), post("/api/upload", upload),
-        post("/api/explain", explain), get("/api/jobs/{name}", job), post("/api/jobs/{name}/stop", stop),
-        get("/api/results/{key}", result), post("/api/remove", remove), get("/api/export.html", export_html),
-        get("/api/export.json", export_json), get("/api/code", code), get("/{name:path}", _page),
-    ]  # fmt: skip
+        get("/api/state", lambda request: session.state()),
+        post("/api/choose", lambda request, wanted: session.choose(wanted)),
+        post(
+            "/api/upload",
+            lambda request, content: session.add(request.query_params.get("name", "file")[:200], content),
+            lambda request: read_body(request, MOST_BYTES),
+        ),
+        post("/api/explain", explain),
+        get("/api/jobs/{name}", job),
+        post("/api/jobs/{name}/stop", lambda request, _: session.stop(request.path_params["name"])),
+        get("/api/results/{key}", result),
+        post("/api/remove", lambda request, it: session.remove(it.get("removed"), it.get("fill", "baseline"))),
+        get("/api/export.html", export_html),
+        get("/api/export.json", export_json),
+        get("/api/code", lambda request: {"code": session.code()}),
+        get("/{name:path}", lambda request: _page(request.path_params["name"] or "index.html")),
+    ]
     return Guarded(Starlette(routes=routes), gate)
 
 
-async def _page(request: Any) -> Any:
-    from starlette.responses import Response
-
-    name = request.path_params["name"] or "index.html"
+def _page(name: str) -> _File:
     if name == "plotly.js":
-        return Response((await _threaded(plotly_source)).encode(), media_type="text/javascript")
+        return _File(plotly_source().encode(), "text/javascript")
     try:
         content = page_file(name)
     except FileNotFoundError:
-        return _sentence(f"there is no page {name[:80]!r}", 404)
+        raise Unknown(f"there is no page {name[:80]!r}") from None
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return Response(content, media_type="text/javascript" if name.endswith(".js") else kind)
+    return _File(content, "text/javascript" if name.endswith(".js") else kind)
 
 
-async def _read(request: Any) -> dict[str, Any]:
+async def _read_json(request: Any) -> dict[str, Any]:
     """The JSON object that a request brings."""
-    content = await limited_body(request, MOST_JSON)
+    content = await read_body(request, MOST_JSON)
     try:
         wanted = json.loads(content or b"{}")
     except (ValueError, RecursionError) as error:
@@ -112,46 +108,33 @@ async def _read(request: Any) -> dict[str, Any]:
     return wanted
 
 
-async def _threaded(function: Callable[..., Any], *arguments: Any) -> Any:
+def _endpoint(
+    answer: Callable[..., Any], read: Callable[[Any], Awaitable[Any]] | None = None
+) -> Callable[[Any], Awaitable[Any]]:
+    """What is read of a request goes to `answer`, in a thread. What goes wrong becomes one sentence."""
     from starlette.concurrency import run_in_threadpool
-
-    return await run_in_threadpool(function, *arguments)
-
-
-async def _json(function: Callable[..., Any], *arguments: Any) -> Any:
     from starlette.responses import Response
 
-    text = await _threaded(lambda: as_json(function(*arguments)))
-    return Response(text.encode(), media_type="application/json")
+    def respond(*given: Any) -> Any:
+        found = answer(*given)
+        if not isinstance(found, _File):
+            return Response(as_json(found).encode(), media_type="application/json")
+        kept = {"content-disposition": f'attachment; filename="{found.name}"'} if found.name else None
+        return Response(found.content, media_type=found.kind, headers=kept)
 
-
-def _attachment(content: bytes, kind: str, name: str) -> Any:
-    from starlette.responses import Response
-
-    return Response(content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
-
-
-def _sentence(sentence: str, status: int) -> Any:
-    from starlette.responses import Response
-
-    return Response(as_json({"error": sentence}).encode(), status, media_type="application/json")
-
-
-def _answering(answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-    """What goes wrong becomes one sentence."""
-
-    async def answering(request: Any) -> Any:
+    async def endpoint(request: Any) -> Any:
         try:
-            return await answer(request)
+            given = () if read is None else (await read(request),)
+            return await run_in_threadpool(respond, request, *given)
         except Unknown as error:
-            return _sentence(str(error), 404)
+            return error_response(str(error), 404)
         except TooLarge as error:
-            return _sentence(str(error), 413)
+            return error_response(str(error), 413)
         except Exception as error:  # a user's model may raise anything
             words = str(error).strip().partition("\n")[0] or type(error).__name__
-            return _sentence(words, 400 if isinstance(error, (ValueError, ImportError, OSError)) else 500)
+            return error_response(words, 400 if isinstance(error, (ValueError, ImportError, OSError)) else 500)
 
-    return answering
+    return endpoint
 
 
 class Explorer:
@@ -167,7 +150,7 @@ class Explorer:
     def __init__(self, session: Any, host: str = "127.0.0.1", port: int = 0) -> None:
         uvicorn: Any = optional("uvicorn", NEED, "explore")
         self.session, self._gate = session, Gate.of(host)
-        self._socket = _listening(host, port)
+        self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
         shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
         name = f"[{shown}]" if ":" in shown else shown
@@ -219,7 +202,7 @@ class Explorer:
         return f'<p>{link}</p><iframe src="{address}" width="100%" height="900" style="border: 0"></iframe>'
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -195,7 +195,7 @@ class Session:
         results = {key: self.result(key) for key in state["results"]}
         return {"state": {**state, "offline": True}, "results": results, "code": self.code()}
 
-    def kept(self, key: str) -> bytes:
+    def save(self, key: str) -> bytes:
         """A result as a file for `lp.load` and `leastpath explore`."""
         from leastpath.explorer.saved import kept_finding
 
