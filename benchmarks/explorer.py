@@ -80,11 +80,11 @@ def first_on_the_server(source: Any) -> tuple[float, float]:
     """Seconds to the first picture, and to all that is told of it."""
     session = session_of(source)  # a new one: nothing is kept from before
     began = time.perf_counter()
-    job = session.explain("integrated_gradients")
+    task = session.start("integrated_gradients")
     seconds = []
-    for has_come in (job.shown, job.finished):
+    for has_come in (task.shown, task.finished):
         has_come.wait()
-        as_json(session.result(job.result))
+        as_json(session.result(task.result))
         seconds.append(time.perf_counter() - began)
     session.close()
     return seconds[0], seconds[1]

@@ -110,7 +110,7 @@ def explain_all(page: Page, methods: tuple[str, ...]) -> None:
         page.select_option("#method", method)
         page.click("#explain")
         page.locator(".tab").nth(n).wait_for()
-        page.wait_for_function("() => !document.querySelector('#jobs li')")  # removal is measured after the picture
+        page.wait_for_function("() => !document.querySelector('#tasks li')")  # removal is measured after the picture
     page.locator(".tab").nth(1).click()
     for name, value in (("scrubber", 16), ("top", 10)):
         page.locator(f"#{name}").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value)

@@ -88,16 +88,16 @@ def session_over(source, **how):
 
 def finished(session, method: str, stiffness=None) -> str:
     """The key of a method's result, waited for."""
-    job = session.explain(method, stiffness)
-    assert job.finished.wait(120)
-    assert job.state == "done", job.said
-    return job.result
+    task = session.start(method, stiffness)
+    assert task.finished.wait(120)
+    assert task.state == "done", task.said
+    return task.result
 
 
 def asked(client, method: str, **more) -> dict:
     """The same through the server: the result."""
-    job = client.post("/api/explain", json={"method": method, **more}).json()["job"]
-    while (status := client.get(f"/api/jobs/{job}").json())["state"] == "running":
+    task = client.post("/api/explain", json={"method": method, **more}).json()["task"]
+    while (status := client.get(f"/api/tasks/{task}").json())["state"] == "running":
         time.sleep(0.02)
     assert status["state"] == "done", status
     return client.get(f"/api/results/{status['result']}").json()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from leastpath.commands.classifier import EfficientNetLite0, _padded, imagenet_classes
+from leastpath.commands.classifier import EfficientNetLite0, _pad_inside, imagenet_classes
 
 
 def test_every_class_has_a_name_of_its_own():
@@ -20,7 +20,7 @@ def test_padding_inside_a_convolution_changes_nothing(sides):
     if sides:
         layer.static_padding = nn.ZeroPad2d(sides)
     expected = layer(layer.static_padding(x)) if sides else layer(x)
-    found = _padded(layer)
+    found = _pad_inside(layer)
     assert torch.equal(found(found.static_padding(x)) if sides else found(x), expected)
     assert found.padding == ((1, 1) if sides == (1, 1, 1, 1) else (0, 0))
 

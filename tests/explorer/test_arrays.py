@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from leastpath.explorer.arrays import as_json, packed, unpacked
+from leastpath.explorer.arrays import as_json, pack, unpack
 
 
 @pytest.mark.parametrize("array", [torch.rand(2, 3), torch.zeros(0, 4), torch.arange(6, dtype=torch.uint8)])
 def test_there_and_back_is_the_same(array):
-    assert torch.equal(unpacked(json.loads(json.dumps(packed(array)))), array)
+    assert torch.equal(unpack(json.loads(json.dumps(pack(array)))), array)
 
 
 def test_other_numbers_go_as_float32():
-    assert packed(torch.tensor([1.5], dtype=torch.float64))["dtype"] == "float32"
-    assert packed(np.array([True]))["dtype"] == "float32"
+    assert pack(torch.tensor([1.5], dtype=torch.float64))["dtype"] == "float32"
+    assert pack(np.array([True]))["dtype"] == "float32"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_other_numbers_go_as_float32():
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_a_sentence(given):
     with pytest.raises(ValueError, match="array"):
-        unpacked(given)
+        unpack(given)
 
 
 def test_numbers_that_json_lacks_become_null():

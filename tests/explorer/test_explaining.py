@@ -10,14 +10,14 @@ from explorer_subjects import picture_source, table_source, text_source
 from leastpath.explorer.explaining import (
     PLACES,
     expected_rows,
-    explained,
     has_path,
+    make_finding,
     offered_methods,
     settings_of,
     straight,
 )
+from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
-from leastpath.explorer.watch import Watch
 from leastpath.methods import METHODS
 
 
@@ -51,8 +51,8 @@ def test_every_method_that_is_offered_works(source):
     question = Question.about(source().subject(0))
     line = None
     for name, method in offered_methods(question.subject.kind).items():
-        watch = Watch(expected_rows(question, method))
-        found = explained(question, method, None, watch, line)
+        meter = Meter(expected_rows(question, method))
+        found = make_finding(question, method, None, meter, line)
         assert torch.isfinite(found.result.values).all(), name
         assert set(found.curves) == set(question.curve_fills), name
         assert (found.walk is not None) == has_path(method), name
@@ -65,7 +65,7 @@ def test_every_method_that_is_offered_works(source):
 
 def test_the_support_is_that_of_attribute():
     question = Question.about(picture_source().subject(0))
-    found = explained(question, METHODS["elastic_band"], 0.5, Watch(1))
+    found = make_finding(question, METHODS["elastic_band"], 0.5, Meter(1))
     known = METHODS["elastic_band"](
         question.score, question.subject.inputs, question.baselines, stiffness=0.5, support=True, max_gradients=1000
     )
@@ -76,7 +76,7 @@ def test_the_support_is_that_of_attribute():
 @pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band"])
 def test_the_picture_is_shown_before_removal_is_measured(name):
     question, early = Question.about(picture_source().subject(0)), []
-    found = explained(question, METHODS[name], None, Watch(1), show=early.append)
+    found = make_finding(question, METHODS[name], None, Meter(1), show=early.append)
     (first,) = early
     assert not first.is_tested
     assert first.curves == {}
@@ -87,7 +87,7 @@ def test_the_picture_is_shown_before_removal_is_measured(name):
 
 
 def test_a_stop_gives_what_is_finished():
-    question, watch = Question.about(picture_source().subject(0)), Watch(1)
+    question, meter = Question.about(picture_source().subject(0)), Meter(1)
 
     class Stops(torch.nn.Module):
         calls = 0
@@ -95,11 +95,11 @@ def test_a_stop_gives_what_is_finished():
         def forward(self, x):
             self.calls += 1
             if self.calls == 8:
-                watch.stop()
+                meter.stop()
             return question.score.model(x)
 
     stopping = replace(question, score=replace(question.score, model=Stops().eval()))
-    found = explained(stopping, METHODS["elastic_band"], 1.0, watch)
+    found = make_finding(stopping, METHODS["elastic_band"], 1.0, meter)
     assert found.stopped
     assert torch.isfinite(found.result.values).all()
     assert "nterrupted" in found.result.status[0].value
@@ -107,15 +107,15 @@ def test_a_stop_gives_what_is_finished():
 
 
 def test_a_stop_after_the_result_does_not_take_it_away():
-    question, watch = Question.about(table_source().subject(0)), Watch(1)
+    question, meter = Question.about(table_source().subject(0)), Meter(1)
     method = METHODS["input_x_gradient"]
 
     def stopping(*given, **settings):
         result = method.explain(*given, **settings)
-        watch.stop()
+        meter.stop()
         return result
 
-    found = explained(question, replace(method, explain=stopping), None, watch)
+    found = make_finding(question, replace(method, explain=stopping), None, meter)
     assert found.stopped
     assert list(found.curves) == ["baseline"]
 
@@ -131,7 +131,7 @@ def test_methods_follow_the_kind_and_the_wish():
 def test_occlusion_hides_a_category_as_a_whole():
     subject = table_source().subject(0)
     question = Question.about(subject)
-    found = explained(question, METHODS["occlusion"], None, Watch(1))
+    found = make_finding(question, METHODS["occlusion"], None, Meter(1))
     score, start = question.score, question.baselines
     for column in range(2):
         hidden = torch.where(subject.feature_of == column, start, subject.inputs)

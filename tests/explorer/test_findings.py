@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from explorer_subjects import finished, picture_source, session_over, table_source, text_source
-from leastpath.explorer.arrays import unpacked
+from leastpath.explorer.arrays import unpack
 from leastpath.explorer.findings import evidence, headline, removed_view
 
 
@@ -43,11 +43,11 @@ def test_numbers_are_written_as_people_write_them():
 def test_results_have_the_shapes_of_the_contract(source, values, frames, cumulative):
     with session_over(source()) as session:
         shown = session.result(finished(session, "integrated_gradients"))
-        assert unpacked(shown["values"]).shape == values
-        assert unpacked(shown["walk"]["frames"]).shape == frames
-        sums = unpacked(shown["walk"]["cumulative"])
+        assert unpack(shown["values"]).shape == values
+        assert unpack(shown["walk"]["frames"]).shape == frames
+        sums = unpack(shown["walk"]["cumulative"])
         assert sums.shape == cumulative
-        total = float(unpacked(shown["values"]).sum())
+        total = float(unpack(shown["values"]).sum())
         assert float(sums[-1].sum()) == pytest.approx(total, abs=1e-4)
         assert shown["walk"]["attributed"][-1] == pytest.approx(total, abs=1e-4)
         assert shown["walk"]["scores"][-1] == pytest.approx(session.state()["score"], abs=1e-5)
@@ -59,7 +59,7 @@ def test_results_have_the_shapes_of_the_contract(source, values, frames, cumulat
 def test_a_rows_frames_end_at_its_cells():
     with session_over(table_source()) as session:
         shown = session.result(finished(session, "integrated_gradients"))
-        frames, cells = unpacked(shown["walk"]["frames"]), unpacked(session.state()["input"])
+        frames, cells = unpack(shown["walk"]["frames"]), unpack(session.state()["input"])
         assert torch.allclose(frames[-1], cells, atol=1e-4)
         age = float(session.state()["features"][0]["text"])
         assert float(cells[0]) == pytest.approx(age, rel=1e-4)

@@ -54,7 +54,7 @@ def visit(browser):
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(address)
         expect(page.locator(".tab").first).to_be_visible()
-        expect(page.locator("#jobs li")).to_have_count(0)  # removal is measured after the first picture
+        expect(page.locator("#tasks li")).to_have_count(0)  # removal is measured after the first picture
         page.wait_for_load_state("load")
         return page
 
@@ -114,7 +114,7 @@ def finding(explorer, method: str = "integrated_gradients") -> dict:
     return explorer.session.result(key)
 
 
-def unpacked(array: dict) -> np.ndarray:
+def unpack(array: dict) -> np.ndarray:
     return np.frombuffer(base64.b64decode(array["data"]), array["dtype"]).reshape(array["shape"])
 
 
@@ -137,7 +137,7 @@ def readout(page) -> str:
 def test_scrub_and_play_ask_nobody(visit, explorer):
     page = visit(explorer.url)
     walk = finding(explorer)["walk"]
-    frames = unpacked(walk["frames"])
+    frames = unpack(walk["frames"])
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     for _ in range(5):
@@ -171,10 +171,10 @@ def test_switch_solver_and_compare_on_one_scale(visit, explorer):
     page.click("#explain")
     expect(page.locator(".card")).to_have_count(2)
     expect(page.locator(".tab[aria-pressed=true]")).to_contain_text("stiffness 3.16")
-    expect(page.locator("#jobs li")).to_have_count(0)
+    expect(page.locator("#tasks li")).to_have_count(0)
     assert page.locator("#headline").inner_text() == finding(explorer, "elastic_band")["headline"]
     page.select_option("#scale", "shared")
-    strongest = max(np.abs(unpacked(finding(explorer, name)["units"])).max() for name in ("gradients", "elastic_band"))
+    strongest = max(np.abs(unpack(finding(explorer, name)["units"])).max() for name in ("gradients", "elastic_band"))
     shown = page.locator("#legend-high").inner_text()
     assert float(shown.replace("−", "-").lstrip("+")) == pytest.approx(strongest, rel=0.01)
     before = pixels(page, ".card canvas >> nth=0")
@@ -206,11 +206,11 @@ def test_a_long_computation_can_be_stopped(visit, explorer, net):
     net.may_answer.clear()
     page.select_option("#method", "elastic_band")
     page.click("#explain")
-    expect(page.locator("#jobs progress")).to_be_visible()
-    page.locator("#jobs button").click()
-    expect(page.locator("#jobs li")).to_contain_text("stopping")  # the wish has arrived, and the model works on
+    expect(page.locator("#tasks progress")).to_be_visible()
+    page.locator("#tasks button").click()
+    expect(page.locator("#tasks li")).to_contain_text("stopping")  # the wish has arrived, and the model works on
     net.may_answer.set()
-    expect(page.locator("#jobs li")).to_have_count(0)
+    expect(page.locator("#tasks li")).to_have_count(0)
     told = page.locator("#status").inner_text() + page.locator("#errors").inner_text()
     assert "top" in told  # "Stopped early", or "stopped before anything was finished"
 
@@ -221,7 +221,7 @@ def test_a_long_computation_can_be_stopped(visit, explorer, net):
 def test_remove_the_top_tenth_against_the_model(visit, explorer, net, picture):
     page = visit(explorer.url)
     slide(page, "top", 10)
-    values = torch.from_numpy(unpacked(finding(explorer)["values"]).copy())
+    values = torch.from_numpy(unpack(finding(explorer)["values"]).copy())
     side = 3  # 48 pixels in at most 16 cells
     label = (torch.arange(32)[:, None] // side) * 16 + torch.arange(48) // side
     strength = torch.zeros(11 * 16).index_add_(0, label.flatten(), values.sum(0).flatten())  # signed
@@ -264,7 +264,7 @@ def test_strips_of_any_number_of_channels_can_be_seen_and_painted(visit, shape):
         page.locator(".card canvas").hover()
         expect(page.locator(".card .note")).to_contain_text("at row")
         told, row, column = re.split(" at row |, column ", page.locator(".card .note").inner_text())
-        value = unpacked(finding(explorer)["values"])[:, int(row), int(column)].sum()
+        value = unpack(finding(explorer)["values"])[:, int(row), int(column)].sum()
         assert told == written(value.item(), sign=True)
         np.testing.assert_allclose([int(row), int(column)], [shape[1] / 2, shape[2] / 2], atol=2)
 
@@ -292,7 +292,7 @@ def test_the_export_page_scrubs_offline(visit, explorer, tmp_path):
     with alone.expect_download() as download:
         alone.click("#export-json")
     (told,) = json.loads(Path(download.value.path()).read_bytes())["results"].values()
-    np.testing.assert_allclose(told["values"], unpacked(finding(explorer)["values"]), rtol=1e-6)
+    np.testing.assert_allclose(told["values"], unpack(finding(explorer)["values"]), rtol=1e-6)
     expect(alone.locator("#choices")).to_be_hidden()
     expect(alone.locator("footer")).to_contain_text("leastpath explore")
 
@@ -311,13 +311,13 @@ def test_charts_png_json_and_code(visit, explorer, tmp_path):
     with page.expect_download() as download:
         page.click("#export-json")
     (told,) = json.loads(Path(download.value.path()).read_bytes())["results"].values()
-    np.testing.assert_allclose(told["values"], unpacked(finding(explorer)["values"]), rtol=1e-6)
+    np.testing.assert_allclose(told["values"], unpack(finding(explorer)["values"]), rtol=1e-6)
     assert "frames" not in told["walk"]  # numbers, no pictures
     with page.expect_download() as download:
         page.click("#export-result")
     download.value.save_as(tmp_path / "result.safetensors")
     kept = lp.load(tmp_path / "result.safetensors")
-    np.testing.assert_allclose(kept.values[0].numpy(), unpacked(finding(explorer)["values"]), atol=1e-6)
+    np.testing.assert_allclose(kept.values[0].numpy(), unpack(finding(explorer)["values"]), atol=1e-6)
     with lp.explore(kept, open=False) as again:
         opened = visit(again.url)
         expect(opened.locator("#prediction")).to_contain_text("A saved result")
@@ -351,7 +351,7 @@ def test_a_model_that_fails_is_a_sentence(visit, explorer, net):
     page.select_option("#method", "occlusion")
     page.click("#explain")
     expect(page.locator("#errors .error span")).to_contain_text(f"layer {MARKUP} has no weights")
-    expect(page.locator("#jobs li")).to_have_count(0)
+    expect(page.locator("#tasks li")).to_have_count(0)
 
 
 def test_a_server_that_is_gone_is_a_sentence(visit, explorer):
@@ -406,7 +406,7 @@ def test_a_table(visit):
     source = TableSource(model, pd.DataFrame(columns), classes=["no", "yes"])
     with lp.explore(source, methods=["integrated_gradients", "occlusion"], open=False) as explorer:
         page = visit(explorer.url)
-        values = unpacked(finding(explorer)["values"])
+        values = unpack(finding(explorer)["values"])
         order = [list(columns)[i] for i in np.argsort(-np.abs(values))]
         assert page.locator(".bars .name b").all_inner_texts() == order
         page.keyboard.press("ArrowLeft")

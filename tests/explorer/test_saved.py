@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from explorer_subjects import picture_net
-from leastpath.explorer.arrays import as_json, unpacked
+from leastpath.explorer.arrays import as_json, unpack
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.session import Unknown
 
@@ -21,12 +21,12 @@ def test_pictures_are_shown_one_by_one(images, tmp_path):
     for b in range(2):
         state = session.choose({"sample": b})
         shown = session.result(state["results"][0])
-        assert torch.equal(unpacked(shown["values"]), images.values[b])
+        assert torch.equal(unpack(shown["values"]), images.values[b])
         assert shown["status"] == images.status[b].value
         assert shown["evidence"][0]["value"] == pytest.approx(float(images.support[b]))
         assert "lowers the probability" in shown["headline"] or "confirm" in shown["headline"]
-        frames = unpacked(shown["walk"]["frames"])
-        assert torch.equal(frames[-1], unpacked(state["input"]))
+        frames = unpack(shown["walk"]["frames"])
+        assert torch.equal(frames[-1], unpack(state["input"]))
         assert not frames[0].any()  # black
     as_json(session.bundle())
     assert "lp.load('a.safetensors')" in session.code()
@@ -41,7 +41,7 @@ def test_rows_tokens_and_results_without_path_are_shown():
     )
     session = SavedSession(tokens)
     assert session.state()["kind"] == "text"
-    assert unpacked(session.result("saved-0")["walk"]["frames"])[20].tolist() == pytest.approx([0.5, 0.5])
+    assert unpack(session.result("saved-0")["walk"]["frames"])[20].tolist() == pytest.approx([0.5, 0.5])
     assert SavedSession(rows).result("saved-0")["walk"] is None
 
 
@@ -50,7 +50,7 @@ def test_what_needs_a_model_is_refused(images):
     for refused in (
         lambda: session.choose({"target": 1}),
         lambda: session.choose({"sample": 5}),
-        lambda: session.explain("idgi"),
+        lambda: session.start("idgi"),
         lambda: session.remove({}, "mean"),
         lambda: session.add("a", b"b"),
     ):

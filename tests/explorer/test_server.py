@@ -8,7 +8,7 @@ import torch
 
 import leastpath as lp
 from explorer_subjects import asked, picture_source, served, table_source, text_source
-from leastpath.explorer.arrays import packed, unpacked
+from leastpath.explorer.arrays import pack, unpack
 from leastpath.explorer.opening import session_of
 from leastpath.explorer.server import Explorer
 from leastpath.explorer.session import Session
@@ -35,7 +35,7 @@ def test_a_visit(source):
         assert result["stiffness"] == 2.0
         assert client.get("/api/state").json()["results"] == [result["key"]]
         shape = state["shape"][1:] if state["kind"] == "image" else state["shape"]
-        nothing = client.post("/api/remove", json={"removed": packed(torch.zeros(*shape, dtype=torch.uint8))}).json()
+        nothing = client.post("/api/remove", json={"removed": pack(torch.zeros(*shape, dtype=torch.uint8))}).json()
         assert nothing["score"] == pytest.approx(state["score"], abs=1e-5)
         assert "lp" in client.get("/api/code").json()["code"]
         export = client.get("/api/export.json")
@@ -47,8 +47,8 @@ def test_any_number_of_channels():
     with served(Session(picture_source(channels=5))) as client:
         state = client.get("/api/state").json()
         assert state["channels"] == [f"channel {i}" for i in range(5)]
-        assert unpacked(state["input"]).shape == (12, 10, 3)
-        assert unpacked(asked(client, "integrated_gradients")["values"]).shape == (5, 12, 10)
+        assert unpack(state["input"]).shape == (12, 10, 3)
+        assert unpack(asked(client, "integrated_gradients")["values"]).shape == (5, 12, 10)
 
 
 def test_a_kept_result_is_loaded_with_its_walk(tmp_path):
@@ -56,7 +56,7 @@ def test_a_kept_result_is_loaded_with_its_walk(tmp_path):
         shown = asked(client, "integrated_gradients")
         (tmp_path / "a.safetensors").write_bytes(client.get(f"/api/results/{shown['key']}.safetensors").content)
     result = lp.load(tmp_path / "a.safetensors")
-    assert torch.equal(result.values[0], unpacked(shown["values"]))
+    assert torch.equal(result.values[0], unpack(shown["values"]))
     with served(session_of(result)) as client:
         state = client.get("/api/state").json()
         assert state["offline"]
@@ -72,7 +72,7 @@ def test_a_kept_result_is_loaded_with_its_walk(tmp_path):
         ("/api/explain", b'{"method": "magic"}', 400), ("/api/explain", b'{"method": ["a"]}', 400),
         ("/api/remove", b'{"removed": 3}', 400), ("/api/remove", b'{"fill": []}', 400),
         ("/api/remove", b"[" * 100_000, 400),
-        ("/api/upload?name=a.png", b"junk", 400), ("/api/jobs/none/stop", b"", 404),
+        ("/api/upload?name=a.png", b"junk", 400), ("/api/tasks/none/stop", b"", 404),
     ],
 )  # fmt: skip
 def test_mistakes_are_sentences(address, content, status):
@@ -89,8 +89,8 @@ def test_a_model_that_fails_is_a_sentence():
         return x.sum(1)
 
     with served(Session(TensorSource(lp.Score(model), torch.ones(1, 3)))) as client:
-        job = client.post("/api/explain", json={"method": "integrated_gradients"}).json()["job"]
-        while (status := client.get(f"/api/jobs/{job}").json())["state"] == "running":
+        task = client.post("/api/explain", json={"method": "integrated_gradients"}).json()["task"]
+        while (status := client.get(f"/api/tasks/{task}").json())["state"] == "running":
             pass
         assert (status["state"], status["sentence"]) == ("failed", "too many rows for me")
         assert client.get("/api/state").status_code == 200

@@ -11,7 +11,7 @@ from PIL import Image
 from explorer_subjects import finished, picture_net, picture_source, session_over, table_source, text_source
 from leastpath.explorer import explaining
 from leastpath.explorer import session as module
-from leastpath.explorer.arrays import packed, unpacked
+from leastpath.explorer.arrays import pack, unpack
 from leastpath.explorer.session import Unknown
 
 
@@ -44,16 +44,16 @@ def test_what_is_shown_first_says_that_removal_is_still_measured(monkeypatch):
 
     monkeypatch.setattr(explaining, "_tested", waiting)
     with session_over(picture_source()) as session:
-        session.begin()
-        job = session.explain("integrated_gradients")  # the page asks for what has begun
-        assert session.job(job.name, patience=10)["state"] == "running"
-        early = session.result(job.result)
+        session.start_first()
+        task = session.start("integrated_gradients")  # the page asks for what has begun
+        assert session.task(task.name, patience=10)["state"] == "running"
+        early = session.result(task.result)
         assert (early["tested"], early["curves"], early["trusted"]) == (False, {}, None)
         assert "being measured" in early["headline"]
         assert session.state()["results"] == []
         gate.set()
-        assert session.job(job.name, job.result, patience=10)["state"] == "done"
-        whole = session.result(job.result)
+        assert session.task(task.name, task.result, patience=10)["state"] == "done"
+        whole = session.result(task.result)
         assert whole["tested"]
         assert whole["values"] == early["values"]
 
@@ -64,7 +64,7 @@ def test_stiffness_makes_another_result():
         assert len(keys) == 2
         for wrong in (-1, "soft", True, float("nan")):
             with pytest.raises(ValueError, match="stiffness"):
-                session.explain("elastic_band", wrong)
+                session.start("elastic_band", wrong)
 
 
 @pytest.mark.parametrize(
@@ -81,31 +81,31 @@ def test_wrong_choices_are_sentences_and_change_nothing(choice):
 
 def test_what_is_not_there_is_unknown():
     with session_over(table_source()) as session:
-        for ask in (session.result, session.finding, session.job, session.stop, session.save):
+        for ask in (session.result, session.finding, session.task, session.stop, session.save):
             with pytest.raises(Unknown, match="no "):
                 ask("nothing")
         with pytest.raises(ValueError, match="not offered"):
-            session.explain("magic")
+            session.start("magic")
 
 
 def test_removal_is_the_model_without_the_pixels():
     with session_over(picture_source()) as session:
         mask = torch.zeros(12, 10, dtype=torch.uint8)
         mask[:6] = 1
-        found = session.remove(packed(mask), "baseline")
+        found = session.remove(pack(mask), "baseline")
         image = picture_source().subject(0).inputs.clone()
         image[:, :, :6] = 0
         chances = picture_net()(image).softmax(1)[0]
         assert found["score"] == pytest.approx(float(chances[session.state()["target"]]), abs=1e-5)
         assert found["classes"][0]["probability"] == pytest.approx(float(chances.max()), abs=1e-5)
-        assert unpacked(found["picture"])[:6].max() == 0
+        assert unpack(found["picture"])[:6].max() == 0
         with pytest.raises(ValueError, match="fill"):
-            session.remove(packed(mask), "magic")
+            session.remove(pack(mask), "magic")
 
 
 def test_removed_words_are_shown():
     with session_over(text_source()) as session:
-        found = session.remove(packed(torch.tensor([1, 0, 1, 0, 0, 1], dtype=torch.uint8)), "mask")
+        found = session.remove(pack(torch.tensor([1, 0, 1, 0, 0, 1], dtype=torch.uint8)), "mask")
         assert found["text"] == "a [mask] films"
         assert found["picture"] is None
 

@@ -70,8 +70,8 @@ def answers(
     for method in methods:
         if method.name not in run.store:
             began = time.monotonic()
-            with _watched(method.title):
-                result = finished(_explained(case, method, limits, seed))
+            with _one_bar(method.title):
+                result = finished(_explain_by(case, method, limits, seed))
             assert isinstance(result.values, Tensor)
             record = {"seconds": round(time.monotonic() - began, 2), **_evidence(case, result)}
             curves, kind = _curves(case, result, seed)
@@ -81,7 +81,7 @@ def answers(
     return found
 
 
-def _explained(case: Case, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
+def _explain_by(case: Case, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
     """The test is the same for every method, so those that test themselves need not."""
     settings: dict[str, Any] = {
         name: value for name, value in limits.items() if value is not None and name in method.defaults
@@ -93,7 +93,7 @@ def _explained(case: Case, method: Method, limits: Mapping[str, float | None], s
 
 
 @contextmanager
-def _watched(title: str) -> Iterator[None]:
+def _one_bar(title: str) -> Iterator[None]:
     """One progress bar for a method, whatever its stages are. How long all will take has been said before."""
     with Run(progress=True).bar(title, 1.0) as bar:
         done = 0.0

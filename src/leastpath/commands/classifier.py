@@ -42,16 +42,16 @@ class EfficientNetLite0(nn.Module):
         if missing:
             raise RuntimeError(f"the weights of EfficientNet-lite0 lack {missing[:3]}: reinstall the package")
         net.eval()
-        self.net = _folded(net).to(memory_format=torch.channels_last) if folded else net  # type: ignore[call-overload]
+        self.net = _fold(net).to(memory_format=torch.channels_last) if folded else net  # type: ignore[call-overload]
         self.requires_grad_(False).eval()
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, 3, height, width) in [0, 1] -> (batch, 1000)."""
-        return self.net(_scaled(images))
+        return self.net(_scale(images))
 
     def features(self, images: Tensor) -> Tensor:
         """The input of the last layer: (batch, 3, height, width) -> (batch, 1280)."""
-        return self.net.extract_features(_scaled(images)).mean((2, 3))
+        return self.net.extract_features(_scale(images)).mean((2, 3))
 
 
 def imagenet_classes() -> list[str]:
@@ -64,11 +64,11 @@ def imagenet_classes() -> list[str]:
     return files("leastpath.commands").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
 
 
-def _scaled(images: Tensor) -> Tensor:
+def _scale(images: Tensor) -> Tensor:
     return (images * 255 - 127) / 128  # this net's own scaling, not ImageNet's mean and deviation
 
 
-def _padded(convolution: nn.Conv2d) -> nn.Conv2d:
+def _pad_inside(convolution: nn.Conv2d) -> nn.Conv2d:
     """A convolution that pads its input itself if all sides get the same: this saves a copy of the input."""
     sides = getattr(getattr(convolution, "static_padding", None), "padding", (0, 1))
     if len(set(sides)) == 1:
@@ -76,7 +76,7 @@ def _padded(convolution: nn.Conv2d) -> nn.Conv2d:
     return convolution
 
 
-def _folded(net: nn.Module) -> nn.Module:
+def _fold(net: nn.Module) -> nn.Module:
     """Every convolution with the batch normalisation after it as one layer; in place."""
     pairs = [(net, "_conv_stem", "_bn0"), (net, "_conv_head", "_bn1")]
     for block in net._blocks:  # type: ignore[union-attr]
@@ -86,6 +86,6 @@ def _folded(net: nn.Module) -> nn.Module:
     for owner, convolution, norm in pairs:
         fused = fuse_conv_bn_eval(getattr(owner, convolution), getattr(owner, norm))
         pointwise = fused.kernel_size == (1, 1) and fused.stride == (1, 1) and fused.groups == 1
-        setattr(owner, convolution, Pointwise(fused) if pointwise else _padded(fused))
+        setattr(owner, convolution, Pointwise(fused) if pointwise else _pad_inside(fused))
         setattr(owner, norm, nn.Identity())
     return net

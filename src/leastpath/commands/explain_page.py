@@ -107,7 +107,7 @@ def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
     heat_row(list(axes[1, 1:]), values, case.inputs, view="patches", bars_below=True)
     heat_row(list(axes[2, 1:]), values, bars_below=True)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
-        titled(ax, _titled(answer))
+        titled(ax, _title_of(answer))
     for ax, view in zip(axes[:, 1], ("smoothed", "patches", "pixels"), strict=True):
         ax.set_ylabel(view)
     return figure
@@ -124,7 +124,7 @@ def _bars(case: Case, names: Sequence[str], found: Sequence[Answer]) -> Figure:
         ax.axis("off")
     for ax, answer in zip(grid.flatten(), found, strict=False):
         bars(answer.values[0], names, top=MOST_BARS, ax=ax)
-        titled(ax, _titled(answer))
+        titled(ax, _title_of(answer))
         ax.set_xlabel("")  # the caption says it
     if comparable(largest):
         ends = [ax.get_xlim() for ax in grid.flatten()[: len(found)]]  # with the sum of the others
@@ -133,7 +133,7 @@ def _bars(case: Case, names: Sequence[str], found: Sequence[Answer]) -> Figure:
     return figure
 
 
-def _titled(answer: Answer) -> str:
+def _title_of(answer: Answer) -> str:
     return f"{answer.title}\nsupport {written(answer.support, 2)}"
 
 

@@ -35,12 +35,12 @@ def verdict(support: Mapping[str, float], *, is_probability: bool = True) -> str
     elif len(equal) == 1:
         first = f"Removing what {best} ranks first {change} most: trust {best} here."
     else:
-        first = f"Removing what {_joined(equal)} rank first {change} most, about equally: trust them here."
+        first = f"Removing what {_join_words(equal)} rank first {change} most, about equally: trust them here."
     each = ", ".join(f"{name} {written(value, 2)}" for name, value in support.items())
     failed = [name for name, value in support.items() if not value > 0]
-    last = f" Removal does not confirm {_joined(failed, 'or')}." if failed else ""
+    last = f" Removal does not confirm {_join_words(failed, 'or')}." if failed else ""
     return f"{first}\nSupport: {each}; 0 is a random order.{last}"
 
 
-def _joined(names: list[str], word: str = "and") -> str:
+def _join_words(names: list[str], word: str = "and") -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

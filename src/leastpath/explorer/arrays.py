@@ -16,11 +16,11 @@ DTYPES = {"float32": "<f4", "uint8": "|u1", "uint16": "<u2"}
 MOST_NUMBERS = 64_000_000  # of an array that a request brings
 
 
-def packed(array: Tensor | np.ndarray) -> dict[str, Any]:
+def pack(array: Tensor | np.ndarray) -> dict[str, Any]:
     """An array as JSON. Numbers that are neither uint8 nor uint16 go as float32.
 
     Example:
-        >>> packed(torch.tensor([1, 2], dtype=torch.uint8))
+        >>> pack(torch.tensor([1, 2], dtype=torch.uint8))
         {'dtype': 'uint8', 'shape': [2], 'data': 'AQI='}
     """
     numbers = array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
@@ -29,11 +29,11 @@ def packed(array: Tensor | np.ndarray) -> dict[str, Any]:
     return {"dtype": name, "shape": list(numbers.shape), "data": base64.b64encode(plain.tobytes()).decode("ascii")}
 
 
-def unpacked(given: Any) -> Tensor:
-    """The array in what `packed` made. What does not fit together is refused with a sentence.
+def unpack(given: Any) -> Tensor:
+    """The array in what `pack` made. What does not fit together is refused with a sentence.
 
     Example:
-        >>> unpacked({"dtype": "uint8", "shape": [2], "data": "AQI="})
+        >>> unpack({"dtype": "uint8", "shape": [2], "data": "AQI="})
         tensor([1, 2], dtype=torch.uint8)
     """
     expected = 'expected {"dtype": "uint8", "shape": [2], "data": "AQI="}'
@@ -52,15 +52,15 @@ def unpacked(given: Any) -> Tensor:
 
 
 def in_plain_numbers(value: Any) -> Any:
-    """What `packed` packed as nested lists, with the seven digits that float32 has. Pictures (uint8) are left out.
+    """What `pack` packed as nested lists, with the seven digits that float32 has. Pictures (uint8) are left out.
 
     Example:
-        >>> in_plain_numbers({"values": packed(torch.tensor([[0.1, 2.0]])), "frame": packed(torch.ones(2).byte())})
+        >>> in_plain_numbers({"values": pack(torch.tensor([[0.1, 2.0]])), "frame": pack(torch.ones(2).byte())})
         {'values': [[0.1, 2.0]]}
     """
     if isinstance(value, Mapping):
         if set(value) == {"dtype", "shape", "data"}:
-            numbers = unpacked(value)
+            numbers = unpack(value)
             digits = [float(f"{number:.7g}") for number in numbers.flatten().tolist()]
             return np.array(digits).reshape(numbers.shape).tolist()
         return {key: in_plain_numbers(inner) for key, inner in value.items() if not _is_picture(inner)}

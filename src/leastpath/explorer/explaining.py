@@ -14,11 +14,11 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 from leastpath.attribution import bound_with_baselines
+from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import Curve, removal_curve
 from leastpath.explorer.subject import Kind, Subject
-from leastpath.explorer.walk import PLACES, Walk, walked
-from leastpath.explorer.watch import Watch
+from leastpath.explorer.walk import PLACES, Walk, walk_along
 from leastpath.geometry.path import Path
 from leastpath.integral.notes import FLAT, fixed_steps
 from leastpath.methods import METHODS, Method
@@ -87,7 +87,7 @@ def _is_installed(method: Method) -> bool:
 
 
 def has_path(method: Method) -> bool:
-    """Whether a method's values come from a path that can be walked."""
+    """Whether a method's values come from a path that can be walk_along."""
     return method.kind in ("path", "weighting")
 
 
@@ -97,11 +97,11 @@ def expected_rows(question: Question, method: Method) -> int:
     return question.m * (ROWS.get(method.name, 200) + walking) + 19 * len(question.curve_fills)
 
 
-def explained(
+def make_finding(
     question: Question,
     method: Method,
     stiffness: float | None,
-    watch: Watch,
+    meter: Meter,
     line: Finding | None = None,
     show: Callable[[Finding], None] = lambda early: None,
 ) -> Finding:
@@ -111,25 +111,25 @@ def explained(
         question: what is asked.
         method: that answers.
         stiffness: of the elastic band; None for others.
-        watch: counts what the model is given, and can stop it.
+        meter: counts what the model is given, and can stop it.
         line: what the straight line says of the same question, if that is known.
         show: is given the finding as soon as there is a picture of it, before removal is measured.
     """
     began = time.monotonic()
-    score = watch.over(question.score)
+    score = meter.over(question.score)
     walk: Walk | None
-    with watch.showing():
+    with meter.show_bars():
         if method.name == QUICK:
             result, walk = straight(question, score)
         else:
             result = _by_method(question, score, method, settings_of(question.subject, method, stiffness))
-            watch.stage = "walking along the path"
+            meter.stage = "walking along the path"
             walk = _unless_stopped(lambda: _walk(question, score, method, result))
-        watch.stage = "removing features"
+        meter.stage = "removing features"
         show(Finding(question, method, stiffness, result, walk, {}, time.monotonic() - began, is_tested=False))
-        tested = _unless_stopped(lambda: _tested(question, score, result, line, only_first=watch.stopped))
+        tested = _unless_stopped(lambda: _tested(question, score, result, line, only_first=meter.stopped))
         result, curves = tested or _tested(question, score, result, line, only_first=True)
-    stopped = watch.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
+    stopped = meter.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
     return Finding(question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped)
 
 
@@ -170,7 +170,7 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
         start, end = bound.ends(question.baselines)
         check_rows_are_independent(bound, start, end)
         path = Path.straight(start, end)
-        walk = walked(bound, path)
+        walk = walk_along(bound, path)
     change, flat = walk.change, flat_rows(walk.values)
     gap = flat.sum(1) - change
     certificate = torch.where(change != 0, (walk.length / change.abs()).clamp_min(1), torch.inf)
@@ -207,7 +207,7 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
     with at_work(score.model, device_of(question.subject.inputs)):
         bound = score.bind(question.subject.inputs, len(result.path))
         weighting = getattr(method.explain, "weighting", None)
-        walk = walked(bound, result.path, weighting)
+        walk = walk_along(bound, result.path, weighting)
     return walk.ending_at(_values(result)[0], weighting is None or weighting.complete)
 
 

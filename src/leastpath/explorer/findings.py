@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.numbers import written
-from leastpath.explorer.arrays import packed
+from leastpath.explorer.arrays import pack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
 from leastpath.explorer.removal import Curve, rank_of, removal_order
@@ -115,8 +115,8 @@ def numbers_of(subject: Subject, result: Attribution, rank: Rank) -> dict[str, A
     values = values.detach().float().cpu()
     order = removal_order(subject, values, rank)
     if subject.kind != "image":
-        return {"values": packed(subject.by_feature(values)[0]), "units": None, "order": order}
-    return {"values": packed(values[0]), "units": packed(by_patch(subject, values)[0]), "order": order}
+        return {"values": pack(subject.by_feature(values)[0]), "units": None, "order": order}
+    return {"values": pack(values[0]), "units": pack(by_patch(subject, values)[0]), "order": order}
 
 
 def by_patch(subject: Subject, values: Tensor) -> Tensor:
@@ -136,8 +136,8 @@ def walk_of(subject: Subject, walk: Walk, baselines: Tensor) -> dict[str, Any]:
         "gradient_norms": walk.gradient_norms.tolist(),
         "attributed": attributed.flatten(1).sum(1).tolist(),
         "idle": [list(stretch) for stretch in walk.idle],
-        "frames": packed(frames_of(subject, walk.points, start)),
-        "cumulative": packed(cumulative),
+        "frames": pack(frames_of(subject, walk.points, start)),
+        "cumulative": pack(cumulative),
     }
 
 
@@ -180,14 +180,14 @@ def channels_of(subject: Subject) -> Sequence[str]:
 def input_of(subject: Subject) -> Mapping[str, Any] | None:
     """What is explained: a picture, the cells of a row; None for a text."""
     if subject.kind == "image":
-        return packed(pictures_of(subject.inputs, value_range(subject.inputs))[0])
-    return None if subject.decode is None else packed(subject.decode(subject.inputs).float()[0])
+        return pack(pictures_of(subject.inputs, value_range(subject.inputs))[0])
+    return None if subject.decode is None else pack(subject.decode(subject.inputs).float()[0])
 
 
 def removed_view(subject: Subject, filled: Tensor, mask: Tensor, word: str) -> tuple[Any, str | None]:
     """What is left after removal: a picture, or a text with a word in place of what is gone."""
     if subject.kind == "image":
-        return packed(pictures_of(filled[:1], value_range(subject.inputs))[0]), None
+        return pack(pictures_of(filled[:1], value_range(subject.inputs))[0]), None
     if subject.kind == "table":
         return None, None
     gone = mask.reshape(len(subject.names), -1).any(1).tolist()

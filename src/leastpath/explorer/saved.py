@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.version import __version__
-from leastpath.explorer.arrays import packed, unpacked
+from leastpath.explorer.arrays import pack, unpack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.findings import channels_of, evidence, features_of, frames_of, headline, input_of, numbers_of
 from leastpath.explorer.session import Unknown
@@ -31,7 +31,7 @@ SENTENCE = "A saved result, without its model."
 SAVED_RANK: Rank = "magnitude"  # without its score nobody knows what the signs stand for
 
 
-def kept_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str, Any]) -> bytes:
+def save_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str, Any]) -> bytes:
     """A finding as a file for `lp.load`, with what the page shows of it, so that the explorer can open it again."""
     result = finding.result
     found = {field.name: getattr(result, field.name) for field in fields(result)}
@@ -65,7 +65,7 @@ class SavedSession:
         names = [{"name": f"example {b}"} for b in examples]
         self._states = [_state(result, _subject(result, b, title), b, names) for b in examples]
 
-    def begin(self) -> None:
+    def start_first(self) -> None:
         """All is there already."""
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class SavedSession:
         """Refused: it needs the model."""
         raise ValueError(READ_ONLY)
 
-    def explain(self, name: Any, stiffness: Any = None) -> Any:
+    def start(self, name: Any, stiffness: Any = None) -> Any:
         """Refused: it needs the model."""
         raise ValueError(READ_ONLY)
 
@@ -114,11 +114,11 @@ class SavedSession:
         """Refused: it needs the model."""
         raise ValueError(READ_ONLY)
 
-    def job(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
+    def task(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
         """There is none."""
-        raise Unknown(f"no job is called {name!r}")
+        raise Unknown(f"no task is called {name!r}")
 
-    stop = job
+    stop = task
 
     def save(self, key: str) -> bytes:
         """Refused: it is a file already."""
@@ -194,7 +194,7 @@ def _walk_of_path(result: Attribution, subject: Subject, b: int) -> dict[str, An
     points, start = own.at(places).float().mean(0), own.start.float().mean(0, keepdim=True)
     return {
         "positions": places.tolist(), "scores": None, "gradient_norms": None, "attributed": None, "idle": [],
-        "frames": packed(frames_of(subject, points, start)), "cumulative": None,
+        "frames": pack(frames_of(subject, points, start)), "cumulative": None,
     }  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def _with_tensors(value: Any) -> Any:
     """Arrays of the page as tensors, which a file keeps without base64."""
     if isinstance(value, Mapping):
         if set(value) == {"dtype", "shape", "data"}:
-            return unpacked(value)
+            return unpack(value)
         return {str(key): _with_tensors(inner) for key, inner in value.items()}
     return [_with_tensors(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
@@ -220,7 +220,7 @@ def _with_tensors(value: Any) -> Any:
 def _with_arrays(value: Any) -> Any:
     """The inverse."""
     if isinstance(value, Tensor):
-        return packed(value)
+        return pack(value)
     if isinstance(value, Mapping):
         return {key: _with_arrays(inner) for key, inner in value.items()}
     return [_with_arrays(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -19,7 +19,7 @@ from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, e
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
 
-PATIENCE = 0.25  # seconds that a question about a job waits for news
+PATIENCE = 0.25  # seconds that a question about a task waits for news
 NEED = "the explorer needs starlette, uvicorn and plotly"
 
 
@@ -59,10 +59,10 @@ def application(session: Any, gate: Gate) -> App:
         return _File(text.encode(), "application/json", "explanation.json")
 
     def explain(request: Any, wanted: dict[str, Any]) -> dict[str, str]:
-        return {"job": session.explain(wanted.get("method"), wanted.get("stiffness")).name}
+        return {"task": session.start(wanted.get("method"), wanted.get("stiffness")).name}
 
-    def job(request: Any) -> dict[str, Any]:
-        return session.job(request.path_params["name"], request.query_params.get("seen"), PATIENCE)
+    def task(request: Any) -> dict[str, Any]:
+        return session.task(request.path_params["name"], request.query_params.get("seen"), PATIENCE)
 
     routes = [
         get("/api/state", lambda request: session.state()),
@@ -73,8 +73,8 @@ def application(session: Any, gate: Gate) -> App:
             lambda request: read_body(request, MOST_BYTES),
         ),
         post("/api/explain", explain),
-        get("/api/jobs/{name}", job),
-        post("/api/jobs/{name}/stop", lambda request, _: session.stop(request.path_params["name"])),
+        get("/api/tasks/{name}", task),
+        post("/api/tasks/{name}/stop", lambda request, _: session.stop(request.path_params["name"])),
         get("/api/results/{key}", result),
         post("/api/remove", lambda request, it: session.remove(it.get("removed"), it.get("fill", "baseline"))),
         get("/api/export.html", export_html),
@@ -167,7 +167,7 @@ class Explorer:
 
     def open(self) -> None:
         """Show the page in the browser. What it asks for first is begun while the browser starts."""
-        self.session.begin()
+        self.session.start_first()
         webbrowser.open(self.url)
 
     def wait(self) -> None:

@@ -8,23 +8,23 @@ from functools import partial
 from typing import Any
 
 from leastpath._support.version import __version__
-from leastpath.explorer.arrays import unpacked
+from leastpath.explorer.arrays import unpack
 from leastpath.explorer.code import python_code
 from leastpath.explorer.explaining import (
     QUICK,
     ROWS,
     Finding,
     expected_rows,
-    explained,
     has_path,
+    make_finding,
     offered_methods,
 )
 from leastpath.explorer.findings import as_result, channels_of, features_of, input_of, removed_view
+from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import rank_of, without
 from leastpath.explorer.subject import SubjectSource
-from leastpath.explorer.watch import Watch
-from leastpath.explorer.work import Job, Work
+from leastpath.explorer.tasks import Task, Worker
 
 MOST_KEPT = 60  # results; the oldest go first
 
@@ -57,11 +57,11 @@ class Session:
         self._sample, self._question = 0, Question.about(source.subject(0))
         self._findings: dict[str, Finding] = {}
         self._shown: dict[str, dict[str, Any]] = {}
-        self._work = Work()
+        self._worker = Worker()
 
     def close(self) -> None:
         """Stop all work."""
-        self._work.close()
+        self._worker.close()
 
     # ---- choices -------------------------------------------------------------------------------------------------
 
@@ -132,46 +132,46 @@ class Session:
 
     # ---- work ----------------------------------------------------------------------------------------------------
 
-    def explain(self, name: Any, stiffness: Any = None) -> Job:
+    def start(self, name: Any, stiffness: Any = None) -> Task:
         """Begin to explain what is chosen by a method. One that is finished already is finished at once."""
         if not isinstance(name, str) or name not in self.methods:
             raise ValueError(f"method {name!r} is not offered here: use one of {', '.join(self.methods)}")
         method = self.methods[name]
-        stiffness = _checked_stiffness(name, stiffness)
+        stiffness = _check_stiffness(name, stiffness)
         with self._lock:
             question, sample = self._question, self._sample
         key, line = question.key(sample, name, stiffness), question.key(sample, QUICK, None)
 
-        def task(job: Job) -> tuple[str, bool]:
+        def work(task: Task) -> tuple[str, bool]:
             if key not in self._findings or self._findings[key].stopped:
-                show = partial(self._show_early, key, job)
-                finding = explained(question, method, stiffness, job.watch, self._findings.get(line), show)
+                show = partial(self._show_early, key, task)
+                finding = make_finding(question, method, stiffness, task.meter, self._findings.get(line), show)
                 self._keep(key, finding)
             return key, self._findings[key].stopped
 
-        return self._work.begin(task, Watch(expected_rows(question, method)), key)
+        return self._worker.begin(work, Meter(expected_rows(question, method)), key)
 
-    def begin(self) -> None:
+    def start_first(self) -> None:
         """Begin with what the page asks for first, before it asks."""
         if self.methods:
-            self.explain(next(iter(self.methods)))
+            self.start(next(iter(self.methods)))
 
-    def job(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
-        """How far a job has come. Where that is no more than `seen`, some seconds are waited for news."""
-        job = self._found(name)
-        job.wait_for_news(seen, patience)
-        return job.status()
+    def task(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
+        """How far a task has come. Where that is no more than `seen`, some seconds are waited for news."""
+        task = self._found(name)
+        task.wait_for_news(seen, patience)
+        return task.status()
 
     def stop(self, name: str) -> dict[str, Any]:
-        """Ask a job to stop."""
+        """Ask a task to stop."""
         self._found(name)
-        return self._work.stop(name).status()
+        return self._worker.stop(name).status()
 
-    def _found(self, name: str) -> Job:
+    def _found(self, name: str) -> Task:
         try:
-            return self._work.job(name)
+            return self._worker.task(name)
         except KeyError:
-            raise Unknown(f"no job is called {name!r}") from None
+            raise Unknown(f"no task is called {name!r}") from None
 
     # ---- results -------------------------------------------------------------------------------------------------
 
@@ -197,9 +197,9 @@ class Session:
 
     def save(self, key: str) -> bytes:
         """A result as a file for `lp.load` and `leastpath explore`."""
-        from leastpath.explorer.saved import kept_finding
+        from leastpath.explorer.saved import save_finding
 
-        return kept_finding(self.finding(key), self.state(), self.result(key))
+        return save_finding(self.finding(key), self.state(), self.result(key))
 
     def code(self) -> str:
         """Python that reproduces what is shown."""
@@ -215,7 +215,7 @@ class Session:
         subject, fills = question.subject, question.fills
         if not isinstance(fill, str) or fill not in fills:
             raise ValueError(f"fill {fill!r} is unknown: use one of {', '.join(fills)}")
-        mask = subject.mask(unpacked(removed))
+        mask = subject.mask(unpack(removed))
         filled, logits = without(subject, question.score, mask, fills[fill])
         word = f"[{fill if fill != 'baseline' else next(iter(question.starts))}]"
         picture, text = removed_view(subject, filled, mask, word)
@@ -224,11 +224,11 @@ class Session:
             "text": text,
         }  # fmt: skip
 
-    def _show_early(self, key: str, job: Job, finding: Finding) -> None:
+    def _show_early(self, key: str, task: Task, finding: Finding) -> None:
         shown = as_result(key, finding)
         with self._lock:
             self._shown[key] = shown
-        job.show(key)
+        task.show(key)
 
     def _keep(self, key: str, finding: Finding) -> None:
         shown = as_result(key, finding)
@@ -262,7 +262,7 @@ def _check_choice(wanted: Mapping[str, Any]) -> None:
         raise ValueError(f"baseline={names!r} must be a list of names")
 
 
-def _checked_stiffness(name: Any, stiffness: Any) -> float | None:
+def _check_stiffness(name: Any, stiffness: Any) -> float | None:
     if name != "elastic_band":
         return None
     given = 1.0 if stiffness is None else stiffness

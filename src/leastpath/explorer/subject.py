@@ -128,11 +128,11 @@ class SubjectSource(Protocol):
         """One more, from a file of the user's: its number. ValueError where it cannot be read."""
 
 
-def added_code(name: str) -> str:
+def adding_code(name: str) -> str:
     """Python that adds a file to `source`, as the page did, and gives the number of its first sample.
 
     Example:
-        >>> added_code("cat.png")
+        >>> adding_code("cat.png")
         "source.add('cat.png', Path('cat.png').read_bytes())"
     """
     return f"source.add({name!r}, Path({name!r}).read_bytes())"

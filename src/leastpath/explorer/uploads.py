@@ -19,11 +19,11 @@ MOST_ROWS = 200
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 
 
-def checked_size(content: bytes) -> bytes:
+def check_size(content: bytes) -> bytes:
     """The content, if it is neither empty nor too large.
 
     Example:
-        >>> checked_size(b"abc")
+        >>> check_size(b"abc")
         b'abc'
     """
     if not content:
@@ -49,7 +49,7 @@ def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", images.DecompressionBombWarning)
-            with images.open(io.BytesIO(checked_size(content)), formats=FORMATS) as image:
+            with images.open(io.BytesIO(check_size(content)), formats=FORMATS) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise ValueError(f"it has {image.width} × {image.height} pixels, which is too many")
                 plain = as_seen(image).convert("RGB" if channels == 3 else "L")
@@ -74,7 +74,7 @@ def table_from(name: str, content: bytes, columns: tuple[Any, ...]) -> Any:
     """
     pandas: Any = optional("pandas", "reading tables needs pandas", "tabular")
     try:
-        frame = pandas.read_csv(io.BytesIO(checked_size(content)), nrows=MOST_ROWS, encoding="utf-8")
+        frame = pandas.read_csv(io.BytesIO(check_size(content)), nrows=MOST_ROWS, encoding="utf-8")
     except Exception as error:  # pandas raises all kinds of errors on files that are no tables
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{name} cannot be read as a table: {reason}. Give a CSV file in UTF-8") from error
@@ -94,7 +94,7 @@ def text_from(name: str, content: bytes) -> str:
         'a fine film'
     """
     try:
-        text = checked_size(content).decode("utf-8").strip()
+        text = check_size(content).decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not a text in UTF-8: save it as one") from error
     if not text or len(text) > 10_000:

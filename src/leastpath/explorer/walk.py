@@ -28,7 +28,7 @@ class Walk:
     Example:
         >>> import leastpath as lp
         >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
-        >>> walk = walked(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)))
+        >>> walk = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)))
         >>> walk.attributed[-1].round(decimals=2)
         tensor([0.5000, 0.5000])
     """
@@ -93,7 +93,7 @@ class Walk:
         return replace(self, attributed=attributed)
 
 
-def walked(bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES) -> Walk:
+def walk_along(bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES) -> Walk:
     """Walk along the paths of one example, one for each of its baselines. Costs `places` gradients a path.
 
     Args:

@@ -7,10 +7,10 @@ import torch
 
 import leastpath as lp
 from explorer_subjects import text_parts, text_source
-from leastpath.explorer.explaining import explained
+from leastpath.explorer.explaining import make_finding
+from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.sources.texts import TextSource
-from leastpath.explorer.watch import Watch
 from leastpath.methods import METHODS
 
 
@@ -28,7 +28,7 @@ def test_values_are_those_of_transformers_explain():
 
     model, tokenizer = text_parts()
     question = Question.about(TextSource(model, tokenizer, ["a good films"]).subject(0), 1, "log_softmax")
-    found = explained(question, METHODS["elastic_band"], 1.0, Watch(1))
+    found = make_finding(question, METHODS["elastic_band"], 1.0, Meter(1))
     known = explain(model, tokenizer, "a good films", 1, solver=lp.ElasticBand(groups="token"))
     assert torch.allclose(found.result.values[0].sum(1), known.values[0], atol=1e-5)
     assert float(found.result.support) == pytest.approx(float(known.result.support), abs=1e-5)

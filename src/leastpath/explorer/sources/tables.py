@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath.explorer.subject import Start, Subject, added_code
+from leastpath.explorer.subject import Start, Subject, adding_code
 from leastpath.explorer.uploads import table_from
 from leastpath.score.guards import parameter_of
 from leastpath.score.score import Score
@@ -86,7 +86,7 @@ class TableSource:
         starts = {
             "mean": Start("mean of the table", lambda score: points.mean(0, keepdim=True)),
             "median": Start("typical row", lambda score: typical),
-            "samples": Start("five rows of the table", lambda score: _drawn(points)[None], False),
+            "samples": Start("five rows of the table", lambda score: _draw_rows(points)[None], False),
         }
         columns = space.column_of
         number = self._added.get(sample, str(sample))
@@ -103,7 +103,7 @@ class TableSource:
         self._space.encode(frame)  # refuses unknown categories and empty cells before any row is taken
         first = len(self._rows)
         for i in range(len(frame)):
-            self._added[first + i] = f"{added_code(name)} + {i}"
+            self._added[first + i] = f"{adding_code(name)} + {i}"
             self._rows.append((f"{name}, row {i}", frame.iloc[[i]]))
         return first
 
@@ -129,7 +129,7 @@ def _cell(value: Any) -> dict[str, Any]:
     return {"text": f"{value:.6g}" if isinstance(value, float) else str(value), "category": None}
 
 
-def _drawn(points: Tensor) -> Tensor:
+def _draw_rows(points: Tensor) -> Tensor:
     """Five rows, drawn at random: (5, width)."""
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:5]
     return points[order.to(points.device)]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, added_code
+from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, adding_code
 from leastpath.explorer.uploads import picture_from
 from leastpath.removal.gain import patches
 from leastpath.score.arguments import per_example
@@ -127,7 +127,7 @@ class TensorSource:
             made = self._recipe(0) if self._recipe is not None else ("# score, inputs: as you gave them to lp.explore",)
             if any(line.startswith("subject = ") for line in made):
                 made = (*made, "score, inputs = subject.score, subject.inputs")
-            number = added_code(self._rows[sample].name)
+            number = adding_code(self._rows[sample].name)
             return *_IMPORT, *made, "source = TensorSource(score, inputs)", f"subject = source.subject({number})"
         if self._recipe is not None:
             return tuple(self._recipe(sample))

@@ -58,7 +58,7 @@ const Choices = (() => {
   /** Takes over a state, with what is finished for it; if nothing is, explains it by the method shown before. */
   async function adopt(state, method = null) {
     const mine = ++generation;
-    find("jobs").replaceChildren();
+    find("tasks").replaceChildren();
     Store.setState(state);
     for (const key of state.results) {
       const result = await Server.result(key);
@@ -87,11 +87,11 @@ const Choices = (() => {
 
   // ---- explaining ------------------------------------------------------------------------------------------------------
 
-  function jobEntry(label) {
+  function taskEntry(label) {
     const entry = { label, meter: make("progress", { max: 1, value: 0, "aria-label": label }), words: make("span", { class: "quiet" }, "starting"),
       stop: make("button", { type: "button" }, "Stop") };
     entry.element = make("li", {}, make("b", {}, label), entry.meter, entry.words, entry.stop);
-    find("jobs").append(entry.element);
+    find("tasks").append(entry.element);
     return entry;
   }
 
@@ -99,14 +99,14 @@ const Choices = (() => {
     const method = methodNamed(name);
     if (!method) return;
     const mine = generation;
-    const entry = jobEntry(method.label);
+    const entry = taskEntry(method.label);
     const begun = Server.explain(name, method.stiffness ? stiffness() : null);
     entry.stop.addEventListener("click", () => {
       entry.stop.disabled = true;
-      begun.then(({ job }) => Server.stop(job)).catch((failure) => Errors.show(failure.message));
+      begun.then(({ task }) => Server.stop(task)).catch((failure) => Errors.show(failure.message));
     });
     try {
-      await follow((await begun).job, entry, mine);
+      await follow((await begun).task, entry, mine);
     } catch (failure) {
       if (mine === generation) Errors.show(failure.message);
     } finally {
@@ -114,10 +114,10 @@ const Choices = (() => {
     }
   }
 
-  async function follow(job, entry, mine) {
+  async function follow(task, entry, mine) {
     let shown = null;
     while (mine === generation) {
-      const { state, done, sentence, result } = await Server.job(job, shown);
+      const { state, done, sentence, result } = await Server.task(task, shown);
       if (mine !== generation) return;
       entry.meter.value = done;
       entry.words.textContent = sentence;

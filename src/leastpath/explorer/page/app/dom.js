@@ -2,7 +2,7 @@
 // Small helpers over the document. Text from files, columns and tokens only ever becomes a text node.
 const find = (id) => document.getElementById(id);
 
-/** make("li", {class: "job"}, "text", child, …): an element; functions become listeners, null children are left out. */
+/** make("li", {class: "task"}, "text", child, …): an element; functions become listeners, null children are left out. */
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -38,8 +38,8 @@ const Server = (() => {
     code: async () => (bundle ? { code: bundle.code || "This page was saved without its code." } : request("api/code")),
     choose: (choice) => post("api/choose", choice),
     explain: (method, stiffness) => post("api/explain", { method, stiffness }),
-    job: (id, seen) => request(`api/jobs/${encodeURIComponent(id)}${seen ? `?seen=${encodeURIComponent(seen)}` : ""}`), // waits a little for news
-    stop: (id) => post(`api/jobs/${encodeURIComponent(id)}/stop`, {}),
+    task: (id, seen) => request(`api/tasks/${encodeURIComponent(id)}${seen ? `?seen=${encodeURIComponent(seen)}` : ""}`), // waits a little for news
+    stop: (id) => post(`api/tasks/${encodeURIComponent(id)}/stop`, {}),
     remove: (removed, fill, signal) => post("api/remove", { removed, fill }, signal),
   };
 })();

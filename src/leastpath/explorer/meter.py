@@ -1,4 +1,4 @@
-"""Watch: how far the work on a model has come, and the wish to stop it."""
+"""Meter: how far the work on a model has come, and the wish to stop it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leastpath.account.run import shown_by
 from leastpath.score.score import Score
 
 
-class Watch:
+class Meter:
     """Counts the rows that a model is given, and interrupts it when asked to.
 
     Args:
@@ -22,9 +22,9 @@ class Watch:
 
     Example:
         >>> import torch
-        >>> watch = Watch(expected=10)
-        >>> _ = watch.over(Score(lambda x: x.sum(1)))(torch.ones(4, 2))
-        >>> watch.done
+        >>> meter = Meter(expected=10)
+        >>> _ = meter.over(Score(lambda x: x.sum(1)))(torch.ones(4, 2))
+        >>> meter.done
         0.4
     """
 
@@ -49,7 +49,7 @@ class Watch:
         """Whether nobody asked to stop."""
         return not self._wanted.is_set()
 
-    def passing(self, rows: int) -> None:
+    def count(self, rows: int) -> None:
         """The model is about to be given some rows. Raises KeyboardInterrupt, once, where a stop was asked for."""
         if self._wanted.is_set() and (self._for_good or not self.stopped):
             self.stopped = True
@@ -71,10 +71,10 @@ class Watch:
         return ", ".join(part for part in (self.stage, times) if part) or "starting"
 
     def over(self, score: Score) -> Score:
-        """The same score, watched."""
-        return replace(score, model=Watched(score.model, self))
+        """The same score, metered."""
+        return replace(score, model=MeteredModel(score.model, self))
 
-    def showing(self) -> Any:
+    def show_bars(self) -> Any:
         """For a `with` block: progress bars that are opened in it are shown here."""
         return shown_by(self._show)
 
@@ -82,22 +82,22 @@ class Watch:
         self.stage = f"{description} {share:.0%}" if 0 < share < 1 else description
 
 
-class Watched(nn.Module):
-    """A model that tells a watch of every call.
+class MeteredModel(nn.Module):
+    """A model that tells a meter of every call.
 
     Example:
         >>> import torch
-        >>> Watched(torch.nn.Linear(2, 1), Watch(1))(torch.ones(3, 2)).shape
+        >>> MeteredModel(torch.nn.Linear(2, 1), Meter(1))(torch.ones(3, 2)).shape
         torch.Size([3, 1])
     """
 
-    def __init__(self, model: Callable[..., Any], watch: Watch) -> None:
+    def __init__(self, model: Callable[..., Any], meter: Meter) -> None:
         super().__init__()
-        self.model, self.watch = model, watch
+        self.model, self.meter = model, meter
         self.training = isinstance(model, nn.Module) and model.training
 
     def forward(self, *arguments: Any) -> Any:
         """What the model says."""
         first = arguments[0] if arguments else None
-        self.watch.passing(len(first) if isinstance(first, Tensor) and first.ndim else 1)
+        self.meter.count(len(first) if isinstance(first, Tensor) and first.ndim else 1)
         return self.model(*arguments)

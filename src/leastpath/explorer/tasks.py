@@ -1,4 +1,4 @@
-"""Work in the background: one job at a time, with progress, that can be stopped."""
+"""Work in the background: one task at a time, with progress, that can be stopped."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leastpath.explorer.watch import Watch
+from leastpath.explorer.meter import Meter
 
 State = Literal["running", "done", "stopped", "failed"]
 MOST_WAITING = 32
 
 
 @dataclass
-class Job:
-    """One computation. `task` gets its job and returns the name of what it found, and whether it was cut short.
+class Task:
+    """One computation. `work` gets its task and returns the name of what it found, and whether it was cut short.
 
-    The task may `show` what it has before it is done.
+    The work may `show` what it has before it is done.
 
     Example:
-        >>> Job(lambda job: ("key", False), Watch(1)).state
+        >>> Task(lambda task: ("key", False), Meter(1)).state
         'running'
     """
 
-    task: Callable[[Job], tuple[str, bool]]
-    watch: Watch
+    work: Callable[[Task], tuple[str, bool]]
+    meter: Meter
     purpose: str | None = None
-    """Jobs with the same one do the same."""
+    """Tasks with the same one do the same."""
     name: str = field(default_factory=lambda: secrets.token_hex(8))
     state: State = "running"
     result: str | None = None
@@ -51,15 +51,15 @@ class Job:
         """What the page shows of it."""
         sentence = self.said
         if self.state == "running":
-            sentence = self.watch.sentence if self.begun else "waiting for the computation before"
-        done = self.watch.done if self.state == "running" else 1.0
-        return {"job": self.name, "state": self.state, "done": done, "sentence": sentence, "result": self.result}
+            sentence = self.meter.sentence if self.begun else "waiting for the computation before"
+        done = self.meter.done if self.state == "running" else 1.0
+        return {"task": self.name, "state": self.state, "done": done, "sentence": sentence, "result": self.result}
 
     def run(self) -> None:
         """Do the work. Whatever happens is told by the state."""
         self.begun = True
         try:
-            self.result, stopped = self.task(self)
+            self.result, stopped = self.work(self)
             self.state, self.said = ("stopped", "stopped: this is what was finished") if stopped else ("done", "")
         except KeyboardInterrupt:
             self.state, self.said = "stopped", "stopped before anything was finished"
@@ -71,52 +71,52 @@ class Job:
             self.shown.set()
 
 
-class Work:
-    """A thread that does jobs one after the other.
+class Worker:
+    """A thread that does tasks one after the other.
 
     Example:
-        >>> work = Work()
-        >>> job = work.begin(lambda job: ("key", False), Watch(1))
-        >>> job.finished.wait(10), job.status()["result"]
+        >>> worker = Worker()
+        >>> task = worker.begin(lambda task: ("key", False), Meter(1))
+        >>> task.finished.wait(10), task.status()["result"]
         (True, 'key')
-        >>> work.close()
+        >>> worker.close()
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
-        self._waiting: queue.Queue[Job | None] = queue.Queue()
+        self._tasks: dict[str, Task] = {}
+        self._waiting: queue.Queue[Task | None] = queue.Queue()
         self._thread = threading.Thread(target=self._loop, name="leastpath explorer", daemon=True)
         self._thread.start()
 
-    def begin(self, task: Callable[[Job], tuple[str, bool]], watch: Watch, purpose: str | None = None) -> Job:
-        """Put a job in the queue, or find the one that serves the same purpose and is not over."""
-        for known in list(self._jobs.values()):
-            if purpose is not None and known.purpose == purpose and known.state == "running" and known.watch.goes_on:
+    def begin(self, work: Callable[[Task], tuple[str, bool]], meter: Meter, purpose: str | None = None) -> Task:
+        """Put a task in the queue, or find the one that serves the same purpose and is not over."""
+        for known in list(self._tasks.values()):
+            if purpose is not None and known.purpose == purpose and known.state == "running" and known.meter.goes_on:
                 return known
         if self._waiting.qsize() >= MOST_WAITING:
             raise ValueError(f"{MOST_WAITING} computations are waiting already: wait for them, or stop some")
-        job = Job(task, watch, purpose)
-        self._jobs[job.name] = job
-        self._waiting.put(job)
-        return job
+        task = Task(work, meter, purpose)
+        self._tasks[task.name] = task
+        self._waiting.put(task)
+        return task
 
-    def job(self, name: str) -> Job:
-        """The job of this name. KeyError where there is none."""
-        return self._jobs[name]
+    def task(self, name: str) -> Task:
+        """The task of this name. KeyError where there is none."""
+        return self._tasks[name]
 
-    def stop(self, name: str) -> Job:
-        """Ask a job to stop. One that has not begun never does."""
-        job = self._jobs[name]
-        job.watch.stop()
-        return job
+    def stop(self, name: str) -> Task:
+        """Ask a task to stop. One that has not begun never does."""
+        task = self._tasks[name]
+        task.meter.stop()
+        return task
 
     def close(self) -> None:
-        """Stop all jobs and end the thread."""
-        for job in list(self._jobs.values()):
-            job.watch.stop(for_good=True)
+        """Stop all tasks and end the thread."""
+        for task in list(self._tasks.values()):
+            task.meter.stop(for_good=True)
         self._waiting.put(None)
         self._thread.join(timeout=10)
 
     def _loop(self) -> None:
-        while (job := self._waiting.get()) is not None:
-            job.run()
+        while (task := self._waiting.get()) is not None:
+            task.run()
