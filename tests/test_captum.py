@@ -327,7 +327,7 @@ def test_targets_of_the_wrong_length(target):
 
 
 def test_list_of_targets_of_the_wrong_length():
-    with pytest.raises(ValueError, match="one tuple an example"):
+    with pytest.raises(ValueError, match="one tuple per example"):
         straight(Grid().eval()).attribute(flat_points(2, 4), target=[(1, 2), (0, 0), (0, 1)])
 
 

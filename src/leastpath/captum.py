@@ -264,7 +264,7 @@ class _Wrapped(nn.Module):
         index: Tensor = args[-1]  # (rows, output dimensions)
         output = output_tensor(self.forward_func(*args[:-1]))
         if len(index) != len(output):
-            raise ValueError("the list of targets is not as long as the batch: pass one tuple an example")
+            raise ValueError("the list of targets is not as long as the batch: pass one tuple per example")
         _check_index(index.shape[1], output)
         return output[(torch.arange(len(output), device=output.device), *index.unbind(1))]
 
@@ -272,7 +272,7 @@ class _Wrapped(nn.Module):
 def _check_index(given: int, output: Tensor) -> None:
     if given != output.ndim - 1:
         raise ValueError(
-            f"target has {given} indices an example, but the output is {tuple(output.shape)}: "
+            f"target has {given} indices per example, but the output is {tuple(output.shape)}: "
             f"expected {output.ndim - 1}, one for each dimension after the batch"
         )
 

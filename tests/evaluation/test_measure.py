@@ -54,7 +54,7 @@ def test_who_explains_anew():
 def test_costs_are_one_number_an_example():
     found = Measured.of(torch.zeros(3), n_forwards=2, n_gradients=torch.tensor([1, 2, 3]))
     assert found.n_forwards.tolist() == [2, 2, 2] and found.n_gradients.tolist() == [1, 2, 3]
-    with pytest.raises(ValueError, match="one number an example"):
+    with pytest.raises(ValueError, match="one number per example"):
         Measured(torch.zeros(3), {}, torch.zeros(2), torch.zeros(3))
 
 

@@ -119,7 +119,7 @@ def test_trapezoid_against_numpy():
         (lambda: bootstrap_interval([1.0, np.nan]), "1 of 2 values that are NaN"),
         (lambda: bootstrap_interval([np.nan], omit_nan=True), "no number"),
         (lambda: bootstrap_interval([]), "no number"),
-        (lambda: bootstrap_interval([[1.0]]), "expected one number an example"),
+        (lambda: bootstrap_interval([[1.0]]), "expected one number per example"),
         (lambda: bootstrap_interval([1.0, 2.0], level=95), "between 0 and 1"),
         (lambda: bootstrap_interval([1.0, 2.0], resamples=10), "too few"),
         (lambda: bootstrap_interval([1.0, 2.0], method="basic"), "unknown"),

@@ -85,7 +85,7 @@ class Comparison:
         curves = pd.DataFrame(points, columns=["method", "input", "name", "measure", "curve", "x", "value"])
         chosen = reference or next((r for r in FIRST_REFERENCES if r in methods), methods[0])
         directions = {m.name: m.higher_is_better for m in measures}
-        axes = {m.name: m.axis for m in measures if isinstance(getattr(m, "axis", None), str)}
+        axes = {m.name: str(getattr(m, "axis", "place on the curve")) for m in measures}
         return Comparison(table, curves, tuple(methods), directions, chosen, level, finished, axes)
 
     def table(self) -> pd.DataFrame:

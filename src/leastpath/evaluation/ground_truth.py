@@ -146,7 +146,7 @@ class KnownAnswers:
 
     def __init__(self, inputs: Tensor, answers: Tensor) -> None:
         if len(inputs) != len(answers):
-            raise ValueError(f"got {len(answers)} answers for {len(inputs)} inputs: pass one an input")
+            raise ValueError(f"got {len(answers)} answers for {len(inputs)} inputs: pass one per input")
         self._answers = answers
         self._rows = {digest(x): row for row, x in enumerate(inputs)}
 

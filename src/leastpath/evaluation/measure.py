@@ -57,7 +57,7 @@ class Measured:
         for name in ("values", "n_forwards", "n_gradients"):
             shape = tuple(getattr(self, name).shape)
             if shape != (len(self.values),):
-                raise ValueError(f"{name} has shape {shape}, expected one number an example: (batch,)")
+                raise ValueError(f"{name} has shape {shape}, expected one number per example: (batch,)")
 
 
 @runtime_checkable
@@ -330,16 +330,16 @@ def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:
 
 
 def one_start(bound: BoundScore, inputs: Inputs, baselines: Baselines, what: str) -> Tensor:
-    """The baselines as points (batch, *shape), for what can use only one an example."""
+    """The baselines as points (batch, *shape), for what can use only one per example."""
     m = baselines_per_example(baselines, inputs, bound.shape if bound.score.layer is not None else None)
     if m > 1:
         instead = 'Masking(fill="mean")'
-        raise ValueError(f"{what} needs one baseline an example, got {m}: pass baselines[:, 0], or use {instead}")
+        raise ValueError(f"{what} needs one baseline per example, got {m}: pass baselines[:, 0], or use {instead}")
     return bound.ends(baselines)[0]
 
 
 def generators(inputs: Inputs, seed: int) -> list[torch.Generator]:
-    """One random generator an example, seeded by the example itself.
+    """One random generator per example, seeded by the example itself.
 
     So noise differs between examples but not with their place in a batch: a batch gives what a loop gives, and methods
     are compared under the same noise. Equal examples get equal noise.

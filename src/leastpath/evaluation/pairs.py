@@ -236,7 +236,7 @@ def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, A
     return {
         "kind": "comparison",
         "model": described(score.model),
-        "target": "one an example" if isinstance(score.target, Tensor) else described(score.target),
+        "target": "one per example" if isinstance(score.target, Tensor) else described(score.target),
         "output": described(score.output),
         "layer": next((name for name, module in modules if module is score.layer), None),
         "measures": {measure.name: described(measure) for measure in measures},

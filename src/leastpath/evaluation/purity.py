@@ -45,7 +45,7 @@ def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> f
     if predicted.shape != (n,) or baseline.shape not in ((), (n,)):
         raise ValueError(
             f"got attributions of {n} inputs, classes {tuple(predicted.shape)} and a baseline class of shape "
-            f"{tuple(baseline.shape)}: expected one class an input, ({n},)"
+            f"{tuple(baseline.shape)}: expected one class per input, ({n},)"
         )
     if n < 2:
         raise ValueError("purity compares the halves of a data set: pass two or more inputs")

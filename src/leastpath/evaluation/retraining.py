@@ -138,7 +138,7 @@ def _accuracy(train: Any, training: Data, test: Data, seed: int) -> float:
     predicted = torch.as_tensor(predict(test[0])).cpu()
     if predicted.shape != test[1].shape:
         got, expected = tuple(predicted.shape), tuple(test[1].shape)
-        raise ValueError(f"the trained model predicts {got} for labels {expected}: return one class an input")
+        raise ValueError(f"the trained model predicts {got} for labels {expected}: return one class per input")
     return float((predicted == test[1].cpu()).double().mean())
 
 
@@ -171,7 +171,7 @@ def _check_data(attributions: Mapping[str, tuple[Tensor, Tensor]], training: Dat
         raise ValueError("attributions is empty: pass {method: (of the training inputs, of the test inputs)}")
     for what, (x, y) in (("training", training), ("test", test)):
         if y.shape != (len(x),):
-            raise ValueError(f"{what} has {len(x)} inputs and labels {tuple(y.shape)}: expected one label an input")
+            raise ValueError(f"{what} has {len(x)} inputs and labels {tuple(y.shape)}: expected one label per input")
     for name, pair in attributions.items():
         for what, part, x in zip(("training", "test"), pair, (training[0], test[0]), strict=True):
             if part.shape != x.shape:

@@ -53,7 +53,7 @@ class Infidelity(_Positive):
 
     Args:
         noise: standard deviation of the noise, in deviations of the example's own values.
-        n_samples: perturbations an example, one forward pass each.
+        n_samples: perturbations per example, one forward pass each.
         normalize: scale the attributions by the best factor first, so that only their proportions are judged.
 
     Example:
@@ -72,7 +72,7 @@ class Infidelity(_Positive):
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
-        """Values (batch,). Costs about n_samples + 1 forward passes an example (Captum repeats the clean one)."""
+        """Values (batch,). Costs about n_samples + 1 forward passes per example (Captum repeats the clean one)."""
         metrics = _captum_metrics()
         warn_of_training_mode(score.model)
         with untouched(score.model, device_of(inputs)):

@@ -65,7 +65,7 @@ def bootstrap_interval(
     BCa by default: it corrects the percentile interval for bias and skewness. Measures of explanations are skewed.
 
     Args:
-        values: (n,), one number an example.
+        values: (n,), one number per example.
         level: coverage aimed at.
         resamples: bootstrap resamples.
         method: "bca" or "percentile".
@@ -193,7 +193,7 @@ def _array(values: Tensor | ArrayLike, name: str) -> np.ndarray:
         values = values.detach().cpu().double().numpy()
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}, expected one number an example: (n,)")
+        raise ValueError(f"{name} has shape {array.shape}, expected one number per example: (n,)")
     return array
 
 

@@ -75,7 +75,7 @@ def explain(
             function that makes one of these.
         out: the folder, which all workers must see.
         target: "predicted" (the class with the highest output), "label" (of the data), a class index, or None where the
-            model returns one number an example.
+            model returns one number per example.
         output: as for `Score`.
         baselines: None (zeros), a number, or a tensor (1, …) that all rows share, or "package.module:name" of one.
         executor: "inline", "processes" (`workers=2`), "ray" (`address=…, num_gpus=1`), or an executor.

@@ -192,7 +192,7 @@ class Explanations:
 
 
 def open(out: str | Path) -> Explanations:
-    """Open the output of a job, while it runs or afterwards. Reads a few hundred bytes a shard.
+    """Open the output of a job, while it runs or afterwards. Reads a few hundred bytes per shard.
 
     Args:
         out: the job's folder.

@@ -56,7 +56,7 @@ def report(
         worst: how many rows to show of each kind.
         settings: of the data, as in `source_of`.
 
-    Only the numeric columns of the table are read, about 100 bytes a row.
+    Only the numeric columns of the table are read, about 100 bytes per row.
 
     Example:
         >>> import tempfile, torch

@@ -38,7 +38,7 @@ class Progress:
         self.failures: Counter[str] = Counter()
         self.start = self._last = time.monotonic()
         self._first: tuple[float, int] | None = None  # when the first shard was done, and its rows
-        self._begun: float | None = None  # rows a second of a worker, before the first shard is done
+        self._begun: float | None = None  # rows per second of a worker, before the first shard is done
         self._live = self._planned = False
 
     def begun(self, rows: int, seconds: float) -> None:
@@ -66,7 +66,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Rows a second of this run. From the second shard on, the time that workers took to start does not count."""
+        """Rows per second of this run. From the second shard on, the time that workers took to start does not count."""
         if self._begun is not None and not self.done:
             return self._begun
         begin, before = self._first if self._first and self._first[1] < self.done else (self.start, 0)

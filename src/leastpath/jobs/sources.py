@@ -184,11 +184,11 @@ class _Files:
 
 @dataclass(frozen=True)
 class Table(_Files):
-    """Rows of a CSV or of parquet files: numbers, (columns,) an input.
+    """Rows of a CSV or of parquet files: numbers, (columns,) per input.
 
     Args:
         path: a file, or a folder of parquet files.
-        features: names of the columns; all but the target by default. One column of lists is an input each.
+        features: names of the columns; all but the target by default. Of one column of lists, each list is an input.
         target: name of the column of labels (integers), if any.
         transform: function of the inputs (rows, columns), or its "package.module:name".
 

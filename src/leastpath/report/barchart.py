@@ -29,7 +29,7 @@ def bars(
 
     Args:
         values: (features,), or the `Attribution` of one example.
-        names: one a feature; "feature 0", … by default.
+        names: one per feature; "feature 0", … by default.
         spread: (features,) drawn as error bars: `baseline_spread` or `path_spread`, for instance.
         top: bars to draw; the rest is summed in one.
         title: above the bars.
@@ -42,11 +42,11 @@ def bars(
     numbers = _one_row(values, "values")
     labels = [f"feature {i}" for i in range(len(numbers))] if names is None else [str(name) for name in names]
     if len(labels) != len(numbers):
-        raise ValueError(f"got {len(labels)} names for {len(numbers)} values: pass one a feature")
+        raise ValueError(f"got {len(labels)} names for {len(numbers)} values: pass one per feature")
     check_integer("top", top, 1, advice="the number of bars")
     around = None if spread is None else _one_row(spread, "spread")
     if around is not None and around.shape != numbers.shape:
-        raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one a feature")
+        raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one per feature")
     order = np.argsort(-np.abs(numbers), kind="stable")
     shown, rest = order[:top], order[top:]
     ticks = [plain(labels[i]) for i in shown]

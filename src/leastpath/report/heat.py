@@ -93,7 +93,7 @@ def heatmaps(
     overlay: bool = False,
     rows: Sequence[str] | None = None,
 ) -> Figure:
-    """Draw several methods side by side, one column a method and one row an example.
+    """Draw several methods side by side, one column per method and one row per example.
 
     Args:
         values: title of the column -> (batch, channels, height, width), (channels, height, width), (height, width), or
@@ -102,7 +102,7 @@ def heatmaps(
         signed: red raises the score, blue lowers it. False: magnitudes.
         view: "raw", "smooth" or "patches", as for `heatmap`.
         percentile: of the magnitudes on a scale, where colours end. None: the highest at which no picture is blank.
-        scale: "shared" has one scale for all, "row" one an example, "each" one a picture; a number says where
+        scale: "shared" has one scale for all, "row" one per example, "each" one per picture; a number says where
             colours end. "auto" is "shared", but where the methods' scales differ more than tenfold, each method has its
             own.
         overlay: draw attributions over the images.

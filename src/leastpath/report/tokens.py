@@ -82,7 +82,7 @@ def _legend(figure: Figure, end: float, width: float, height: float) -> None:
 
 
 def text_html(tokens: Sequence[str], values: Values, *, scale: float | None = None, join: str = " ") -> str:
-    """The same as a piece of HTML: one `<span>` a token, whose tooltip is its number.
+    """The same as a piece of HTML: one `<span>` per token, whose tooltip is its number.
 
     Args:
         tokens: words or word pieces, in reading order.
