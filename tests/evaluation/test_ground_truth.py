@@ -177,7 +177,7 @@ def test_they_are_measures():
         (lambda: measured(Localization(torch.ones(2)), torch.ones(2, 2)), "expected a bool mask"),
         (lambda: measured(Localization(torch.tensor([True, True])), torch.ones(1, 2)), "nothing or everything"),
         (lambda: measured(RankCorrelation(torch.ones(2)), torch.full((1, 2), torch.nan)), "NaN"),
-        (lambda: KnownAnswers(torch.ones(2, 2), torch.ones(3, 2)), "one an input"),
+        (lambda: KnownAnswers(torch.ones(2, 2), torch.ones(3, 2)), "one per input"),
         (lambda: KnownAnswers(torch.ones(2, 2), torch.ones(2, 2))(torch.zeros(1, 2)), "no known answer"),
         (lambda: planted_patch(size=4, patch=4), "smaller than the image"),
     ],

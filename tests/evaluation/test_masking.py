@@ -332,7 +332,7 @@ def bad(values, masking=None, score=SCORE, kind=Comprehensiveness, baselines=Non
         (bad(VALUES, Masking(features=torch.zeros(5, 5).long())), "segments have shape"),
         (bad(VALUES, Masking(features=torch.zeros(6, 6))), "expected integers"),
         (bad(VALUES, Masking(probability="given")), "returns values from"),
-        (bad(VALUES, baselines=torch.zeros(3, 2, 2, 6, 6)), "one baseline an example, got 2"),
+        (bad(VALUES, baselines=torch.zeros(3, 2, 2, 6, 6)), "one baseline per example, got 2"),
         (bad(VALUES, Masking((0.5, 1.0), "pixels", "linear")), "no pixel left"),
         (bad(VALUES, Masking(probability="softmax"), lp.Score(cnn(), lambda out: out[:, 0])), "needs a class"),
         (lambda: Masking(areas=0.5), "must be several shares"),

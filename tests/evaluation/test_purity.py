@@ -47,7 +47,7 @@ def test_random_ranking_gives_the_class_balance():
     [
         (lambda: purity(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), 0), "all attributions are zero"),
         (lambda: purity(torch.full((4, 2), torch.nan), torch.tensor([0, 1, 0, 1]), 0), "NaN"),
-        (lambda: purity(torch.ones(4, 2), torch.tensor([0, 1]), 0), "one class an input"),
+        (lambda: purity(torch.ones(4, 2), torch.tensor([0, 1]), 0), "one class per input"),
         (lambda: purity(torch.ones(1, 2), torch.tensor([0]), 0), "two or more"),
         (
             lambda: purity_of(lp.Score(moons_net(), 0), flat_points(4), None, given_attribution(torch.ones(4, 3))),

@@ -103,8 +103,8 @@ def test_random_state_of_the_program_is_left_alone():
         (lambda: roar(nearest_mean, {"a": (RANDOM, RANDOM)}, TRAIN, TEST), "expected the inputs' shape"),
         (lambda: roar(nearest_mean, {"a": pair(RANDOM * torch.nan)}, TRAIN, TEST), "NaN"),
         (lambda: roar(nearest_mean, {"a": pair(RANDOM * 0)}, TRAIN, TEST), "all zero"),
-        (lambda: roar(nearest_mean, {"a": pair(RANDOM)}, (X[:160], Y), TEST), "one label an input"),
-        (lambda: roar(lambda x, y, s: lambda p: p, {"a": pair(RANDOM)}, TRAIN, TEST), "one class an input"),
+        (lambda: roar(nearest_mean, {"a": pair(RANDOM)}, (X[:160], Y), TEST), "one label per input"),
+        (lambda: roar(lambda x, y, s: lambda p: p, {"a": pair(RANDOM)}, TRAIN, TEST), "one class per input"),
     ],
 )
 def test_errors_say_what_to_do(call, words):

@@ -169,7 +169,7 @@ def test_they_are_measures():
         (lambda: Infidelity()(SCORE, IMAGES, None, given_attribution(IMAGES[:1])), "attributions have shape"),
         (
             lambda: Infidelity()(SCORE, IMAGES, torch.zeros(3, 2, 2, 6, 6), given_attribution(IMAGES)),
-            "infidelity needs one baseline an example, got 2",
+            "infidelity needs one baseline per example, got 2",
         ),
         (lambda: pictures(torch.rand(2, 5)), "pictures need"),
         (lambda: ssim(torch.rand(1, 2, 2), torch.rand(1, 2, 2)), "too small"),
