@@ -28,17 +28,11 @@ from leastpath.result.attribution import Attribution
 from leastpath.result.status import Interrupted, Note, Outcome, Status, finished
 from leastpath.score.baselines import Several
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import (
-    Baselines,
-    Inputs,
-    at_work,
-    baselines_per_example,
-    check_rows_are_independent,
-    device_of,
-    warn_of_training_mode,
-)
+from leastpath.score.derivatives import read_features
+from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.outputs import OutputName
-from leastpath.score.score import Score
+from leastpath.score.score import Score, bind_paths
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.solution import Solution, Solver, Stop, chooses_start, straight_with_note
 from leastpath.solvers.straight import StraightLine
@@ -125,12 +119,10 @@ def attribute(
     check_seconds(max_seconds)
     metric, clock = metric or Conformal(), Clock(max_seconds)
     warn_of_training_mode(score.model)
-    with at_work(score.model, device_of(inputs)):
+    with leave_untouched(score.model, inputs):
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
-        bound, m = bound_with_baselines(score, inputs, baselines)
-        start, end = bound.ends(baselines)
+        bound, start, end, m = bind_paths(score, inputs, baselines)
         removed_together(bound, support, bound.batch // m)  # refuses wrong labels before the solver works
-        check_rows_are_independent(bound, start, end)
         solver = solver or default_solver(kind_of(bound))
         run = Run(seed, max_gradients, progress, steps_reserved(tolerance, n_steps), clock)
         watch = Watch(run, bound, planned_gradients(solver, tolerance, n_steps, max_gradients))
@@ -223,13 +215,6 @@ def _in_time(solver: Solver, score: BoundScore, metric: Metric, start: Tensor, e
         return straight_with_note(start, end, Stop(watch.for_solver, late).note(""))
 
 
-def bound_with_baselines(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, int]:
-    """The score over the batch, an example counted once for each of its baselines."""
-    bound = score.bind(inputs)
-    m = baselines_per_example(baselines, inputs, bound.shape if score.layer is not None else None)
-    return (bound if m == 1 else score.bind(inputs, m)), m
-
-
 def _check_ends(path: Path, start: Tensor, end: Tensor, solver: Solver) -> None:
     if len(path) != len(start) or not (torch.equal(path.start.to(start), start) and torch.equal(path.end.to(end), end)):
         raise RuntimeError(
@@ -276,7 +261,7 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         return torch.as_tensor(_integers(counts.numpy()).reshape(-1, m).sum(1))
 
     return Attribution(
-        values=bound.split(mean(values)),
+        values=bound.space.split(mean(values)),
         completeness_gap=mean(integral.gap),
         cancellation=mean(magnitude - change.abs()),
         length=mean(integral.length),
@@ -290,8 +275,10 @@ def _assembled(work: Measuring, m: int, found: _Found) -> Attribution:
         score_change=mean(change),
         n_forwards=total(torch.as_tensor(bound.forwards_spent)) + found.test.n_forwards,
         attribution_error=mean(integral.attribution_error),
-        baseline_spread=None if m == 1 else bound.split(values.unflatten(0, (-1, m)).std(1)),
-        path_spread=None if len(found.sampled) < 2 else bound.split(torch.stack([*map(mean, found.sampled)]).std(0)),
+        baseline_spread=None if m == 1 else bound.space.split(values.unflatten(0, (-1, m)).std(1)),
+        path_spread=None
+        if len(found.sampled) < 2
+        else bound.space.split(torch.stack([*map(mean, found.sampled)]).std(0)),
         solver=repr(found.solver),
         geometry=repr(found.geometry or bound.score),
         metric=repr(metric),
@@ -315,7 +302,7 @@ def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
     if compares_features(metric):
         everyone = torch.arange(len(path))
         first, last = (end.to(bound.work_dtype) for end in (path.start, path.end))
-        before, after = (bound.features(end, everyone, metric) for end in (first, last))
+        before, after = (read_features(bound, end, everyone, metric) for end in (first, last))
         least = metric.distance(before, after, last - first).to(length)
         rounding = ROUNDING * bound.eps * torch.ones_like(least)
     elif metric.bounds_score:

@@ -19,9 +19,10 @@ from leastpath.attribution import attribute
 from leastpath.geometry.metric import Metric
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import by_length
-from leastpath.score.guards import Baselines, Inputs, Target, device_of, untouched
+from leastpath.score.inputs import Baselines, Inputs, Target
 from leastpath.score.outputs import output_tensor
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
@@ -131,7 +132,7 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             return result.values
         if self._multiplies or self.layer is not None:
             return result.values, result.completeness_gap
-        with untouched(self.forward_func, device_of(inputs)):
+        with leave_untouched(self.forward_func, inputs):
             delta = self.compute_convergence_delta(result.values, baselines, inputs, target, additional_forward_args)
         return result.values, delta
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import attribute
-from leastpath.score.guards import parameter_of
+from leastpath.score.inputs import parameter_of
 from leastpath.score.outputs import Output
 from leastpath.score.score import Score
 

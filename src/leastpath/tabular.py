@@ -21,7 +21,7 @@ from leastpath.features.kinds import FEW_FEATURES
 from leastpath.removal.tested import headline
 from leastpath.result.attribution import Attribution
 from leastpath.score.estimators import as_module
-from leastpath.score.guards import UnfitInputs, parameter_of
+from leastpath.score.inputs import UnfitInputs, parameter_of
 from leastpath.score.outputs import Output
 from leastpath.score.score import Score
 from leastpath.solvers.elastic.solver import ElasticBand

@@ -174,7 +174,7 @@ def _damping(candidate: Candidate, score: lp.Score, problem: Problem, baselines:
     if not candidate.damping:
         return 0.0
     bound = score.bind(problem.inputs)
-    start, end = bound.ends(baselines[:, 0])
+    start, end = bound.space.ends(baselines[:, 0])
     rows = torch.arange(bound.batch)
     change = bound.values(end, rows) - bound.values(start, rows)
     distance = norms(flat_rows(end - start), 1).clamp_min(1e-12)

@@ -62,7 +62,7 @@ def _bound(problem: Problem, baselines: Tensor) -> tuple[BoundScore, Tensor, Ten
     """In probability, or the score of a regression: what the gain is measured in."""
     judged, kind = judged_score(problem.score(problem.output), "auto")
     bound = (problem.score("softmax") if kind == "log_odds" else judged).bind(problem.inputs)
-    start, end = bound.ends(baselines[:, 0])
+    start, end = bound.space.ends(baselines[:, 0])
     return bound, start, end
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import mlp
-from leastpath._support.threads import in_this_thread, own_draws, watched_draws
+from leastpath._support.threads import in_this_thread, own_draws
 from leastpath.methods import METHODS
 
 NET = mlp(activation=nn.ReLU)
@@ -39,16 +39,6 @@ def test_own_draws_against_a_global_seed():
         drawn = draw_everything()
     assert all(torch.equal(a, b) for a, b in zip(drawn, expected, strict=True))
     assert torch.equal(before, torch.get_rng_state())
-
-
-@pytest.mark.parametrize("draw", [torch.rand, torch.randperm], ids=["rand", "randperm"])
-def test_watched_draws_see_the_global_generator_only(draw):
-    with torch.random.fork_rng(devices=[]):
-        with watched_draws() as own:
-            draw(3, generator=torch.Generator())
-        with watched_draws() as shared:
-            draw(3)
-    assert (own.drew, shared.drew) == (False, True)
 
 
 def test_a_hook_acts_in_its_own_thread_only():
@@ -106,14 +96,3 @@ def test_threads_against_one_thread(switching_often):
         drawing.result()
     assert not wrong
     assert len(drawn) == len(set(drawn)) > 0  # nobody put the random state back meanwhile
-
-
-def test_a_model_that_draws_is_left_as_it_was_beside_other_threads():
-    release = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(release.wait)
-        before = torch.get_rng_state()
-        lp.Score(lambda x: x.sum(1) + 0 * torch.rand(1))(X)
-        assert torch.equal(before, torch.get_rng_state())
-        release.set()
-        waiting.result()

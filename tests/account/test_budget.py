@@ -161,7 +161,7 @@ def test_segments_that_examples_share_are_paid_for_by_all_of_them(max_gradients)
     result = lp.attribute(score, x, baseline, solver=OneRoute(), max_gradients=max_gradients)
     assert int(result.n_gradients.sum()) == model.gradient_rows
     bound = score.bind(x)
-    path = OneRoute().solve(bound, None, *bound.ends(baseline), None).path
+    path = OneRoute().solve(bound, None, *bound.space.ends(baseline), None).path
     shortest_of(bound, lp.Conformal(), [path, path], lp.Run(max_gradients=max_gradients))
     assert bound.gradients_spent.max() - bound.gradients_spent.min() < 1e-9  # one example walks first for all of them
 

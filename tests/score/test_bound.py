@@ -1,4 +1,4 @@
-"""BoundScore: f and its gradient, the explained space, layers, chunks and memory."""
+"""BoundScore: f and its gradient, the explained space, layers, independent rows."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import Counted, TextNet, flat_points, hooks_of, mlp, seeded
+from helpers import TextNet, cnn, flat_points, hooks_of, mlp, seeded
 
 X = flat_points(5, 4)
 
@@ -33,44 +33,12 @@ def test_gradients_against_autograd():
     torch.testing.assert_close(value, lp.Score(model, targets, "log_softmax")(X))
 
 
-def test_outputs_and_gradients_of_a_function_of_them_against_autograd():
-    model, x, weights = mlp(), X.clone().requires_grad_(), flat_points(5, 3, 2)
-    expected = model(x)
-    (expected.softmax(1) * weights).sum().backward()
-    bound, rows = lp.Score(model, 0, batch_size=2).bind(X), torch.arange(5)
-    outputs, gradient = bound.output_gradients(X, rows, lambda out, part: (out.softmax(1) * weights[part]).sum(1))
-    torch.testing.assert_close(outputs, expected.detach())
-    torch.testing.assert_close(gradient, x.grad)
-    torch.testing.assert_close(bound.outputs(X, rows), expected.detach())
-    assert bound.gradients_spent.tolist() == bound.forwards_spent.tolist() == [1] * 5
-
-
-def test_a_function_that_ignores_the_outputs_has_no_gradient():
-    bound = lp.Score(mlp(), 0).bind(X)
-    gradient = bound.output_gradients(X, torch.arange(5), lambda out, part: torch.ones(len(out)))[1]
-    assert not gradient.any()
-
-
 def test_the_class_of_each_example():
     two = lp.Score(mlp(), torch.tensor([2, 0, 1, 1, 0])).bind(X, 2)
     assert two.classes("it").tolist() == [2, 2, 0, 0, 1, 1, 1, 1, 0, 0]
     assert lp.Score(mlp(), 1).bind(X).classes("it").tolist() == [1] * 5
     with pytest.raises(ValueError, match="agi needs a classifier and the class that is explained: give its index"):
         lp.Score(lambda x: x.sum(1)).bind(X).classes("agi")
-
-
-def test_hessian_of_a_transformer_against_a_difference_of_gradients():
-    """torch's own layer attends by a kernel without a second derivative."""
-    layer = seeded(
-        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", batch_first=True, dtype=torch.float64)
-    ).eval()
-    x = seeded(lambda: torch.randn(2, 3, 8, dtype=torch.float64))
-    vector, h = seeded(lambda: torch.randn(2, 3, 8, dtype=torch.float64), 1), 1e-5
-    bound = lp.Score(lambda tokens: layer(tokens).sin().flatten(1).sum(1)).bind(x)
-    rows = torch.arange(2)
-    slopes = [bound.gradients(x + side * h * vector, rows)[1] for side in (1, -1)]
-    found = bound.hessian_vector(x, vector, rows)
-    torch.testing.assert_close(found, (slopes[0] - slopes[1]) / (2 * h), rtol=1e-5, atol=1e-6)
 
 
 def test_nan_score_names_the_example():
@@ -138,9 +106,9 @@ def test_output_that_does_not_depend_on_the_input():
 def test_tuple_is_joined_and_split_again():
     parts = (flat_points(3, 2), flat_points(3, 6, seed=1).view(3, 2, 3).double())
     bound = lp.Score(lambda a, b: a.sum(1) + b.flatten(1).sum(1)).bind(parts)
-    joint = bound.explained()
+    joint = bound.space.explained()
     assert joint.shape == (3, 8) and joint.dtype == torch.float64
-    again = bound.split(joint)
+    again = bound.space.split(joint)
     assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(again, parts, strict=True))
 
 
@@ -220,119 +188,29 @@ def test_layer_hooks_are_removed_even_when_the_model_fails():
     assert hooks_of(model) == hooks
 
 
-# ---- chunks and memory -------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_dependent_rows_of_batch_norm(batch):
+    match = r"the model's rows are not independent: .*Call model.eval\(\)"
+    flat = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)).train()
+    raises(match, lp.Score(flat, 1), X[:batch])
+    raises(match, lp.Score(cnn().train(), 1), flat_points(batch, 72).view(batch, 2, 6, 6))
+    part = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)).eval()
+    part[1].train()  # the model says eval, a part of it does not
+    raises(match, lp.Score(part, 1), X[:batch])
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 7])
-def test_no_call_is_larger_than_batch_size(batch_size):
-    model = Counted(mlp())
-    explain(lp.Score(model, 1, batch_size=batch_size))
-    assert model.largest <= batch_size
+def test_dependent_rows_of_a_batch_mean():
+    raises("rows are not independent", lp.Score(lambda x: (x - x.mean(0)).pow(2).sum(1)))
 
 
-def test_no_call_is_larger_than_batch_size_with_a_layer():
-    largest = []
-    net = seeded(TextNet).eval()
-    net.register_forward_hook(lambda module, inputs, output: largest.append(len(output)))
-    explain(lp.Score(net, 1, layer=net.embedding, batch_size=2), torch.randint(11, (5, 6)))
-    assert max(largest) <= 2
-
-
-def test_default_batch_size_is_that_of_the_larger_of_layer_and_input():
-    """Every row pushes a raw input through the model, however small the layer's output is."""
-    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)).eval()
-    images = torch.rand(1, 3, 300, 300)
-    assert lp.Score(pooled, 0, layer=pooled[1]).bind(images).batch_size == lp.Score(pooled, 0).bind(images).batch_size
-    widened = nn.Sequential(nn.Flatten(), nn.Linear(4, 3000), nn.Linear(3000, 2)).eval()
-    assert lp.Score(widened, 0, layer=widened[1]).bind(torch.rand(1, 4)).batch_size == 524_288 // 3000
-
-
-class OutOfMemoryAbove:
-    """A model that holds at most `rows` rows, with gradients or without."""
-
-    def __init__(self, rows: int, which: str, error: Exception) -> None:
-        self.model, self.rows, self.which, self.error = mlp(), rows, which, error
-
-    def __call__(self, x):
-        kind = "gradients" if torch.is_grad_enabled() else "values"
-        if len(x) > self.rows and self.which in (kind, "both"):
-            raise self.error
-        return self.model(x)
-
-
-@pytest.mark.parametrize("which", ["values", "gradients", "both"])
-@pytest.mark.parametrize("rows", [1, 3, 5, 11])
-def test_out_of_memory_halves_the_batch_and_warns_once(which, rows):
-    x = flat_points(18, 4)
-    expected = explain(lp.Score(mlp(), 1), x)
-    model = OutOfMemoryAbove(rows, which, torch.OutOfMemoryError("CUDA out of memory"))
-    with pytest.warns(RuntimeWarning, match=r"out of memory: batch_size was halved to \d+") as record:
-        result = explain(lp.Score(model, 1, batch_size=16), x)
-    assert len(record) == 1
-    torch.testing.assert_close(result.values, expected.values, rtol=1e-4, atol=1e-5)
-    assert torch.equal(result.n_gradients, expected.n_gradients)
-
-
-@pytest.mark.parametrize("error", [MemoryError("no"), RuntimeError("MPS backend out of memory (…)")])
-def test_other_words_for_out_of_memory(error):
-    with pytest.warns(RuntimeWarning, match="out of memory"):
-        explain(lp.Score(OutOfMemoryAbove(3, "gradients", error), 1))
-
-
-@pytest.mark.filterwarnings("ignore:out of memory")
-@pytest.mark.parametrize("which", ["values", "gradients"])
-def test_out_of_memory_with_one_row_is_the_users_to_see(which):
-    error = torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(torch.OutOfMemoryError):
-        explain(lp.Score(OutOfMemoryAbove(0, which, error), 1))
-
-
-def test_out_of_memory_halves_the_batch_of_outputs():
-    x = flat_points(18, 4)
-    model = OutOfMemoryAbove(5, "values", torch.OutOfMemoryError("CUDA out of memory"))
-    with pytest.warns(RuntimeWarning, match="out of memory: batch_size was halved to 4"):
-        found = lp.Score(model, batch_size=8).outputs(x)
-    torch.testing.assert_close(found, mlp()(x).detach())
-
-
-def test_other_runtime_errors_propagate():
-    def model(x):
-        raise RuntimeError("something of the model's own")
-
-    with pytest.raises(RuntimeError, match="something of the model's own"):
-        explain(lp.Score(model))
-
-
-# ---- features -------------------------------------------------------------------------------------------------------
-
-
-def test_pulled_back_against_autograd_and_in_small_batches():
-    net = mlp(4, 3).requires_grad_(False)
-    points, vectors = torch.randn(5, 4), torch.randn(5, 3)
-    for size in (None, 2):
-        bound = lp.Score(net, 0, batch_size=size).bind(points)
-        rows = torch.arange(5)
-        torch.testing.assert_close(bound.features(points, rows, lp.Pullback()), net(points))
-        leaf = points.clone().requires_grad_()
-        (expected,) = torch.autograd.grad(net(leaf), leaf, vectors)
-        torch.testing.assert_close(bound.pulled_back(points, rows, lp.Pullback(), vectors), expected)
-        assert bound.forwards_spent.tolist() == bound.gradients_spent.tolist() == [1] * 5
-
-
-def test_features_that_are_not_finite_name_the_example():
-    bound = lp.Score(lambda x: torch.stack([x.sum(1), x[:, 0].log()], 1), 0).bind(torch.ones(2, 2))
-    points = torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
-    with pytest.raises(ValueError, match="is NaN or infinite on the path of example 1"):
-        bound.features(points, torch.arange(2), lp.Pullback())
-    assert torch.isnan(bound.features(points, torch.arange(2), lp.Pullback(), strict=False)[1, 1])
-
-
-def test_features_before_the_explained_layer_are_refused():
-    net = mlp(4, 3)
-    bound = lp.Score(net, 0, layer=net[1]).bind(torch.ones(1, 4))
-    metric = lp.Pullback(layer=net[0])
-    with pytest.raises(ValueError, match="does not depend on the inputs"):
-        bound.pulled_back(bound.explained(), torch.arange(1), metric, torch.ones(1, net[0].out_features))
+def test_rounding_is_not_taken_for_dependence():
+    """Scores that nearly cancel differ in all their digits between batch sizes."""
+    linear = seeded(lambda: nn.Linear(300, 2, bias=False)).eval()
+    w = linear.weight.detach()[0]
+    for seed in range(5):
+        x = 3 * flat_points(4, 300, seed)
+        explain(lp.Score(linear, 0), x - (x @ w)[:, None] * w / (w @ w), max_gradients=20)
 
 
 # ---- the fastest batch ----------------------------------------------------------------------------------------------

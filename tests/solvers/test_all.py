@@ -163,7 +163,7 @@ def test_solver_gradients_are_the_rows_differentiated_while_solving(case):
     model, solver = Counted(MOONS), solver_of(case)
     bound = lp.Score(model, 1, "softmax").bind(case.shaped(X))
     start = None if chooses_start(solver) else case.shaped(BASE)
-    solver.solve(bound, METRICS[0], *bound.ends(start), Run(0, None, False))
+    solver.solve(bound, METRICS[0], *bound.space.ends(start), Run(0, None, False))
     spent = found(case).stats["solver_gradients"]
     assert spent.dtype == torch.int64 and int(spent.sum()) == model.gradient_rows
 

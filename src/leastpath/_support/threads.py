@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 
@@ -69,34 +68,6 @@ def _device_of(args: Any, kwargs: Any) -> torch.device:
     if given is not None:
         return given.device
     return torch.device(kwargs.get("device") or torch.get_default_device())
-
-
-class watched_draws(TorchDispatchMode):
-    """Notices whether this thread, inside, drew from a global generator: `drew`.
-
-    Example:
-        >>> with watched_draws() as quiet:
-        ...     _ = torch.rand(2, generator=torch.Generator())
-        >>> with watched_draws() as watched:
-        ...     _ = torch.nn.functional.dropout(torch.ones(2))
-        >>> quiet.drew, watched.drew
-        (False, True)
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.drew = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None:
-            self.drew = True
-        return func(*args, **kwargs)
-
-
-def is_alone() -> bool:
-    """Whether no other thread of this program runs Python code."""
-    return threading.active_count() == 1
 
 
 def in_this_thread(hook: Hook) -> Hook:

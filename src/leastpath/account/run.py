@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 from torch import Tensor
 
+from leastpath._support.draws import draw_normal, draw_uniform
 from leastpath.account.budget import Budget, Clock
 from leastpath.score.bound import BoundScore
 
@@ -71,16 +70,11 @@ class Run:
 
     def noise(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
         """Standard normal numbers of one draw. The same for every example: a batch gives what a loop gives."""
-        return torch.randn(shape, **self._drawn(draw)).to(like.device, like.dtype)
+        return draw_normal(self.seed, shape, like, draw)
 
     def uniform(self, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
         """Uniform numbers in [0, 1) of one draw, the same for every example."""
-        return torch.rand(shape, **self._drawn(draw)).to(like.device, like.dtype)
-
-    def _drawn(self, draw: int) -> dict[str, Any]:
-        """How to draw: in float32 on the CPU, whatever the program's defaults are, so that they change no result."""
-        generator = torch.Generator("cpu").manual_seed((int(self.seed) * 1_000_003 + draw) % 2**63)
-        return {"generator": generator, "dtype": torch.float32, "device": "cpu"}
+        return draw_uniform(self.seed, shape, like, draw)
 
     def say(self, sentence: str) -> None:
         """One line beside the progress bars; nothing unless `progress` is set."""

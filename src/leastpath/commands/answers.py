@@ -24,7 +24,7 @@ from leastpath.methods.planning import in_words, planned_gradients
 from leastpath.removal.gain import SHARES, default_rank, judged_score, patches
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
-from leastpath.score.guards import untouched
+from leastpath.score.untouched import leave_untouched
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes
@@ -192,9 +192,9 @@ def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | No
 
 def _seconds(case: Case) -> tuple[float, float]:
     """How long a gradient and a forward take, a row of a small batch each; the second trial counts."""
-    with untouched(case.score.model, case.inputs.device):
+    with leave_untouched(case.score.model, case.inputs):
         bound = case.score.bind(case.inputs)
-        points, rows = bound.explained().repeat(PROBED, *[1] * (case.inputs.ndim - 1)), torch.zeros(PROBED).long()
+        points, rows = bound.space.explained().repeat(PROBED, *[1] * (case.inputs.ndim - 1)), torch.zeros(PROBED).long()
         took = []
         for call in (bound.gradients, bound.values):
             call(points, rows)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from leastpath.commands.options import IMAGE_BASELINES
 from leastpath.features.images import read_image
 from leastpath.score.baselines import Choice, Several
-from leastpath.score.guards import UnfitInputs
+from leastpath.score.inputs import UnfitInputs
 from leastpath.score.outputs import UnreadableOutput
 from leastpath.score.score import Score
 

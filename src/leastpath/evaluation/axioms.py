@@ -17,7 +17,7 @@ from leastpath.geometry.metric import Conformal, NoCancellation, RankOne
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
 from leastpath.result.attribution import Attribution
-from leastpath.score.guards import flat_baseline
+from leastpath.score.inputs import flat_baseline
 from leastpath.score.score import Baselines, Inputs, Score
 
 ExplainFunction = Callable[[Score, Tensor, Tensor], Attribution]

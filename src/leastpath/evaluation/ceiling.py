@@ -16,8 +16,8 @@ from leastpath.removal.gain import Kind, Probability, RowFill, grouped, judged_s
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import device_of, untouched, warn_of_training_mode
 from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 EXACT = 12  # features up to which all 2ⁿ subsets are evaluated
 BLOCK = 4096  # subsets made into inputs at once
@@ -69,18 +69,18 @@ class NearOptimalRemoval:
         warn_of_training_mode(score.model)
         seed = seed_of(seed)
         judged, kind = judged_score(score, self.probability)
-        with untouched(score.model, device_of(inputs)), torch.no_grad():
+        with leave_untouched(score.model, inputs), torch.no_grad():
             bound = judged.bind(inputs)
             fill = row_fill(self.fill, bound, inputs, baselines, seed)
             nothing = torch.zeros(bound.batch, *bound.shape)
             _, index = grouped(nothing, feature_labels(self.features, bound), "magnitude")  # (batch, features)
-            values = torch.zeros_like(flat_rows(bound.explained()), dtype=bound.work_dtype)
+            values = torch.zeros_like(flat_rows(bound.space.explained()), dtype=bound.work_dtype)
             for b in range(bound.batch):
                 values[b] = self._values(_Removals(bound, kind, b, index[b], fill)).to(values)
         unknown = torch.full((bound.batch,), torch.nan, dtype=values.dtype)
         note = Note(Outcome.SOLVER_NOTE, "an order of removal found by search, which is no explanation")
         return without_path(
-            bound.split(values.reshape(bound.batch, *bound.shape)),
+            bound.space.split(values.reshape(bound.batch, *bound.shape)),
             unknown,
             unknown,
             unknown,
@@ -140,7 +140,7 @@ class _Removals:
         rows = torch.full((len(removed),), self.example)
         # One more group, which is never removed, for what stays.
         chosen = torch.cat([torch.as_tensor(removed), torch.zeros(len(removed), 1, dtype=torch.bool)], 1)
-        points = self.bound.explained()[self.example : self.example + 1]
+        points = self.bound.space.explained()[self.example : self.example + 1]
         masked = chosen[:, self.index].reshape(len(removed), *self.bound.shape).to(points.device)
         filled = torch.where(masked, self.fill(rows, masked).to(points), points)
         value = self.bound.values(filled, rows).double().cpu()

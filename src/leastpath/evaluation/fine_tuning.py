@@ -24,8 +24,9 @@ from leastpath.evaluation.support import feature_labels, row_fill
 from leastpath.features.kinds import Kind
 from leastpath.removal.gain import Probability, Rank, RowFill, grouped, judged_score, removal_places
 from leastpath.result.attribution import Attribution
-from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 
@@ -149,7 +150,7 @@ class FineTunedFidelity(NamedMeasure):
             raise ValueError(f"{self.name} removes features of the inputs: explain the inputs, without layer=")
         warn_of_training_mode(self.judge)
         judged, kind = judged_score(replace(score, model=self.judge), self.probability)
-        with untouched(self.judge, device_of(inputs)):
+        with leave_untouched(self.judge, inputs):
             bound = judged.bind(inputs)
             values = checked_attributions(bound, result)
             places, counts = removal_places(values, feature_labels(self.features, bound), self.rank)
@@ -159,11 +160,11 @@ class FineTunedFidelity(NamedMeasure):
                 found = bound.values(points, rows).double().cpu()
                 return found.sigmoid() if kind == "log_odds" else found
 
-            clean = level(bound.explained(), torch.arange(bound.batch))
+            clean = level(bound.space.explained(), torch.arange(bound.batch))
             losses = torch.zeros(2, bound.batch, len(self.sizes), dtype=torch.float64)
             for masked, k, group in self._removals(places, counts.cpu(), generators(inputs, seed)):
                 rows = torch.arange(bound.batch)
-                filled = _filled(bound.explained(), masked, fill)
+                filled = _filled(bound.space.explained(), masked, fill)
                 losses[group, :, k] += (clean - level(filled, rows)) / self.n_samples
         axis = torch.tensor(self.sizes, dtype=torch.float64)
         curves = {"x": axis, "top": losses[0], "others": losses[1]}

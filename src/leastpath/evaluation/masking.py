@@ -26,8 +26,9 @@ from leastpath.features.maps import maps_over
 from leastpath.removal.gain import Kind, Probability, judged_score, removal_places
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
@@ -120,7 +121,7 @@ normalize=False, pool=None)
         """
         warn_of_training_mode(score.model)
         judged, kind = judged_score(score, self.probability)
-        with untouched(score.model, device_of(inputs)):
+        with leave_untouched(score.model, inputs):
             bound = judged.bind(inputs)
             features = self.features
             if callable(features):
@@ -150,7 +151,7 @@ normalize=False, pool=None)
         return places.to(torch.int32), counts
 
     def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
-        points = bound.explained()
+        points = bound.space.explained()
         needs_start = any(isinstance(f, BaselineFill) for f in self.fillers.values())
         start = one_start(bound, inputs, baselines, 'fill="baseline"') if needs_start else points
         # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
@@ -222,7 +223,7 @@ def _masked_scores(
     owners = torch.cat([torch.arange(bound.batch), example.repeat(fills)])
     limits = torch.cat([nothing, count.repeat(fills)])
     which = torch.cat([torch.zeros(bound.batch, dtype=torch.long), torch.arange(fills).repeat_interleave(n)])
-    points, found, at = bound.explained(), [], 0
+    points, found, at = bound.space.explained(), [], 0
     while at < len(owners):  # the batch size may fall on the way
         rows = slice(at, at + bound.batch_size)
         filled = _filled(points, places, fillings, owners[rows], limits[rows], which[rows], keep)

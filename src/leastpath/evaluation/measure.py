@@ -18,7 +18,7 @@ from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import Baselines, Inputs, baselines_per_example
+from leastpath.score.inputs import Baselines, Inputs, baselines_per_example
 from leastpath.score.score import Score
 
 Explain = Contender
@@ -316,7 +316,7 @@ def _check_result(result: Any) -> None:
 def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:
     """The attributions as points of the explained space: (batch, *shape), finite and on its device."""
     _check_result(result)
-    parts, explained = _parts(result.values), _parts(bound.split(bound.explained()))
+    parts, explained = _parts(result.values), _parts(bound.space.split(bound.space.explained()))
     got, expected = (", ".join(str(tuple(part.shape)) for part in side) for side in (parts, explained))
     if got != expected:
         remedy = "pass the score and the inputs that the result was made for"
@@ -335,7 +335,7 @@ def one_start(bound: BoundScore, inputs: Inputs, baselines: Baselines, what: str
     if m > 1:
         instead = 'Masking(fill="mean")'
         raise ValueError(f"{what} needs one baseline per example, got {m}: pass baselines[:, 0], or use {instead}")
-    return bound.ends(baselines)[0]
+    return bound.space.ends(baselines)[0]
 
 
 def generators(inputs: Inputs, seed: int) -> list[torch.Generator]:

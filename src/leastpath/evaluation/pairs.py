@@ -25,7 +25,7 @@ from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.methods.planning import check_seconds, in_words
 from leastpath.result.attribution import Attribution
 from leastpath.score.behavior import check_behavior
-from leastpath.score.guards import Baselines, Inputs
+from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score, rows_of, with_marks
 
 

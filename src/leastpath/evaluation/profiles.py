@@ -18,8 +18,8 @@ from leastpath.report.paths import STRAIGHT, Profile, checked_path
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import BASELINES, baseline
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import untouched
 from leastpath.score.score import Inputs, Score
+from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
@@ -65,7 +65,7 @@ def profile_paths(
         curves = {STRAIGHT: (Path.straight(path.start, path.end), row), **curves}
     lengths, found = _lengths(named, example), {}
     for name, (path, row) in curves.items():
-        with untouched(score.model, path.points.device):
+        with leave_untouched(score.model, path.points):
             bound = _bind(score, path, inputs)
             position, points = _sample(path[row].to(bound.work_dtype), samples, axis)
             values, gradients = bound.gradients(points.to(bound.dtype), torch.full((len(points),), row))
@@ -89,7 +89,7 @@ def scores_along(
     path, row = checked_path(result, example)
     shares = torch.linspace(0, 1, frames, dtype=torch.float64)
     along = path.select(torch.tensor([row])).at(shares)[0]  # (frames, *features)
-    with untouched(score.model, along.device):
+    with leave_untouched(score.model, along):
         bound = _bind(score, path, inputs)
         return bound.values(along.to(bound.dtype), torch.full((frames,), row))
 

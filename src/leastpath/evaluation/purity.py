@@ -16,8 +16,8 @@ from leastpath._support.rows import flat_rows
 from leastpath.evaluation.measure import checked_attributions, one_start
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.result.attribution import Attribution
-from leastpath.score.guards import device_of, untouched
 from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.score.untouched import leave_untouched
 
 
 def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> float:
@@ -71,9 +71,9 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
         1.0
     """
     judged = replace(score, target=_predicted, output="raw")
-    with untouched(score.model, device_of(inputs)):
+    with leave_untouched(score.model, inputs):
         bound = judged.bind(inputs)
-        start, end = one_start(bound, inputs, baselines, "purity"), bound.explained()
+        start, end = one_start(bound, inputs, baselines, "purity"), bound.space.explained()
         rows = torch.arange(bound.batch)
         classes, baseline_classes = bound.values(end, rows), bound.values(start, rows)
     return purity(checked_attributions(bound, result), classes.long(), baseline_classes.long())

@@ -27,8 +27,9 @@ from leastpath.evaluation.measure import (
 from leastpath.features.kinds import Kind
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import Baselines, Inputs, device_of, untouched, warn_of_training_mode
+from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
@@ -75,11 +76,11 @@ class Infidelity(_Positive):
         """Values (batch,). Costs about n_samples + 1 forward passes per example (Captum repeats the clean one)."""
         metrics = _captum_metrics()
         warn_of_training_mode(score.model)
-        with untouched(score.model, device_of(inputs)):
+        with leave_untouched(score.model, inputs):
             bound = score.bind(inputs)
             attributions = checked_attributions(bound, result)
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
-            end = bound.explained().to(bound.work_dtype)
+            end = bound.space.explained().to(bound.work_dtype)
             noise = self.noise * _own_noise(inputs, seed, self.n_samples, end)
 
             @metrics.infidelity_perturb_func_decorator(True)  # type: ignore[untyped-decorator]
@@ -122,10 +123,10 @@ class _Neighbours:
 
     @property
     def points(self) -> Tensor:
-        return self.bound.explained()
+        return self.bound.space.explained()
 
     def __call__(self, points: Tensor) -> Tensor:
-        return checked_attributions(self.bound, self.again(inputs=self.bound.split(points)))
+        return checked_attributions(self.bound, self.again(inputs=self.bound.space.split(points)))
 
 
 @dataclass(frozen=True)
@@ -234,14 +235,14 @@ class AttackRobustness(_ExplainsNeighbours):
 
     def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
         before, again = pictures(attributions), near.again
-        with untouched(again.score.model, device_of(again.inputs)):
+        with leave_untouched(again.score.model, again.inputs):
             start = one_start(near.bound, again.inputs, again.baselines, self.name)
             attacked, found = self.attack(near.bound, start, again.inputs, again.seed)
         return torch.where(found.cpu(), ssim(before, pictures(near(attacked))), torch.nan)
 
     def attack(self, bound: BoundScore, start: Tensor, inputs: Inputs, seed: int) -> tuple[Tensor, Tensor]:
         """The attacked points (batch, *shape), and whether there is an admissible one (batch,)."""
-        rows, clean = torch.arange(bound.batch), bound.explained().to(bound.work_dtype)
+        rows, clean = torch.arange(bound.batch), bound.space.explained().to(bound.work_dtype)
         value, gradient = bound.gradients(clean, rows)
         allowed = self.keep * (value - bound.values(start, rows)).abs()
         shift = self.radius * _across(_uniform(inputs, seed, 1, clean)[:, 0], gradient).clamp(-1, 1)

@@ -32,8 +32,8 @@ from leastpath.removal.gain import (
 )
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import device_of, untouched, warn_of_training_mode
 from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 NAMES = ("values", "pixels", "patches", "tokens")
 
@@ -122,7 +122,7 @@ class SymmetricRelevanceGain(NamedMeasure):
         """Values (batch,)."""
         warn_of_training_mode(score.model)
         judged, kind = judged_score(score, self.probability)
-        with untouched(score.model, device_of(inputs)):
+        with leave_untouched(score.model, inputs):
             bound = judged.bind(inputs)
             values = checked_attributions(bound, result)
             labels = feature_labels(self.features, bound)
@@ -158,7 +158,7 @@ def feature_labels(features: str | Tensor, bound: BoundScore) -> Tensor | None:
 
 def row_fill(fill: Fill | Tensor, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> RowFill:
     """What stands in for removed features of a bound score's inputs."""
-    points = bound.explained()
+    points = bound.space.explained()
     if isinstance(fill, Tensor):
         return Fixed(fill.to(points).expand_as(points)).rows
     _, made = filler(fill)

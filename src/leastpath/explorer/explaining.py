@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.attribution import bound_with_baselines
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import Curve, removal_curve
@@ -25,8 +24,8 @@ from leastpath.methods import METHODS, Method
 from leastpath.removal.tested import NO_ORDER, Tested
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Outcome, Status
-from leastpath.score.guards import at_work, check_rows_are_independent, device_of
-from leastpath.score.score import Score
+from leastpath.score.score import Score, bind_paths
+from leastpath.score.untouched import leave_untouched
 
 T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
@@ -165,10 +164,8 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
     It is what `attribute(…, solver=StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")` gives.
     """
     subject = question.subject
-    with at_work(score.model, device_of(subject.inputs)):
-        bound, m = bound_with_baselines(score, subject.inputs, question.baselines)
-        start, end = bound.ends(question.baselines)
-        check_rows_are_independent(bound, start, end)
+    with leave_untouched(score.model, subject.inputs):
+        bound, start, end, m = bind_paths(score, subject.inputs, question.baselines)
         path = Path.straight(start, end)
         walk = walk_along(bound, path)
     change, flat = walk.change, flat_rows(walk.values)
@@ -177,12 +174,12 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
     note = fixed_steps(PLACES, PLACES, math.inf, None, float(gap.mean()))
     if not bool(walk.values.any()):
         note = FLAT
-    values = bound.split(walk.values.mean(0, keepdim=True))
+    values = bound.space.split(walk.values.mean(0, keepdim=True))
     plain = without_path(
         values, gap.mean(0, keepdim=True), (flat.abs().sum(1) - change.abs()).mean(0, keepdim=True),
         change.mean(0, keepdim=True), (Status((note,)),), n_gradients=torch.tensor([PLACES * m]),
         n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), solver="StraightLine()",
-        baseline_spread=None if m == 1 else bound.split(walk.values.std(0, keepdim=True)),
+        baseline_spread=None if m == 1 else bound.space.split(walk.values.std(0, keepdim=True)),
     )  # fmt: skip
     length = walk.length.mean(0, keepdim=True)
     result = replace(
@@ -204,7 +201,7 @@ def _by_method(question: Question, score: Score, method: Method, settings: Mappi
 def _walk(question: Question, score: Score, method: Method, result: Attribution) -> Walk | None:
     if result.path is None or not bool(torch.isfinite(_values(result)).all()):
         return None
-    with at_work(score.model, device_of(question.subject.inputs)):
+    with leave_untouched(score.model, question.subject.inputs):
         bound = score.bind(question.subject.inputs, len(result.path))
         weighting = getattr(method.explain, "weighting", None)
         walk = walk_along(bound, result.path, weighting)

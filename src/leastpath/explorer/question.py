@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leastpath.explorer.removal import fills_of, outputs_of, rows_of_start
 from leastpath.explorer.subject import CLASS_OUTPUTS, ONE_OUTPUT, Subject
-from leastpath.score.guards import UnfitInputs
+from leastpath.score.inputs import UnfitInputs
 from leastpath.score.outputs import scalar_output
 from leastpath.score.score import Score
 

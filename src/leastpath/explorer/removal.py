@@ -11,8 +11,8 @@ from torch import Tensor
 from leastpath._support.rows import per_row
 from leastpath.explorer.subject import Subject
 from leastpath.removal.gain import SHARES, Rank, default_rank, judged_score, removal_places
-from leastpath.score.guards import at_work, device_of, untouched
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
     least = places >= (int(sizes) - limits).clamp_min(0)
     masks = torch.cat([most, least])  # (2 · shares, *shape)
     points = torch.cat([torch.where(masks, one.to(subject.inputs), subject.inputs) for one in fill])
-    with untouched(score.model, device_of(subject.inputs)):
+    with leave_untouched(score.model, subject.inputs):
         bound = judged.bind(subject.inputs)
         nobody = torch.zeros(len(points) + 1, dtype=torch.long)
         reached = bound.values(torch.cat([points, subject.inputs]), nobody).double().cpu()
@@ -94,7 +94,7 @@ def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple
 
 def outputs_of(score: Score, inputs: Tensor, points: Tensor) -> Tensor:
     """What the model returns for points (m, *shape) in place of one subject's inputs (1, *shape): (m, …)."""
-    with at_work(score.model, device_of(inputs)):
+    with leave_untouched(score.model, inputs):
         return score.bind(inputs).outputs(points, torch.zeros(len(points), dtype=torch.long))
 
 

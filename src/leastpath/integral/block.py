@@ -432,7 +432,7 @@ class Block:
         value_gradients = gradients if value_gradients is None else torch.minimum(value_gradients, gradients)
         bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
         if len(bad):
-            row = self.plan.score.row(int(self.examples[int(bad[0])]))
+            row = self.plan.score.space.row(int(self.examples[int(bad[0])]))
             raise ValueError(
                 f"the gradient of example {row} is NaN or infinite along its path, "
                 "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"

@@ -27,8 +27,8 @@ from leastpath.integral.rules import check_rule
 from leastpath.integral.sums import Measure
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import at_work
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched
 
 DEFAULT_MAX_GRADIENTS = 10_000  # an example, if the user gives no budget: every call comes to an end
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
@@ -93,7 +93,7 @@ def integrate(
         raise ValueError(f"metric={metric!r} is not a metric: pass an instance, as in metric=lp.Conformal()")
     weighting, run = weighting or PathIntegral(), run or Run()
     check_settings(tolerance, n_steps, rule, weighting, max_gradients)
-    with at_work(score.model if isinstance(score, Score) else score.score.model, path.points.device):
+    with leave_untouched(score.model if isinstance(score, Score) else score.score.model, path.points):
         bound = score if isinstance(score, BoundScore) else score.bind(path.end)
         if len(path) != bound.batch:
             raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")

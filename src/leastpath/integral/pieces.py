@@ -14,6 +14,7 @@ from leastpath.geometry.metric import Euclidean, FeatureMetric, Metric, compares
 from leastpath.integral.rules import rule_nodes
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import read_features
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def chords(score: BoundScore, pieces: Pieces, metric: FeatureMetric, n: int, *, 
     before, at = None, None
     for share in torch.linspace(0, 1, n + 1, dtype=torch.float64):
         point = pieces.at(torch.lerp(pieces.t0, pieces.t1, share), dtype)
-        features = score.features(point, pieces.example, metric, strict=strict)
+        features = read_features(score, point, pieces.example, metric, strict=strict)
         if before is not None and at is not None:
             total += metric.distance(before, features, point - at).to(dtype)
         before, at = features, point

@@ -26,7 +26,8 @@ from leastpath._support.contents import content_digest
 from leastpath._support.fingerprint import described, digest, source_digest
 from leastpath._support.optional import imported, optional
 from leastpath.features.images import PICTURES, read_image
-from leastpath.score.guards import Inputs, is_out_of_memory
+from leastpath.score.calls import is_out_of_memory
+from leastpath.score.inputs import Inputs
 
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")

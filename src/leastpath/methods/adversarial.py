@@ -15,6 +15,7 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import output_gradients
 
 Variant = Literal["sharp", "smooth"]
 SHARP_STEP = 0.1  # Euclidean, the published 100 α
@@ -76,7 +77,7 @@ def _walk_to_classes(
         def probability(outputs: Tensor, part: slice, at: Tensor = at) -> Tensor:
             return outputs.softmax(1).gather(1, goal[at[part]][:, None])[:, 0]
 
-        outputs, up = bound.output_gradients(x[at], example[at], probability)
+        outputs, up = output_gradients(bound, x[at], example[at], probability)
         under_way = (outputs.argmax(1) != goal[at]).cpu()
         walking, up = at[under_way], up[under_way]
         if not len(walking):

@@ -18,6 +18,7 @@ from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import output_gradients
 from leastpath.solvers.solution import Solution
 
 PUBLISHED = (36 / 255, 64 / 255, 0.3, 0.5, 0.7, 0.9, 1.1)
@@ -101,7 +102,7 @@ class BoundaryIG:
             def loss(outputs: Tensor, part: slice, goal: Tensor = goal, sign: Tensor = sign) -> Tensor:
                 return sign[part] * cross_entropy(outputs, goal[part], reduction="none")
 
-            outputs, up = score.output_gradients(point[walking], at, loss)
+            outputs, up = output_gradients(score, point[walking], at, loss)
             over = (outputs.argmax(1).cpu() == target[at]) != predicted[at]
             crossed[walking[over]] = True
             walking, up, at = walking[~over], up[~over], at[~over]

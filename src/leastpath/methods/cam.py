@@ -7,6 +7,7 @@ al. 2021).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from leastpath._support.threads import in_this_thread
 from leastpath.methods.captum_peers import imported_captum, in_chunks
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import differentiable_values
 
 
 def _name_of(layer: nn.Module | None) -> str:
@@ -34,7 +36,7 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
         relu: whether only what speaks for the class is kept.
     """
     hooked, chosen = _on_private_copy(problem, layer, "grad_cam")
-    peer = imported_captum("grad_cam").LayerGradCam(hooked.differentiable, chosen)
+    peer = imported_captum("grad_cam").LayerGradCam(partial(differentiable_values, hooked), chosen)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         leaf = x.clone().requires_grad_()
@@ -115,8 +117,8 @@ def _of_maps(
     """Maps of a layer and their gradients, both (n, channels, h, w), combined and added up over the channels."""
     hooked, chosen = _on_private_copy(problem, layer, name)
     captum = imported_captum(name)
-    activation = captum.LayerActivation(hooked.differentiable, chosen)
-    gradient = captum.LayerGradientXActivation(hooked.differentiable, chosen, multiply_by_inputs=False)
+    activation = captum.LayerActivation(partial(differentiable_values, hooked), chosen)
+    gradient = captum.LayerGradientXActivation(partial(differentiable_values, hooked), chosen, multiply_by_inputs=False)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         maps, g = (

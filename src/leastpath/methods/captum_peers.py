@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.features.groups import feature_groups, shared_evenly, window_of
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 from leastpath.score.bound import BoundScore
-from leastpath.score.score import Score
+from leastpath.score.derivatives import differentiable_values
+from leastpath.score.outputs import Output
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 
@@ -35,6 +37,11 @@ def imported_captum(method: str) -> Any:
     return optional("captum.attr", f"{method} is Captum's", "captum")
 
 
+def _forward_of(problem: Problem) -> Callable[..., Tensor]:
+    """The score as what Captum calls: (points, rows) -> (n,)."""
+    return partial(differentiable_values, problem.bound)
+
+
 def _coalitions(n_samples: int | None, segments: int | Tensor | None) -> str:
     samples = "10 a group" if n_samples is None else n_samples
     return f"n_samples={samples}, segments={'given' if isinstance(segments, Tensor) else segments}"
@@ -43,14 +50,14 @@ def _coalitions(n_samples: int | None, segments: int | Tensor | None) -> str:
 @method_without_path(lambda: "InputXGradient()")
 def input_x_gradient(problem: Problem) -> Explained:
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
-    peer = imported_captum("input_x_gradient").InputXGradient(problem.bound.differentiable)
+    peer = imported_captum("input_x_gradient").InputXGradient(_forward_of(problem))
     return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
 @method_without_path(lambda: "Saliency()")
 def saliency(problem: Problem) -> Explained:
     """Saliency: |∂ᵢf(x)|. One gradient an example."""
-    peer = imported_captum("saliency").Saliency(problem.bound.differentiable)
+    peer = imported_captum("saliency").Saliency(_forward_of(problem))
     return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
@@ -64,7 +71,7 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
         n_samples: gradients an example.
         noise: standard deviation of normal noise added to the input, in its units.
     """
-    peer = imported_captum("gradient_shap").GradientShap(problem.bound.differentiable)
+    peer = imported_captum("gradient_shap").GradientShap(_forward_of(problem))
     check_integer("gradient_shap: n_samples", n_samples, 1)
     _check_not_negative("gradient_shap: noise", noise)
 
@@ -103,7 +110,7 @@ def deep_lift(problem: Problem) -> Explained:
             return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
     values = in_chunks(problem, chunk, rows_each=2)
-    return Explained(values, remarks=_missed(values, problem.change, _without_rule(score, model)))
+    return Explained(values, remarks=_missed(values, problem.change, _without_rule(score.output, model)))
 
 
 def _hiding(window: Any, stride: Any, segments: int | Tensor | None) -> str:
@@ -134,7 +141,7 @@ def occlusion(
     """
     if segments is not None:
         return _occluded_groups(problem, window, stride, segments)
-    peer, size = imported_captum("occlusion").Occlusion(problem.bound.differentiable), window_of(problem, window)
+    peer, size = imported_captum("occlusion").Occlusion(_forward_of(problem)), window_of(problem, window)
     if not isinstance(stride, tuple):
         check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
     sides = zip(size, problem.bound.shape, strict=True)
@@ -180,7 +187,7 @@ def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int
             themselves (see `feature_groups`); None, and for all other inputs: each feature by itself. The value of a
             group is shared evenly by its features, so that values still add up to the change of score.
     """
-    peer = imported_captum("kernel_shap").KernelShap(problem.bound.differentiable)
+    peer = imported_captum("kernel_shap").KernelShap(_forward_of(problem))
     return _surrogate(problem, lambda row: peer, n_samples, segments, "kernel_shap")
 
 
@@ -202,7 +209,7 @@ def lime(
 
     def peer_of(row: int) -> Any:
         penalty = alpha * float(problem.change[row].abs())
-        return captum.Lime(problem.bound.differentiable, SkLearnLasso(alpha=max(penalty, 1e-12)))
+        return captum.Lime(_forward_of(problem), SkLearnLasso(alpha=max(penalty, 1e-12)))
 
     return _surrogate(problem, peer_of, n_samples, segments, "lime")
 
@@ -260,13 +267,13 @@ def in_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tens
     return torch.cat(values)
 
 
-def _without_rule(score: Score, model: nn.Module) -> list[str]:
+def _without_rule(output: Output, model: nn.Module) -> list[str]:
     """What DeepLift treats as linear though it is not, as far as it can be seen from the outside."""
     from captum.attr._core.deep_lift import SUPPORTED_NON_LINEAR
 
     activations = {type(m) for m in model.modules() if type(m).__module__ == "torch.nn.modules.activation"}
     found = sorted(kind.__name__ for kind in activations - set(SUPPORTED_NON_LINEAR))
-    return [*found, score.output] if isinstance(score.output, str) and score.output != "raw" else found
+    return [*found, output] if isinstance(output, str) and output != "raw" else found
 
 
 def _missed(values: Tensor, change: Tensor, without_rule: list[str]) -> list[str]:
@@ -289,7 +296,7 @@ class _ScalarModule(nn.Module):
         self._bound = bound
 
     def forward(self, points: Tensor, examples: Tensor) -> Tensor:
-        return self._bound.differentiable(points, examples)
+        return differentiable_values(self._bound, points, examples)
 
 
 @contextmanager

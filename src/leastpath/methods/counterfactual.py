@@ -15,6 +15,7 @@ from leastpath._support.threads import in_this_thread
 from leastpath.methods.attack import Limits, check_limits, clipped
 from leastpath.methods.pathless import Explained, Problem, method_without_path
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import output_gradients
 
 SHARE = 0.01  # of the distance to the reference: about the published step, 256 for images of 224 pixels up to 255
 
@@ -98,7 +99,7 @@ def _representations(bound: BoundScore, module: nn.Module | None) -> Iterator[tu
             return found
 
         seen.clear()
-        return bound.output_gradients(points, examples, distance)[1]
+        return output_gradients(bound, points, examples, distance)[1]
 
     handle = None if module is None else module.register_forward_hook(in_this_thread(record))
     try:

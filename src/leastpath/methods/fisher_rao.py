@@ -21,6 +21,7 @@ from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import output_gradients
 from leastpath.solvers.solution import Solution, straight_with_note
 
 SOLVER_SHARE = 0.4  # of the budget; the rest is for the integral
@@ -180,7 +181,7 @@ class _Walk:
         def along(outputs: Tensor, part: slice) -> Tensor:
             return (_on_sphere(outputs) * v[part]).sum(1)
 
-        return self.score.output_gradients(self.x[rows], rows, along)[1]
+        return output_gradients(self.score, self.x[rows], rows, along)[1]
 
     def _pushed(self, rows: Tensor, move: Tensor) -> Tensor:
         """J δ, by the difference of two forwards, of which one is known."""

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Bar, Run
-from leastpath.attribution import bound_with_baselines
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import check_rows_are_independent, device_of, ordinary, untouched, warn_of_training_mode
-from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.score.score import Baselines, Inputs, Score, bind_paths
+from leastpath.score.untouched import leave_untouched, ordinary, warn_of_training_mode
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,8 @@ def pathless(
 ) -> Attribution:
     """Run `explain` on the problem and add the evidence that needs no path. Model and random state stay as they are."""
     warn_of_training_mode(score.model)
-    with untouched(score.model, device_of(inputs)):
-        bound, m = bound_with_baselines(score, inputs, baselines)
-        start, end = bound.ends(baselines)
-        check_rows_are_independent(bound, start, end)
+    with leave_untouched(score.model, inputs):
+        bound, start, end, m = bind_paths(score, inputs, baselines)
         rows = torch.arange(len(end))
         change = bound.values(end, rows) - bound.values(start, rows)
         # Captum differentiates: the caller's gradient mode and its inference tensors must not reach it.
@@ -126,7 +123,7 @@ def _assembled(bound: BoundScore, m: int, change: Tensor, explained: Explained, 
     flat = flat_rows(values)
     bad = (~torch.isfinite(flat).all(1)).nonzero()
     if len(bad):
-        example, causes = bound.row(int(bad[0])), "sqrt(0), log(0), 0/0 or norm(0)"
+        example, causes = bound.space.row(int(bad[0])), "sqrt(0), log(0), 0/0 or norm(0)"
         raise ValueError(f"{described} gives NaN or infinite attributions for example {example}: look for {causes}")
 
     def mean(tensor: Tensor) -> Tensor:
@@ -137,7 +134,7 @@ def _assembled(bound: BoundScore, m: int, change: Tensor, explained: Explained, 
 
     spread = m > 1 and not explained.uses_all_baselines
     return without_path(
-        bound.split(mean(values)),
+        bound.space.split(mean(values)),
         mean(flat.sum(1) - change),
         mean(flat.abs().sum(1) - change.abs()),
         mean(change),
@@ -145,7 +142,7 @@ def _assembled(bound: BoundScore, m: int, change: Tensor, explained: Explained, 
         n_gradients=total(bound.gradients_spent),
         n_forwards=total(bound.forwards_spent),
         solver=described,
-        baseline_spread=bound.split(values.unflatten(0, (-1, m)).std(1)) if spread else None,
+        baseline_spread=bound.space.split(values.unflatten(0, (-1, m)).std(1)) if spread else None,
         stats=explained.stats,
     )
 

@@ -91,8 +91,8 @@ class SmoothExplainer:
         def explain_rows(problem: Problem) -> Explained:
             m, values, changes, remarks = problem.m, [], [], []
             for row in range(0, len(problem), m):
-                mean, copies = smoothed(problem.bound.row(row))
-                values.append(problem.bound.join(mean))
+                mean, copies = smoothed(problem.bound.space.row(row))
+                values.append(problem.bound.space.join(mean))
                 changes.append(copies.score_change.mean())
                 problem.bound.gradients_spent[row] += int(copies.n_gradients.sum())
                 problem.bound.forwards_spent[row] += int(copies.n_forwards.sum())

@@ -64,7 +64,7 @@ def symmetric_gain(
         >>> symmetric_gain(bound, kind, torch.tensor([[4.0, 0.0]]), lambda rows, masked: black[rows], shares=[0.5])
         tensor([0.4820], dtype=torch.float64)
     """
-    points, examples = judged.explained(), torch.arange(judged.batch)
+    points, examples = judged.space.explained(), torch.arange(judged.batch)
     places, sizes = removal_places(values, labels, rank)
     clean = judged.values(points, examples).double().cpu() if kind == "score" else None
     gain, both = torch.zeros(judged.batch, dtype=torch.float64), examples.repeat(2)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from leastpath.removal.gain import SHARES, Rank, default_rank, judged_score, pat
 from leastpath.removal.gain import Kind as JudgedKind
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
-from leastpath.score.score import Inputs
+from leastpath.score.score import Inputs, Score
 
 MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
 FORWARD_COST = 1 / 3  # of a gradient, roughly
@@ -138,7 +139,7 @@ def tested(
     if not in_time:
         return _failed(examples, Outcome.BUDGET_SPENT, "max_seconds left no time to test it; raise max_seconds")
     mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
-    score, kind = judged_score(bound.score, "sigmoid" if bound.score.output == "sigmoid" else "auto")
+    score, kind = judged_score(cast(Score, bound.score), "sigmoid" if bound.score.output == "sigmoid" else "auto")
     labels, rank = removed_together(bound, wanted, examples), default_rank(kind_of(bound), kind)
     try:
         judged = score.bind(inputs)

@@ -87,7 +87,7 @@ Answers = list[tuple[Tensor, Tensor | None]]
 """For some rows, each on its own: what the model returns, and the score, where there is one."""
 
 
-def settled(
+def settle_readings(
     readings: Sequence[bool | None],
     batch: int,
     shapes: Sequence[str],

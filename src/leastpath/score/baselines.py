@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from leastpath._support.checks import as_points, check_integer, check_setting, check_tensor, seed_of
+from leastpath._support.draws import draw_uniform
 from leastpath._support.rows import flat_rows
-from leastpath.account.run import Run
-from leastpath.score.guards import Inputs, device_of, flat_baseline, untouched, warn_of_training_mode
+from leastpath.score.inputs import Inputs, flat_baseline
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 Limits = tuple[float | Tensor, float | Tensor]
 
@@ -225,7 +226,7 @@ def _smoothing(size: int, offsets: Tensor, weights: Tensor) -> Tensor:
 def _uniform(inputs: Tensor, score: Score | None, *, limits: Limits | None = None, n: int = 1, seed: int = 0) -> Tensor:
     low, high = (_filled(inputs[:1], end)[0] for end in _checked_limits(inputs, limits))
     check_integer("n", n, 1, advice="the number of baselines of each example")
-    share = Run(seed).uniform((n, *inputs.shape[1:]), inputs)  # the same for every example, as if it were alone
+    share = draw_uniform(seed, (n, *inputs.shape[1:]), inputs)  # the same for every example, as if it were alone
     drawn = torch.lerp(low.expand_as(share), high.expand_as(share), share)
     repeated = drawn.expand(len(inputs), *drawn.shape).clone()
     return repeated[:, 0] if n == 1 else repeated
@@ -280,7 +281,7 @@ def _max_entropy(
     point, best = origin.clone(), origin.clone()
     highest = torch.full((len(inputs),), -torch.inf, device=inputs.device)
     drift, square = torch.zeros_like(point), torch.zeros_like(point)
-    with untouched(score.model, device_of(inputs)):
+    with leave_untouched(score.model, inputs):
         bound = _entropy_score(score).bind(inputs)
         examples = torch.arange(len(inputs))
         for step in range(1, int(n_steps) + 2):  # the last step only measures

@@ -16,8 +16,10 @@ from torch import Tensor
 from leastpath._support.files import write_atomically
 from leastpath._support.fingerprint import digest
 from leastpath._support.store import StoreMismatch
-from leastpath.score.guards import Inputs, at_work, device_of, is_out_of_memory
+from leastpath.score.calls import is_out_of_memory
+from leastpath.score.inputs import Inputs
 from leastpath.score.score import Score, rows_of
+from leastpath.score.untouched import device_of, leave_untouched
 
 ROWS = 4
 NUMBERS = 1024  # of a row's output that are kept
@@ -87,9 +89,9 @@ def _gradients(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
     """
     try:
         own, x, _ = rows_of(score, inputs, None, range(rows))
-        with at_work(own.model, device_of(x)):
+        with leave_untouched(own.model, x):
             bound = replace(own, target=_mixed, output="raw").bind(x)
-            points = bound.explained()
+            points = bound.space.explained()
             found = bound.gradients(points, torch.arange(rows))[1].double().cpu().reshape(rows, -1)
             sizes = points.double().cpu().reshape(rows, -1).norm(dim=1, keepdim=True).clamp_min(1.0)
     except Exception as error:

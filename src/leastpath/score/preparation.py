@@ -1,6 +1,6 @@
 """prepared(): a copy of a model that is made ready for input gradients, where this helps on this machine.
 
-Only the copy is run, and only to compare it with what it was. Explanations are made by `bound.py`.
+Only the copy is run, and only to compare it with what it was. Explanations are made by `calls.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
 from leastpath._support.fastest import clock_of
-from leastpath.score.guards import Inputs, cpu_by_default, device_of, ordinary
+from leastpath.score.inputs import Inputs
 from leastpath.score.outputs import output_tensor
+from leastpath.score.untouched import cpu_by_default, device_of, ordinary
 
 OUTPUT_TOLERANCE = 1e-4  # of the largest output, for a single precision model
 # Of the gradients' norm. Rounding can carry a unit over the kink of its ReLU; measured on four nets: up to 3e-3.

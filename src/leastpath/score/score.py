@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath.score.arguments import Marked, has_batch_length, per_example
-from leastpath.score.bound import BoundScore, ModelCalls
+from leastpath.score.bound import BoundScore, check_rows_are_independent
+from leastpath.score.calls import FastestSize, ModelCalls
 from leastpath.score.estimators import as_module
-from leastpath.score.guards import Baselines, Inputs, Target, at_work, checked_target, device_of, untouched
+from leastpath.score.inputs import Baselines, Inputs, Target, baselines_per_example, check_target
 from leastpath.score.outputs import Output, OutputName
+from leastpath.score.untouched import leave_untouched
 
 __all__ = ["Baselines", "Inputs", "Score", "Target"]
 
@@ -42,8 +44,9 @@ class Score:
             is the batch is split row by row if the model can only work so, or if both readings give the same answer,
             and refused otherwise; anything else is shared.
         batch_size: rows in one model call. None chooses by the size of an input; "auto" finds the fastest by a trial
-            of about a second, once for a model and a shape of inputs. Its gradients are not counted. It changes results
-            by rounding only. Halved when memory runs out.
+            of about a second, once for this Score, its copies by `replace`, and a shape of inputs: the Score keeps what
+            was found. The trial's gradients are not counted, and results change by rounding only. Halved when memory
+            runs out.
 
     Example:
         >>> score = Score(torch.nn.Linear(3, 2).eval(), target=1, output="log_softmax")
@@ -72,13 +75,16 @@ class Score:
             raise ValueError(f"output={self.output!r} is unknown: use one of {known} or a callable")
         if self.output == "logit_margin" and (self.target is None or callable(self.target)):
             raise ValueError('output="logit_margin" compares one class with the others: give target as an index')
-        if self.batch_size != "auto":
+        if self.batch_size == "auto":
+            trials = self.batch_size if isinstance(self.batch_size, FastestSize) else FastestSize("auto")
+            object.__setattr__(self, "batch_size", trials)  # copies by `replace` share it
+        else:
             words = ', "auto" for the fastest, or None for a default by input size'
             check_integer("batch_size", self.batch_size, 1, or_none=words)
         modules = self.model.modules() if isinstance(self.model, nn.Module) else ()
         if self.layer is not None and not any(self.layer is module for module in modules):
             raise ValueError("layer is not a part of model: pass a submodule, as in Score(…, layer=model.embedding)")
-        object.__setattr__(self, "target", checked_target(self.target))
+        object.__setattr__(self, "target", check_target(self.target))
         args = () if self.additional_forward_args is None else self.additional_forward_args
         object.__setattr__(self, "additional_forward_args", args if isinstance(args, tuple) else (args,))
 
@@ -88,9 +94,9 @@ class Score:
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """The score of each input, without gradients: (batch,)."""
-        with untouched(self.model, device_of(inputs)):
+        with leave_untouched(self.model, inputs):
             bound = self.bind(inputs)
-            return bound.values(bound.explained(), torch.arange(bound.batch))
+            return bound.values(bound.space.explained(), torch.arange(bound.batch))
 
     def outputs(self, inputs: Inputs) -> Tensor:
         """What the model itself returns, before `output` and `target`, without gradients: (batch, …).
@@ -101,13 +107,31 @@ class Score:
             >>> Score(torch.nn.Linear(3, 2)).outputs(torch.zeros(4, 3)).argmax(1).shape
             torch.Size([4])
         """
-        with at_work(self.model, device_of(inputs)):
+        with leave_untouched(self.model, inputs):
             return ModelCalls(self, inputs, integers_allowed=True).outputs()
 
     def __repr__(self) -> str:
         plain = getattr(self.model, "__name__", "callable")
         name = type(self.model).__name__ if isinstance(self.model, nn.Module) else plain
         return f"Score({name}, target={self.target if isinstance(self.target, int) else '…'}, output={self.output!r})"
+
+
+def bind_paths(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, Tensor, Tensor, int]:
+    """The score over a batch, where paths start and end (batch, *shape), and how many baselines each input has.
+
+    Refuses baselines that do not fit, and models whose rows depend on each other.
+
+    Example:
+        >>> bound, start, end, m = bind_paths(Score(lambda x: x.sum(1)), torch.ones(2, 3), torch.zeros(2, 5, 3))
+        >>> bound.batch, m
+        (10, 5)
+    """
+    bound = score.bind(inputs)
+    m = baselines_per_example(baselines, inputs, bound.shape if score.layer is not None else None)
+    bound = bound if m == 1 else score.bind(inputs, m)
+    start, end = bound.space.ends(baselines)
+    check_rows_are_independent(bound, start, end)
+    return bound, start, end, m
 
 
 def with_marks(score: Score, inputs: Inputs) -> Score:

@@ -12,6 +12,7 @@ from torch import Tensor
 from leastpath._support.rows import per_row
 from leastpath.geometry.metric import FeatureMetric
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import pull_back, read_features
 
 
 def sampled_chords(score: BoundScore, metric: FeatureMetric, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
@@ -40,7 +41,7 @@ def chord_force(
         by_features, by_points = torch.autograd.grad(chord.sum(), variables, allow_unused=True, materialize_grads=True)
     inner, pulls = points[:, 1:-1], by_features[:, 1:-1].nan_to_num(0, 0, 0)
     owners = examples.repeat_interleave(inner.shape[1])
-    through = score.pulled_back(inner.flatten(0, 1), owners, metric, pulls.flatten(0, 1)).view_as(inner)
+    through = pull_back(score, inner.flatten(0, 1), owners, metric, pulls.flatten(0, 1)).view_as(inner)
     by_points[:, 1:-1] += through
     by_points = by_points.nan_to_num(0, 0, 0)
     share = per_row(fraction, by_points[0]).unsqueeze(0)
@@ -63,7 +64,7 @@ def _cut(knots: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _features(score: BoundScore, metric: FeatureMetric, points: Tensor, examples: Tensor) -> Tensor:
     """(rows, n, *features) -> (rows, n, width)."""
     owners = examples.repeat_interleave(points.shape[1])
-    return score.features(points.flatten(0, 1), owners, metric, strict=False).unflatten(0, points.shape[:2])
+    return read_features(score, points.flatten(0, 1), owners, metric, strict=False).unflatten(0, points.shape[:2])
 
 
 def _chords(metric: FeatureMetric, features: Tensor, points: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from leastpath.geometry.metric import Metric, compares_features
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
 from leastpath.score.bound import BoundScore
+from leastpath.score.derivatives import hessian_vector
 from leastpath.solvers.chords import chord_force, sampled_chords
 
 Hessian = Literal["finite_difference", "double_backward"]
@@ -155,7 +156,7 @@ def length_force(
     gradient, finite = _gradients(score, metric, flat, examples)
     speed, by_point, by_gradient, by_step = _speed_derivatives(metric, flat, gradient, flat_steps)
     if metric.needs_gradient and how.hessian == "double_backward":
-        by_point = by_point + score.hessian_vector(flat, by_gradient, examples)
+        by_point = by_point + hessian_vector(score, flat, by_gradient, examples)
     elif metric.needs_gradient:
         reach = norms(knots[:, -1] - knots[:, 0], 1).repeat_interleave(len(t))
         # Within the segment's own scale, so that the difference looks at the ground that the segment crosses.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leastpath.explorer.subject import Start, Subject, adding_code
 from leastpath.explorer.uploads import table_from
-from leastpath.score.guards import parameter_of
+from leastpath.score.inputs import parameter_of
 from leastpath.score.score import Score
 from leastpath.tabular import Scored, Space, typical_row
 

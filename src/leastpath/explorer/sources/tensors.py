@@ -15,7 +15,7 @@ from leastpath.explorer.uploads import picture_from
 from leastpath.removal.gain import patches
 from leastpath.score.arguments import per_example
 from leastpath.score.baselines import Several, baseline
-from leastpath.score.guards import Baselines, Inputs, flat_baseline
+from leastpath.score.inputs import Baselines, Inputs, flat_baseline
 from leastpath.score.score import Score, rows_of
 
 _IMPORT = ("from leastpath.explorer.sources.tensors import TensorSource",)
@@ -196,7 +196,7 @@ def _row(score: Score, inputs: Tensor, baselines: Baselines | Several, i: int, n
         start = None if given is None else _several(given, x)
         return _Row(name, own, x.detach(), start)
     bound = own.bind(x)
-    start, end = bound.ends(given)
+    start, end = bound.space.ends(given)
     plain = replace(
         own, model=LayerAsInput(own.model, own.layer), layer=None,
         additional_forward_args=(per_example(x), *own.additional_forward_args),

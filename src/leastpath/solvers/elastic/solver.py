@@ -91,7 +91,8 @@ class ElasticBand:
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_knots + 2 knots, or the line where nothing is better."""
-        labels = None if self.groups is None else group_labels(self.groups, score.shape, score.row(len(start) - 1) + 1)
+        rows = score.space.row(len(start) - 1) + 1
+        labels = None if self.groups is None else group_labels(self.groups, score.shape, rows)
         if isinstance(metric, Euclidean) or self.stiffness == math.inf:
             return Solution(Path.straight(start, end))
         rounds = self._affordable_rounds(run.budget(score).share(SOLVER_SHARE))
@@ -104,7 +105,7 @@ class ElasticBand:
                 ends = start[rows].to(score.work_dtype), end[rows].to(score.work_dtype)
                 own = labels
                 if labels is not None and len(labels) > 1:
-                    own = labels[[score.row(b) for b in examples.tolist()]]
+                    own = labels[[score.space.row(b) for b in examples.tolist()]]
                 band = _Band(self, score, metric, run, stop, examples, *ends, own)
                 parts.append((examples, band.solution(rounds, bar)))
         # The line stretches least, so a path that is longer than the line has the larger objective, too.

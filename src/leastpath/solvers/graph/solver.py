@@ -24,8 +24,8 @@ from leastpath.geometry.path import Path
 from leastpath.integral.pieces import Estimate
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import at_work
 from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
 from leastpath.solvers.graph.generated import Generate, generated_points
@@ -348,7 +348,7 @@ class Graph:
         tables, points = dict(self.tables), self.topology.points
         new = {label: single for label, single in _single_targets(score).items() if label not in tables}
         bar = Run(progress=progress).bar("edges", len(new) * len(self.topology.edges))
-        with at_work(score.model, points.device), bar as shown:
+        with leave_untouched(score.model, points), bar as shown:
             for label, single in new.items():
                 if tables and not metric.needs_gradient:
                     tables[label] = next(iter(tables.values()))
@@ -374,7 +374,7 @@ class Graph:
         for label, single in _single_targets(score).items():
             if all((label, key) in trees for key in keys):
                 continue
-            with at_work(score.model, baselines.device):
+            with leave_untouched(score.model, baselines):
                 unlimited = Run().budget(single.bind(baselines))
                 router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)

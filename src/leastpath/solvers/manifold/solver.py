@@ -18,7 +18,7 @@ from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Metric, decoded, encoded, energy
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.score.guards import untouched
+from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
@@ -92,8 +92,8 @@ class Manifold:
         size = max(1, BLOCK_ELEMENTS // (knots * score.n_features))
         parts, stop = [], Stop(run)
         with (
-            untouched(self.encoder, start.device),
-            untouched(self.decoder, start.device),
+            leave_untouched(self.encoder, start),
+            leave_untouched(self.decoder, start),
             run.bar("manifold", len(start)) as bar,
         ):
             for examples in torch.arange(len(start)).split(size):
