@@ -19,7 +19,6 @@ from leastpath.explorer.removal import Curve, removal_curve
 from leastpath.explorer.subject import Kind, Subject
 from leastpath.explorer.walk import PLACES, Walk, walk_along
 from leastpath.geometry.path import Path
-from leastpath.integral.notes import FLAT, fixed_steps
 from leastpath.methods import METHODS, Method
 from leastpath.removal.tested import NO_ORDER, Tested
 from leastpath.result.attribution import Attribution, without_path
@@ -167,24 +166,22 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
     with leave_untouched(score.model, subject.inputs):
         bound, start, end, m = bind_paths(score, subject.inputs, question.baselines)
         path = Path.straight(start, end)
-        walk = walk_along(bound, path)
-    change, flat = walk.change, flat_rows(walk.values)
-    gap = flat.sum(1) - change
-    certificate = torch.where(change != 0, (walk.length / change.abs()).clamp_min(1), torch.inf)
-    note = fixed_steps(PLACES, PLACES, math.inf, None, float(gap.mean()))
-    if not bool(walk.values.any()):
-        note = FLAT
-    values = bound.space.split(walk.values.mean(0, keepdim=True))
+        walk, found = walk_along(bound, path)
+    change, length = found.change, found.length
+    certificate = torch.where(change != 0, (length / change.abs()).clamp_min(1), torch.inf)
+
+    def mean(tensor: Tensor) -> Tensor:
+        return tensor.mean(0, keepdim=True)
+
     plain = without_path(
-        values, gap.mean(0, keepdim=True), (flat.abs().sum(1) - change.abs()).mean(0, keepdim=True),
-        change.mean(0, keepdim=True), (Status((note,)),), n_gradients=torch.tensor([PLACES * m]),
+        bound.space.split(mean(found.values)), mean(found.gap), mean(flat_rows(found.values).abs().sum(1) - change.abs()),
+        mean(change), (Status((found.notes[0],)),), n_gradients=torch.tensor([PLACES * m]),
         n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), solver="StraightLine()",
-        baseline_spread=None if m == 1 else bound.space.split(walk.values.std(0, keepdim=True)),
+        baseline_spread=None if m == 1 else bound.space.split(found.values.std(0, keepdim=True)),
     )  # fmt: skip
-    length = walk.length.mean(0, keepdim=True)
     result = replace(
-        plain, path=path, length=length, length_ratio=torch.ones_like(length), metric="Conformal()",
-        certificate=certificate.mean(0, keepdim=True), geometry=repr(question.score),
+        plain, path=path, length=mean(length), length_ratio=torch.ones_like(mean(length)), metric="Conformal()",
+        certificate=mean(certificate), geometry=repr(question.score),
     )  # fmt: skip
     return result, walk
 
@@ -204,7 +201,7 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
     with leave_untouched(score.model, question.subject.inputs):
         bound = score.bind(question.subject.inputs, len(result.path))
         weighting = getattr(method.explain, "weighting", None)
-        walk = walk_along(bound, result.path, weighting)
+        walk, _ = walk_along(bound, result.path, weighting)
     return walk.ending_at(_values(result)[0], weighting is None or weighting.complete)
 
 

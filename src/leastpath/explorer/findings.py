@@ -14,7 +14,7 @@ from leastpath.explorer.explaining import Finding
 from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
 from leastpath.explorer.removal import Curve, rank_of, removal_order
 from leastpath.explorer.subject import Subject
-from leastpath.explorer.walk import Walk, moved
+from leastpath.explorer.walk import Walk, shares_moved
 from leastpath.removal.gain import Rank
 from leastpath.result.attribution import Attribution
 
@@ -149,7 +149,7 @@ def frames_of(subject: Subject, points: Tensor, start: Tensor) -> Tensor:
     if subject.decode is not None:
         return subject.decode(points).float().cpu()
     assert subject.feature_of is not None
-    return moved(points, start.to(points), subject.inputs, subject.feature_of, len(subject.names)).float().cpu()
+    return shares_moved(points, start.to(points), subject.inputs, subject.feature_of, len(subject.names)).float().cpu()
 
 
 def curve_of(curve: Curve) -> Mapping[str, Any]:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath._support.rows import flat_rows, per_row
 from leastpath.geometry.path import Path
-from leastpath.integral.weightings import PathIntegral, Weighting, WholePathWeighting
+from leastpath.integral.result import Integral
+from leastpath.integral.running import integrate_along
+from leastpath.integral.weightings import Weighting
 from leastpath.score.bound import BoundScore
 
 PLACES = 41
@@ -28,7 +30,7 @@ class Walk:
     Example:
         >>> import leastpath as lp
         >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
-        >>> walk = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)))
+        >>> walk, _ = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)))
         >>> walk.attributed[-1].round(decimals=2)
         tensor([0.5000, 0.5000])
     """
@@ -43,12 +45,6 @@ class Walk:
     """(k,)"""
     attributed: Tensor
     """(k, *shape) from the start to here."""
-    length: Tensor
-    """(paths,) ∫‖∇f‖ ds, by the trapezoid rule at the places."""
-    change: Tensor
-    """(paths,) the score at the end minus that at the start."""
-    values: Tensor
-    """(paths, *shape) what each path attributes."""
 
     @property
     def idle(self) -> list[tuple[float, float]]:
@@ -93,57 +89,24 @@ class Walk:
         return replace(self, attributed=attributed)
 
 
-def walk_along(bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES) -> Walk:
-    """Walk along the paths of one example, one for each of its baselines. Costs `places` gradients a path.
+def walk_along(
+    bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES
+) -> tuple[Walk, Integral]:
+    """Walk along the paths of one example, one for each of its baselines, and the integral over them.
 
-    Args:
-        bound: the explained score, with one row a path.
-        path: from the baselines to the input.
-        weighting: what a gradient adds to the attribution; the line integral by default.
-        places: how many.
+    Costs one gradient per place and path. `bound` has one row per path.
     """
-    at = torch.linspace(0, 1, places, dtype=torch.float64)
-    points = path.at(at).to(bound.work_dtype)  # (paths, places, *shape)
-    examples = torch.arange(len(path)).repeat_interleave(places)
-    scores, gradients = bound.gradients(points.flatten(0, 1), examples)
-    scores, gradients = scores.unflatten(0, (-1, places)), gradients.unflatten(0, (-1, places))
-    sizes = norms(gradients, 2)
-    steps = points.diff(dim=1)
-    lengths = norms(steps, 2)
-    attributed = _attributed(gradients, steps, lengths, path, weighting or PathIntegral())
-    return Walk(
-        places=at,
-        points=points.mean(0),
-        scores=scores.mean(0),
-        gradient_norms=sizes.mean(0),
-        attributed=attributed.mean(0),
-        length=((sizes[:, 1:] + sizes[:, :-1]) / 2 * lengths).sum(1),
-        change=scores[:, -1] - scores[:, 0],
-        values=attributed[:, -1],
-    )
+    found = integrate_along(bound, path, places, weighting)
+    points, scores, sizes, attributed = (part.mean(0) for part in found[1:5])
+    return Walk(found.places, points, scores, sizes, attributed), found.whole()
 
 
-def _attributed(gradients: Tensor, steps: Tensor, lengths: Tensor, path: Path, weighting: Weighting) -> Tensor:
-    """Sums from the start to each place: (paths, places, *shape)."""
-    parts = []
-    for gradient, step in zip(gradients, steps, strict=True):
-        both = torch.stack([gradient[:-1], gradient[1:]], 1)  # (steps, 2, *shape): the two ends of every step
-        parts.append(weighting.finish(weighting.weigh(both, step[:, None]).mean(1), step))
-    each = torch.stack(parts)
-    sums = torch.cat([torch.zeros_like(each[:, :1]), each], 1).cumsum(1)
-    if isinstance(weighting, WholePathWeighting):
-        whole = torch.repeat_interleave(lengths.sum(1), sums.shape[1])
-        difference = (path.end - path.start).to(sums).repeat_interleave(sums.shape[1], 0)
-        sums = weighting.conclude(sums.flatten(0, 1), whole, difference).unflatten(0, sums.shape[:2])
-    return sums
-
-
-def moved(points: Tensor, start: Tensor, end: Tensor, features: Tensor, n: int) -> Tensor:
+def shares_moved(points: Tensor, start: Tensor, end: Tensor, features: Tensor, n: int) -> Tensor:
     """How far each feature has come from its start to its end, as a share: (k, *shape) -> (k, n).
 
     Example:
         >>> ends = torch.zeros(1, 2), torch.tensor([[2.0, 0.0]])
-        >>> moved(torch.tensor([[0.5, 0.0]]), *ends, torch.tensor([0, 1]), 2)
+        >>> shares_moved(torch.tensor([[0.5, 0.0]]), *ends, torch.tensor([0, 1]), 2)
         tensor([[0.2500, 1.0000]])
     """
     way = flat_rows(end - start)

@@ -1,0 +1,81 @@
+"""The integral as it grows: what is attributed from the start of a path to each of some places along it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import flat_rows, norms
+from leastpath.geometry.path import Path
+from leastpath.integral.notes import FLAT, fixed_steps
+from leastpath.integral.result import Integral
+from leastpath.integral.rules import rule_nodes
+from leastpath.integral.weightings import PathIntegral, Weighting, WholePathWeighting
+from leastpath.score.bound import BoundScore
+
+
+class Running(NamedTuple):
+    """Numbers at k places along each path, equally spaced by Euclidean length."""
+
+    places: Tensor  # (k,) from 0 to 1
+    points: Tensor  # (paths, k, *features)
+    scores: Tensor  # (paths, k)
+    sizes: Tensor  # (paths, k) ‖∇f‖
+    values: Tensor  # (paths, k, *features) attributed so far
+    length: Tensor  # (paths,) ∫‖∇f‖ ds
+
+    def whole(self) -> Integral:
+        """The integral over each whole path, as at fixed steps."""
+        values, change, k = self.values[:, -1], self.scores[:, -1] - self.scores[:, 0], len(self.places)
+        low, high = self.scores.amin(1), self.scores.amax(1)
+        spent, unknown = torch.full((len(values),), float(k), dtype=torch.float64), torch.full_like(change, torch.nan)
+        flat = (high <= low) & ~flat_rows(values).any(1)
+        gaps = (flat_rows(values).sum(1) - change).abs().tolist()
+        notes = [FLAT if f else fixed_steps(k, k, math.inf, None, gap) for f, gap in zip(flat, gaps, strict=True)]
+        length = torch.maximum(self.length, change.abs())
+        return Integral(values, change, length, unknown, unknown, low, high, spent, spent, notes)
+
+
+def integrate_along(score: BoundScore, path: Path, places: int, weighting: Weighting | None = None) -> Running:
+    """Integrate from the start of each path to `places` along it, by the trapezoid rule: one gradient per place.
+
+    On a straight line the last sums are those of `integrate(…, tolerance=None, n_steps=places, rule="trapezoid")`.
+
+    Args:
+        score: what is explained, with one row per path.
+        path: one polyline per example.
+        places: how many, the two ends among them.
+        weighting: what a gradient adds to the attributions; the line integral by default.
+
+    Example:
+        >>> import leastpath as lp
+        >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
+        >>> integrate_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), 3).values[0, :, 0]
+        tensor([0.0000, 0.1250, 0.5000])
+    """
+    weighting = weighting or PathIntegral()
+    at = torch.linspace(0, 1, places, dtype=torch.float64)
+    points = path.at(at).to(score.work_dtype)  # (paths, places, *features)
+    scores, gradients = score.gradients(points.flatten(0, 1), torch.arange(len(path)).repeat_interleave(places))
+    scores, gradients = scores.unflatten(0, (-1, places)), gradients.unflatten(0, (-1, places))
+    steps, sizes = points.diff(dim=1), norms(gradients, 2)
+    lengths = norms(steps, 2)
+    values = torch.stack([_sum_steps(*each, weighting) for each in zip(gradients, steps, strict=True)])
+    if isinstance(weighting, WholePathWeighting):
+        whole = torch.repeat_interleave(lengths.sum(1), places)
+        difference = (path.end - path.start).to(values).repeat_interleave(places, 0)
+        values = weighting.conclude(values.flatten(0, 1), whole, difference).unflatten(0, (-1, places))
+    length = ((sizes[:, 1:] + sizes[:, :-1]) / 2 * lengths).sum(1)
+    return Running(at, points, scores, sizes, values, length)
+
+
+def _sum_steps(gradients: Tensor, steps: Tensor, weighting: Weighting) -> Tensor:
+    """From gradients (places, *features) at the ends of steps (places − 1, *features) to sums (places, *features)."""
+    _, weights = rule_nodes("trapezoid", 2, gradients)
+    ends = torch.stack([gradients[:-1], gradients[1:]], 1)  # (steps, 2, *features)
+    each = torch.einsum("n,mn...->m...", weights, weighting.weigh(ends, steps[:, None]))
+    parts = weighting.finish(each, steps)
+    return torch.cat([torch.zeros_like(parts[:1]), parts]).cumsum(0)
