@@ -167,15 +167,15 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
         bound, start, end, m = bind_paths(score, subject.inputs, question.baselines)
         path = Path.straight(start, end)
         walk, found = walk_along(bound, path)
-    change, length = found.change, found.length
+    change, length, size = found.change, found.length, flat_rows(found.values).abs().sum(1)
     certificate = torch.where(change != 0, (length / change.abs()).clamp_min(1), torch.inf)
 
     def mean(tensor: Tensor) -> Tensor:
         return tensor.mean(0, keepdim=True)
 
     plain = without_path(
-        bound.space.split(mean(found.values)), mean(found.gap), mean(flat_rows(found.values).abs().sum(1) - change.abs()),
-        mean(change), (Status((found.notes[0],)),), n_gradients=torch.tensor([PLACES * m]),
+        bound.space.split(mean(found.values)), mean(found.gap), mean(size - change.abs()), mean(change),
+        (Status((found.notes[0],)),), n_gradients=torch.tensor([PLACES * m]),
         n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), solver="StraightLine()",
         baseline_spread=None if m == 1 else bound.space.split(found.values.std(0, keepdim=True)),
     )  # fmt: skip
