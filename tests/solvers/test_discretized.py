@@ -75,7 +75,7 @@ def test_without_words_to_go_to_the_path_is_one_step():
 
 
 def test_wrong_words_are_refused():
-    with pytest.raises(ValueError, match="points have 5 numbers a word, the inputs 3 a token"):
+    with pytest.raises(ValueError, match="points have 5 numbers per word, the inputs 3 per token"):
         lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 3), solver=lp.DiscretizedIG(torch.ones(2, 5)))
     with pytest.raises(ValueError, match="strategy='best' is unknown"):
         lp.DiscretizedIG(WORDS, strategy="best")

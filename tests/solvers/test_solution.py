@@ -9,7 +9,7 @@ import leastpath as lp
 from helpers import Polyline
 from leastpath.evaluation import compare
 from leastpath.integral.pieces import Estimate, KnownSegments
-from leastpath.solvers.solution import chooses_start, joined
+from leastpath.solvers.solution import chooses_start, join_solutions
 
 
 class Reverser(Polyline):
@@ -64,14 +64,14 @@ def part(examples: list[int], offset: float, n_samples: int, note: str = "") -> 
 
 
 def test_joined_is_in_the_order_of_the_examples():
-    whole = joined([part([2, 0], 0.25, 0, "a"), part([1], 0.75, 0)])
+    whole = join_solutions([part([2, 0], 0.25, 0, "a"), part([1], 0.75, 0)])
     assert [whole.path[b][:, 0].tolist() for b in range(3)] == [[0, 0.25, 1], [1, 1.75, 2], [2, 2.25, 3]]
     assert [len(said) for said in whole.notes] == [1, 0, 1] and whole.stats == {"a": 1, "none": 1}
     assert whole.samples == ()
 
 
 def test_joined_keeps_samples_and_repeats_the_path_where_there_are_none():
-    whole = joined([part([2, 0], 0.25, 2), part([1], 0.75, 0)])
+    whole = join_solutions([part([2, 0], 0.25, 2), part([1], 0.75, 0)])
     assert len(whole.samples) == 2
     for k, sample in enumerate(whole.samples):
         bends = [float(sample[b][1, 0]) - b for b in range(3)]
@@ -89,7 +89,7 @@ def test_what_is_known_of_lines_stays_with_its_example():
         line = KnownSegments(2 * one, 2 * one + 1, torch.zeros(n).long(), estimate, span)
         return of, lp.Solution(lp.Path.straight(torch.zeros(n, 3), torch.ones(n, 3)), line=line)
 
-    line = joined([part([3, 0]), part([1, 2])]).line
+    line = join_solutions([part([3, 0]), part([1, 2])]).line
     assert line is not None and line.span is not None
     assert torch.equal(line.tail, 2 * line.estimate.length.long()) and torch.equal(line.head, line.tail + 1)
     assert len(line.span) == 4

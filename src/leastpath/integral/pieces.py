@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -78,6 +78,18 @@ class KnownSegments:
     group: Tensor
     estimate: Estimate
     span: Tensor | None = None  # (pieces, 2) float64, from where to where on its segment; None: all of it
+
+    @staticmethod
+    def join(parts: Sequence[KnownSegments]) -> KnownSegments:
+        """Several as one, in order; all of them have spans, or none has."""
+        spans = [part.span for part in parts if part.span is not None]
+        tail, head, group = (torch.cat([getattr(part, of) for part in parts]) for of in ("tail", "head", "group"))
+        estimate = Estimate.join([part.estimate for part in parts])
+        return KnownSegments(tail, head, group, estimate, torch.cat(spans) if spans else None)
+
+    def renumber(self, rows: Tensor) -> KnownSegments:
+        """The same over points that are in other `rows` (n_points,) now."""
+        return replace(self, tail=rows[self.tail], head=rows[self.head])
 
     def find(self, tail: Tensor, head: Tensor, group: Tensor, n_points: int) -> tuple[Tensor, Tensor]:
         """The pieces of wanted segments (m,): which of these each belongs to, and its row here, (found,) twice."""

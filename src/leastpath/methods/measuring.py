@@ -23,7 +23,7 @@ from leastpath.integral.sums import Measure
 from leastpath.integral.weightings import Weighting
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, joined
+from leastpath.solvers.solution import Solution, join_solutions
 
 LENGTH_FACTOR = 2  # of the tolerance of values: how exact the length of a path is
 TIME_FOR_INTEGRALS = 0.9  # of what is left of max_seconds; the rest is for the test by removal
@@ -204,4 +204,4 @@ def _with_lines(solution: Solution, longer: Tensor) -> Solution:
     if len(others):
         notes = solution.notes and tuple(solution.notes[i] for i in others.tolist())
         parts.append((others, Solution(solution.path.select(others), notes, samples=samples(others))))
-    return joined(parts)
+    return join_solutions(parts)

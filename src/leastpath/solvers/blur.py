@@ -13,11 +13,10 @@ from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution
+from leastpath.solvers.solution import Solution, affordable_knots
 
 TRUNCATE = 4.0  # standard deviations after which the kernel is cut off, as SciPy does
 LARGEST = 50.0  # the published max_sigma, for sides of 300 pixels
-GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can measure and verify every segment
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class BlurIG:
         if end.ndim < 3:
             raise ValueError(f"BlurIG needs inputs (batch, …, height, width), got {tuple(end.shape)}: reshape them")
         largest = self.max_sigma or min(LARGEST, max(end.shape[-2:]) / 6)
-        payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_KNOT).least_left()
-        knots = int(max(2, min(self.n_knots, payable)))
+        knots = affordable_knots(score, run, self.n_knots, least=2)
         sigmas = [largest * (1 - i / (knots - 1)) ** 2 for i in range(knots - 1)]
         image = end.to(score.work_dtype)
         blurred = [gaussian_blur(image, sigma).to(end.dtype) for sigma in sigmas]
@@ -72,11 +70,11 @@ def gaussian_blur(images: Tensor, sigma: float) -> Tensor:
     """
     if sigma <= 0:
         return images
-    height, width = (_blurring(side, sigma).to(images.dtype).to(images.device) for side in images.shape[-2:])
+    height, width = (_blur_matrix(side, sigma).to(images.dtype).to(images.device) for side in images.shape[-2:])
     return height @ images @ width.mT
 
 
-def _blurring(side: int, sigma: float) -> Tensor:
+def _blur_matrix(side: int, sigma: float) -> Tensor:
     """The blur of a line of pixels as a matrix: (side, side), float64."""
     radius = int(TRUNCATE * sigma + 0.5)
     kernel = torch.exp(-0.5 * (torch.arange(radius + 1, dtype=torch.float64) / sigma) ** 2)

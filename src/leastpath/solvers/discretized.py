@@ -14,10 +14,9 @@ from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution
+from leastpath.solvers.solution import Solution, affordable_knots
 
 Strategy = Literal["greedy", "maxcount"]
-GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can measure and verify every segment
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,29 +65,21 @@ class DiscretizedIG:
         width = words.shape[1]
         if width not in (end.shape[-1], score.n_features):
             raise ValueError(
-                f"points have {width} numbers a word, the inputs {end.shape[-1]} a token: pass the embedding matrix "
-                "that the explained layer reads from"
+                f"points have {width} numbers per word, the inputs {end.shape[-1]} per token: pass the embedding "
+                "matrix that the explained layer reads from"
             )
-        payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_KNOT).least_left()
-        n = int(max(0, min(self.n_words, payable - 2)))
-        walks = [
-            self._walk(word, base, words, n)
-            for word, base in zip(
-                end.to(words.dtype).reshape(-1, width), start.to(words.dtype).reshape(-1, width), strict=True
-            )
-        ]
-        inner = torch.stack(walks, 1)  # (n, batch · tokens, width)
+        n = affordable_knots(score, run, self.n_words + 2, least=2) - 2
+        tokens = zip(*(ends.to(words.dtype).reshape(-1, width) for ends in (end, start)), strict=True)
+        inner = torch.stack([self._walk(word, base, words, n) for word, base in tokens], 1)  # (n, tokens, width)
         knots = inner.reshape(n, *end.shape).transpose(0, 1).flip(1).to(end.dtype)  # (batch, n, *features)
         return Solution(Path.polyline(torch.cat([start[:, None], knots, end[:, None]], 1)), stats={"n_words": n})
 
     def _walk(self, word: Tensor, base: Tensor, words: Tensor, n: int) -> Tensor:
         """The points of one token between its input and its baseline, in that order: (n, width)."""
-        if n == 0:
-            return words.new_zeros(0, len(word))
         itself = (words == word).all(1)  # a word is not one of its own neighbours
         used = itself | (words == base).all(1)
         anchor, point = word, word
-        points: list[Tensor] = []
+        points: list[Tensor] = [word]
         arrived = bool((word == base).all())
         for _ in range(n):
             if not arrived:
@@ -100,18 +91,18 @@ class DiscretizedIG:
                 best = int(nearest[self._rank(words[nearest], anchor, base).argmin()])
                 anchor, used[best] = words[best], True
                 itself = torch.arange(len(words), device=words.device) == best
-                point = pulled_between(anchor, base, point, 1 / self.n_words)
+                point = pull_between(anchor, base, point, 1 / self.n_words)
             points.append(base if arrived else point)
-        return torch.stack(points)
+        return torch.stack(points)[1:]
 
     def _rank(self, candidates: Tensor, anchor: Tensor, base: Tensor) -> Tensor:
         """How badly words (k, width) lie between the last word and the baseline: (k,)."""
         if self.strategy == "maxcount":
             return -_between(candidates, base, anchor).sum(1)
-        return (candidates - pulled_between(candidates, base, anchor, 1 / self.n_words)).norm(dim=1)
+        return (candidates - pull_between(candidates, base, anchor, 1 / self.n_words)).norm(dim=1)
 
 
-def pulled_between(words: Tensor, base: Tensor, point: Tensor, share: float) -> Tensor:
+def pull_between(words: Tensor, base: Tensor, point: Tensor, share: float) -> Tensor:
     """Words (…, width) with each coordinate that is not between `base` and `point` set near `point`.
 
     "Near" is `share` of the way from the point to the base.

@@ -13,14 +13,12 @@ from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, Stop, straight_with_note
+from leastpath.solvers.solution import LINE, Solution, Stop, no_gradients_note, straight_with_note
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation
 ROUNDING = 16  # in units of eps times the total distance: sums over many features are not more exact
 SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
-LINE = "the straight line was used"
 INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
 
@@ -63,13 +61,11 @@ class GuidedIG:
         """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""
         n = int(min(self.n_steps, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < min(2, self.n_steps):
-            sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
-            return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
+            return straight_with_note(start, end, no_gradients_note(run))
         # Distances are compared to a part in 10⁹, which single precision cannot do.
         dtype = score.work_dtype if start.device.type == "mps" else torch.float64
         walk = _Walk(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
-        examples, knots = torch.arange(len(start)), [start]
-        stop = Stop(run)
+        examples, knots, stop = torch.arange(len(start)), [start], Stop(run)
         with stop.catch(), run.bar("guided", n) as bar:
             for step in range(1, n + 1):
                 point = walk.x.view_as(start).to(score.work_dtype)

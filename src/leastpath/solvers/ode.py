@@ -28,7 +28,7 @@ from leastpath.geometry.metric import Conformal, Metric, RankOne
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, Stop, joined_blocks
+from leastpath.solvers.solution import Solution, Stop, join_blocks
 
 Array = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ class GeodesicODE:
                         search.go(bar)
                 bar.advance(note=f"length ratio {search.ratio:.3g}")
                 parts.append((torch.tensor([b]), search.solution()))
-        return joined_blocks(parts)
+        return join_blocks(parts)
 
 
 class _BudgetSpent(Exception):

@@ -13,13 +13,11 @@ from leastpath._support.checks import check_integer, check_settings_of
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution, Stop, straight_with_note
+from leastpath.solvers.solution import LINE, Solution, Stop, no_gradients_note, straight_with_note
 
 Direction = Literal["insertion", "deletion"]
 SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
-LINE = "the straight line was used"
 INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
 
@@ -65,18 +63,15 @@ class SAMP:
 
     @property
     def most_steps(self) -> int:
-        """At most so many, a gradient each."""
+        """The most steps that it may take, with one gradient each."""
         return self.n_portions + (0 if self.max_step is None else math.ceil(1 / self.max_step))
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines between them; `metric` only measures the result."""
         n = int(min(self.most_steps, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < 1:
-            sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
-            return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
-        inserts = self.direction == "insertion"
-        walk = Walk(self, score, start, end)
-        stop = Stop(run)
+            return straight_with_note(start, end, no_gradients_note(run))
+        walk, stop = Walk(self, score, start, end), Stop(run)
         with stop.catch(), run.bar("samp", n) as bar:
             for _ in range(n):
                 walk.step()
@@ -86,7 +81,7 @@ class SAMP:
         if stop.caught:
             return straight_with_note(start, end, stop.note(INTERRUPTED))
         knots = [
-            torch.stack([a, *inner, b] if inserts else [a, *reversed(inner), b])
+            torch.stack([a, *(inner if self.direction == "insertion" else reversed(inner)), b])
             for a, inner, b in zip(start, walk.inner, end, strict=True)
         ]
         stats = {"n_steps": torch.tensor([len(inner) + 1 for inner in walk.inner])}
@@ -103,11 +98,9 @@ class Walk:
         start, end = (baseline, point) if solver.direction == "insertion" else (point, baseline)
         self.solver, self.score, self.shape, self.dtype = solver, score, start.shape[1:], start.dtype
         self.sign = 1 if solver.direction == "insertion" else -1
-        unit_dims = _unit_dims(score)
-        self.x, self.end = (_units(point.to(score.work_dtype), unit_dims) for point in (start, end))
-        self.back = unit_dims
-        n_units = self.x.shape[1]
-        self.portion = max(1, math.ceil(n_units / solver.n_portions))
+        self.unit = _unit_of(score)
+        self.x, self.end = (_units(point.to(score.work_dtype), self.unit) for point in (start, end))
+        self.portion = max(1, math.ceil(self.x.shape[1] / solver.n_portions))
         self.total = (self.end - self.x).abs().flatten(1).sum(1)  # (batch,)
         self.mean: Tensor | None = None  # of the gradients met so far
         self.inner: list[list[Tensor]] = [[] for _ in start]
@@ -122,8 +115,8 @@ class Walk:
         rows = self.walking
         if not len(rows):
             return
-        points = self._shaped(self.x[rows])
-        gradient = self._smoothed(_units(self.score.gradients(points, rows)[1], self.back), rows)
+        points = self._to_features(self.x[rows])
+        gradient = self._average(_units(self.score.gradients(points, rows)[1], self.unit), rows)
         left = self.end[rows] - self.x[rows]  # (rows, units, width)
         gain = self.sign * (gradient * left).sum(2)
         gain = gain.masked_fill((left == 0).all(2), -torch.inf)
@@ -140,9 +133,9 @@ class Walk:
         self._sum[rows] += gradient * move
         self.walking = self._on_the_way(rows)
         for row in self.walking.tolist():
-            self.inner[row].append(self._shaped(self.x[row : row + 1])[0].to(self.dtype, copy=True))
+            self.inner[row].append(self._to_features(self.x[row : row + 1])[0].to(self.dtype, copy=True))
 
-    def _smoothed(self, gradient: Tensor, rows: Tensor) -> Tensor:
+    def _average(self, gradient: Tensor, rows: Tensor) -> Tensor:
         weight = self.solver.momentum
         if weight is None:
             return gradient
@@ -156,14 +149,14 @@ class Walk:
     @property
     def values(self) -> Tensor:
         """The published attributions (batch, *features): gradient × step, summed from the baseline to the input."""
-        return self.sign * self._shaped(self._sum)
+        return self.sign * self._to_features(self._sum)
 
-    def _shaped(self, units: Tensor) -> Tensor:
+    def _to_features(self, units: Tensor) -> Tensor:
         """(n, units, width) -> (n, *features)."""
-        return (units.mT if self.back == "pixels" else units).reshape(len(units), *self.shape)
+        return (units.mT if self.unit == "pixels" else units).reshape(len(units), *self.shape)
 
 
-def _unit_dims(score: BoundScore) -> Literal["pixels", "tokens", "features"]:
+def _unit_of(score: BoundScore) -> Literal["pixels", "tokens", "features"]:
     if len(score.shape) == 3:
         return "pixels"
     return "tokens" if score.score.layer is not None and len(score.shape) == 2 else "features"

@@ -14,7 +14,7 @@ from leastpath.account.budget import STOPS, OutOfTime
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.integral.pieces import KnownSegments
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 
@@ -69,7 +69,7 @@ class Solved(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """One polyline an example; None where there is none."""
+        """One polyline per example; None where there is none."""
 
 
 @runtime_checkable
@@ -87,7 +87,7 @@ class ChoosesStart(Protocol):
 
 @runtime_checkable
 class PlansGradients(Protocol):
-    """What a solver declares that knows how many gradients it will take, for the plan that a call says.
+    """What a solver declares that knows how many gradients it will take: `attribute(…, progress=True)` says it.
 
     Example:
         >>> import leastpath as lp
@@ -97,7 +97,7 @@ class PlansGradients(Protocol):
 
     @property
     def planned_gradients(self) -> int:
-        """An example, about."""
+        """Per example, about."""
 
 
 class Stop:
@@ -158,67 +158,72 @@ def chooses_start(solver: object) -> bool:
     return isinstance(solver, ChoosesStart) and solver.chooses_start
 
 
+LINE = "the straight line was used"
+GRADIENTS_PER_KNOT = 6  # of the budget, so that the integral can measure and verify every segment
+
+
 def straight_with_note(start: Tensor, end: Tensor, note: Note) -> Solution:
     """Straight lines, and why: what a solver that fails returns."""
     return Solution(Path.straight(start, end), tuple((note,) for _ in range(len(start))))
 
 
-def joined(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
+def affordable_knots(score: BoundScore, run: Run, wanted: int, least: int) -> int:
+    """How many knots a path may have that costs nothing to find, so that the budget pays for its integral."""
+    payable = run.budget(score).with_reserved.shared_by(GRADIENTS_PER_KNOT).least_left()
+    return int(max(least, min(wanted, payable)))
+
+
+def no_gradients_note(run: Run) -> Note:
+    """Why a path that is walked gradient by gradient was not."""
+    sentence = f"max_gradients={run.max_gradients} leaves no gradients for a bent path: {LINE}; raise it"
+    return Note(Outcome.BUDGET_SPENT, sentence)
+
+
+def split_ends(
+    start: Tensor, end: Tensor, per_block: int, dtype: torch.dtype | None = None
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Blocks of at most `per_block` examples: their numbers (n,) on the CPU and their ends (n, *features)."""
+    for examples in torch.arange(len(start)).split(max(1, per_block)):
+        rows = examples.to(start.device)
+        yield examples, start[rows].to(dtype or start.dtype), end[rows].to(dtype or end.dtype)
+
+
+def join_solutions(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
     """Solutions for disjoint sets of examples (each with its example numbers) as one, in the order of the examples."""
     if len(parts) == 1 and torch.equal(parts[0][0], torch.arange(len(parts[0][1].path))):
         only = parts[0][1]
         return replace(only, notes=only.notes or ((),) * len(only.path), never_longer=False)
     order = torch.argsort(torch.cat([examples for examples, _ in parts]))
     solutions = [solution for _, solution in parts]
-    path, shifts = _joined_paths([solution.path for solution in solutions], order)
+    path, shifts = _join_paths([solution.path for solution in solutions], order)
     notes = [note for solution in solutions for note in solution.notes or ((),) * len(solution.path)]
-    stats: dict[str, Any] = {}
-    for solution in solutions:
-        stats |= solution.stats
-    known = [_moved(s.known, shift) for s, shift in zip(solutions, shifts, strict=True) if s.known is not None]
-    lines = [_of_examples(s.line, examples) for examples, s in parts if s.line is not None]
+    stats = {name: value for solution in solutions for name, value in solution.stats.items()}
+    known = [
+        s.known.renumber(shift + torch.arange(len(s.path.points)))
+        for s, shift in zip(solutions, shifts, strict=True)
+        if s.known
+    ]
+    # The line of example b has the points 2 b and 2 b + 1.
+    lines = [s.line.renumber((2 * of[:, None] + torch.arange(2)).flatten()) for of, s in parts if s.line]
     # A part that sampled fewer paths than another repeats its own: there is nothing else as plausible.
     samples = tuple(
-        _joined_paths([s.samples[k] if k < len(s.samples) else s.path for s in solutions], order)[0]
+        _join_paths([s.samples[k] if k < len(s.samples) else s.path for s in solutions], order)[0]
         for k in range(max(len(s.samples) for s in solutions))
     )
-    told = tuple(notes[i] for i in order.tolist())
-    return Solution(path, told, stats, _joined_known(known), samples=samples, line=_joined_known(lines))
+    in_order = tuple(notes[i] for i in order.tolist())
+    known_segments, known_lines = (KnownSegments.join(some) if some else None for some in (known, lines))
+    return Solution(path, in_order, stats, known_segments, samples=samples, line=known_lines)
 
 
-def joined_blocks(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
-    """`joined` for blocks of examples in order, whose stats are tensors with one row an example."""
+def join_blocks(parts: Sequence[tuple[Tensor, Solution]]) -> Solution:
+    """`join_solutions` for blocks of examples in order, whose stats are tensors with one row per example."""
     stats = {name: torch.cat([part.stats[name] for _, part in parts]) for name in parts[0][1].stats}
-    return replace(joined(parts), stats=stats)
+    return replace(join_solutions(parts), stats=stats)
 
 
-def _joined_paths(paths: Sequence[Path], order: Tensor) -> tuple[Path, list[int]]:
+def _join_paths(paths: Sequence[Path], order: Tensor) -> tuple[Path, list[int]]:
     """Paths of disjoint sets of examples as one, reordered, and by how much the rows of each one's points moved."""
     shifts = torch.tensor([0, *(len(path.points) for path in paths)]).cumsum(0).tolist()[:-1]
     route = torch.cat([path.route + shift for path, shift in zip(paths, shifts, strict=True)])
     offsets = torch.cat([torch.zeros(1, dtype=torch.long), torch.cat([path.n_knots for path in paths]).cumsum(0)])
     return Path(torch.cat([path.points for path in paths]), route, offsets).select(order), shifts
-
-
-def _moved(known: KnownSegments, shift: int) -> KnownSegments:
-    """The same over points whose rows have moved."""
-    return replace(known, tail=known.tail + shift, head=known.head + shift)
-
-
-def _of_examples(lines: KnownSegments, examples: Tensor) -> KnownSegments:
-    """Straight lines of some examples (n,) as they are numbered among the lines of all."""
-    tail, head = (2 * examples[ends // 2] + ends % 2 for ends in (lines.tail, lines.head))
-    return replace(lines, tail=tail, head=head)
-
-
-def _joined_known(parts: Sequence[KnownSegments]) -> KnownSegments | None:
-    if not parts:
-        return None
-    spans = [part.span for part in parts if part.span is not None]  # all of them, or none
-    return KnownSegments(
-        torch.cat([part.tail for part in parts]),
-        torch.cat([part.head for part in parts]),
-        torch.cat([part.group for part in parts]),
-        Estimate.join([part.estimate for part in parts]),
-        torch.cat(spans) if spans else None,
-    )

@@ -12,9 +12,7 @@ from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.solution import Solution
-
-GRADIENTS_A_KNOT = 6  # of the budget, so that the integral can measure and verify every segment
+from leastpath.solvers.solution import Solution, affordable_knots
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ class SpectralIG:
         """start, end (batch, *features) -> polylines; `metric` only measures the result. Spends no gradients."""
         if end.ndim < 3:  # (batch, features): one singular component
             return Solution(Path.straight(start, end), stats={"n_knots": 2})
-        payable = run.budget(score).with_reserved.shared_by(GRADIENTS_A_KNOT).least_left()
-        n = int(max(2, min(self.n_knots, payable)))
+        n = affordable_knots(score, run, self.n_knots, least=2)
         dtype = score.work_dtype if start.device.type == "mps" else torch.float64
         left, sizes, right = torch.linalg.svd((end - start).to(dtype), full_matrices=False)
         largest = sizes[..., :1].clamp_min(torch.finfo(dtype).tiny)

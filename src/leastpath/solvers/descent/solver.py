@@ -32,7 +32,7 @@ from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import Flow, flows
 from leastpath.solvers.descent.plateau import Crossed, Crossing, crossed, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
-from leastpath.solvers.solution import Solution, Solved, Solver, Stop, joined_blocks, paths_of
+from leastpath.solvers.solution import Solution, Solved, Solver, Stop, join_blocks, paths_of
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 FEW_FEATURES = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients
@@ -135,7 +135,7 @@ class Descent:
                 rows = examples.to(start.device)
                 block = Field(score, metric, stop, budget, examples, a[rows], b[rows], self.resolution, bar)
                 parts.append((examples, _Solve(self, block).solution()))
-        return replace(joined_blocks(parts), never_longer=True)
+        return replace(join_blocks(parts), never_longer=True)
 
 
 @dataclass(frozen=True, eq=False)

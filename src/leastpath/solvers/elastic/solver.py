@@ -23,13 +23,12 @@ from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.elastic.groups import Groups, check_groups, group_labels
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jittered, length_force, sampled_length
-from leastpath.solvers.solution import Solution, Stop, joined_blocks, straight_with_note
+from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks, split_ends, straight_with_note
 
 FIRST_DRAW = 9000  # numbers of random draws, apart from those of other solvers
 BLOCK_ELEMENTS = 2**27  # numbers held at once
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 STEP = 0.2  # largest move of a knot, relative to the distance of the ends; the first round goes half of that
-LINE = "the straight line was used"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,8 +36,8 @@ class ElasticBand:
     """A path that bends where that saves length, and is otherwise straight: length plus stiffness × stretching.
 
     Minimises length / length of the line + stiffness · Σ‖step‖² / the same of the line. It is never longer than the
-    line. It costs `(2 · n_rounds + 1) · n_samples · (n_knots + 1)` gradients an example; at most so
-    many under a feature metric (`Fisher`, `Pullback`), and none where the metric does not look at the model.
+    line. It costs `(2 · n_rounds + 1) · n_samples · (n_knots + 1)` gradients per example; at most so
+    many under a feature metric (`Fisher`, `Pullback`), and none where the metric does not ask the model.
 
     Args:
         stiffness: price of stretching. 0: only length counts; the larger, the nearer to the straight line.
@@ -54,7 +53,7 @@ class ElasticBand:
     Rarely needed:
         n_knots: that move, between the two ends.
         n_rounds: steps of the descent.
-        n_samples: positions on each segment that a round looks at.
+        n_samples: positions on each segment that a round samples.
 
     Example:
         >>> import torch, leastpath as lp
@@ -100,33 +99,31 @@ class ElasticBand:
             return straight_with_note(start, end, self._unaffordable(run))
         parts, stop = [], Stop(run)
         with run.bar("elastic band", len(start) * rounds) as bar:
-            for examples in torch.arange(len(start)).split(self._block(score.n_features)):
-                rows = examples.to(start.device)
-                ends = start[rows].to(score.work_dtype), end[rows].to(score.work_dtype)
+            for examples, a, b in split_ends(start, end, self._block(score.n_features), score.work_dtype):
                 own = labels
                 if labels is not None and len(labels) > 1:
                     own = labels[[score.space.row(b) for b in examples.tolist()]]
-                band = _Band(self, score, metric, run, stop, examples, *ends, own)
+                band = _Band(self, score, metric, run, stop, examples, a, b, own)
                 parts.append((examples, band.solution(rounds, bar)))
         # The line stretches least, so a path that is longer than the line has the larger objective, too.
-        return replace(joined_blocks(parts), never_longer=True)
+        return replace(join_blocks(parts), never_longer=True)
 
     @property
     def planned_gradients(self) -> int:
-        """An example, if nothing limits it."""
-        return (2 * self.n_rounds + 1) * self._looks()
+        """Per example, if nothing limits it."""
+        return (2 * self.n_rounds + 1) * self._cost_of_length()
 
-    def _looks(self) -> int:
-        """Gradients that a look at a whole path takes; the force takes as many again."""
+    def _cost_of_length(self) -> int:
+        """Gradients that measuring a whole path takes; the force takes as many again."""
         return self.n_samples * (self.n_knots + 1)
 
     def _affordable_rounds(self, budget: Budget) -> int:
-        """Rounds that the budget pays for, with the look at the end."""
-        return int(max(0, min(self.n_rounds, (budget.least_left() / self._looks() - 1) // 2)))
+        """Rounds that the budget pays for, with the measurement at the end."""
+        return int(max(0, min(self.n_rounds, (budget.least_left() / self._cost_of_length() - 1) // 2)))
 
     def _unaffordable(self, run: Run) -> Note:
         sentence = (
-            f"a budget of max_gradients={run.max_gradients} does not pay for one round of {2 * self._looks()} "
+            f"a budget of max_gradients={run.max_gradients} does not pay for one round of {2 * self._cost_of_length()} "
             f"gradients: {LINE}; raise it, or lower n_knots"
         )
         return Note(Outcome.BUDGET_SPENT, sentence)
@@ -134,7 +131,7 @@ class ElasticBand:
     def _block(self, n_features: int) -> int:
         """Examples at work at once: each holds a few numbers for every feature of every sample and knot."""
         held = 16 * (self.n_samples + 1) * (self.n_knots + 1)
-        return max(1, BLOCK_ELEMENTS // (held * n_features))
+        return BLOCK_ELEMENTS // (held * n_features)
 
 
 class _Band:
@@ -171,10 +168,8 @@ class _Band:
         with self.stop.catch():
             if not self.stop.caught:
                 self._descend(rounds, bar)
-        bent = self.bent.cpu()
-        offsets = torch.cat([torch.zeros(1, dtype=torch.long), torch.where(bent, self.segments + 1, 2).cumsum(0)])
-        paths = [self.knots[b] if bent[b] else self.knots[b, [0, -1]] for b in range(len(bent))]
-        path = Path(torch.cat(paths), torch.arange(int(offsets[-1])), offsets)
+        each = zip(self.knots, self.bent.tolist(), strict=True)
+        path = Path.ragged([knots if bent else knots[[0, -1]] for knots, bent in each])
         stats = {"sampled_ratio": self.ratio.float().cpu(), "stretch": self.stretch.float().cpu()}
         return Solution(path, tuple(self._note(b, rounds) for b in range(len(path))), stats)
 
@@ -193,7 +188,7 @@ class _Band:
     # ---- the descent ---------------------------------------------------------------------------------------------
 
     def _descend(self, rounds: int, bar: Bar) -> None:
-        """A round judges the knots that it begins with, so the last ones need one more look."""
+        """A round judges the knots that it begins with, so the last ones are measured once more."""
         knots = self.knots
         for number in range(rounds):
             length, pull = length_force(
@@ -201,7 +196,7 @@ class _Band:
             )
             self.line = length if number == 0 else self.line
             self._keep(knots, length, bent=number > 0)
-            knots = self._moved(knots, pull, number)
+            knots = self._step(knots, pull, number)
             bar.advance(len(length), f"length {float(self.ratio.median()):.3f} of the line")
         length = sampled_length(self.score, self.metric, knots, self.examples, self._positions(rounds))
         self._keep(knots, length, bent=True)
@@ -217,13 +212,13 @@ class _Band:
         away = torch.cat([none, knots[:, 1:-1] - self._line(), none], 1)
         stretch = (norms(away.diff(dim=1), 2) ** 2).sum(1) * self.segments / self.distance**2
         objective = ratio + self.settings.stiffness * stretch
-        better = objective < self.best  # false for what is not a number
+        better = objective < self.best  # false for what is no number
         self.best = torch.where(better, objective, self.best)
         self.ratio, self.stretch = torch.where(better, ratio, self.ratio), torch.where(better, stretch, self.stretch)
         self.knots = torch.where(per_row(better, knots), knots, self.knots)
         self.bent |= better & bent
 
-    def _moved(self, knots: Tensor, pull: Tensor, number: int) -> Tensor:
+    def _step(self, knots: Tensor, pull: Tensor, number: int) -> Tensor:
         """Knots after a step towards where tension and the pull of length are in balance.
 
         Tension is linear in the distance from the line, so that this place is known. Pulls are noisy: steps become
@@ -237,15 +232,15 @@ class _Band:
         most = STEP * self.distance / largest
         share = most if stiffness == 0 else most.clamp_max(1 / stiffness)
         inner = inner + per_row(share / (number + 2), move) * move
-        inner = self._rising(inner) if self.settings.monotone else inner
+        inner = self._make_rising(inner) if self.settings.monotone else inner
         return torch.cat([knots[:, :1], inner, knots[:, -1:]], 1)
 
-    def _rising(self, inner: Tensor) -> Tensor:
-        """The nearest knots x̄ + s ∘ (x − x̄) with one s a group, then with every s rising from 0 to 1."""
+    def _make_rising(self, inner: Tensor) -> Tensor:
+        """The nearest knots x̄ + s ∘ (x − x̄) with one s per group, then with every s rising from 0 to 1."""
         start, way = self.start[:, None], (self.end - self.start)[:, None]
         along, square = (inner - self._line()) * way, (way**2).expand_as(inner)
         if self.labels is not None:
-            along, square = self._summed(along), self._summed(square)
+            along, square = self._sum_groups(along), self._sum_groups(square)
         s = self.t + torch.where(square > 0, along / square, 0)
         # Half-way between the lowest rising course above and the highest below; one that rises stays as it is.
         s = (s.cummax(1).values + s.flip(1).cummin(1).values.flip(1)) / 2
@@ -253,7 +248,7 @@ class _Band:
         low, high = torch.minimum(self.start, self.end)[:, None], torch.maximum(self.start, self.end)[:, None]
         return (start + s.clamp(0, 1) * way).clamp(low, high)
 
-    def _summed(self, values: Tensor) -> Tensor:
+    def _sum_groups(self, values: Tensor) -> Tensor:
         """Sums over the groups, at every feature of the group: (batch, n_knots, *features) -> the same."""
         assert self.labels is not None
         flat = values.flatten(2)

@@ -27,7 +27,7 @@ from leastpath.solvers.energy.energy import (
     solver_budget,
     undefined_note,
 )
-from leastpath.solvers.solution import Solution, Stop, joined_blocks
+from leastpath.solvers.solution import Solution, Stop, join_blocks
 
 Kernel = Literal["nuts", "hmc"]
 R_HAT_LIMIT = 1.1
@@ -109,7 +109,7 @@ class Hamiltonian:
                     if not stop.caught:
                         draws.draw(pyro, bar)
                 parts.append((torch.tensor([b]), draws.solution(n_paths)))
-        return joined_blocks(parts)
+        return join_blocks(parts)
 
 
 class _OverBudget(Exception):

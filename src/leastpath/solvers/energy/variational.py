@@ -28,7 +28,7 @@ from leastpath.solvers.energy.energy import (
     solver_budget,
     undefined_note,
 )
-from leastpath.solvers.solution import Solution, Stop, joined_blocks
+from leastpath.solvers.solution import Solution, Stop, join_blocks
 
 WINDOW = 100  # iterations that the loss is averaged over before it is compared
 BLOCK_ELEMENTS = (
@@ -115,7 +115,7 @@ class Variational:
             for examples in torch.arange(len(start)).split(per_block):
                 rows = examples.to(start.device)
                 task.fit(examples, start[rows], end[rows])
-        return joined_blocks(task.parts)
+        return join_blocks(task.parts)
 
 
 @dataclass

@@ -31,7 +31,7 @@ from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
 from leastpath.solvers.graph.generated import Generate, generated_points
 from leastpath.solvers.graph.routes import Router, row_keys
 from leastpath.solvers.shorten import Shortening, shortened, shortest_of
-from leastpath.solvers.solution import Solution, Stop, joined, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, join_solutions, straight_with_note
 
 SOLVER_SHARE = 0.5  # of the budget; the rest measures the path and the straight line
 REFINED_KNOTS = 33
@@ -141,7 +141,7 @@ class NeighborGraph:
                         bar.advance(0 if common else 1)
                 if stop.caught:
                     parts.append((examples, straight_with_note(*ends, stop.note(INTERRUPTED))))
-        routes = replace(joined(parts), never_longer=True)
+        routes = replace(join_solutions(parts), never_longer=True)
         return refined(routes, budget, metric, run) if self.refine and not stop.caught else routes
 
     def _solved(
@@ -238,7 +238,7 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
         if len(rows):
             notes = solution.notes and tuple(solution.notes[i] for i in rows.tolist())
             parts.append((rows, replace(solution, path=solution.path.select(rows), notes=notes)))
-    return replace(joined(parts), never_longer=True)
+    return replace(join_solutions(parts), never_longer=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +288,7 @@ class Graph:
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
             router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees, at_ends)
             parts.append((examples, router.routed(start[rows], end[rows])))
-        routes = replace(joined(parts), never_longer=True)
+        routes = replace(join_solutions(parts), never_longer=True)
         return refined(routes, budget, metric, run) if self.solver.refine else routes
 
     def _check_metric(self, metric: Metric) -> None:

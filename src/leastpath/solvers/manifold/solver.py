@@ -22,7 +22,7 @@ from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.energy.energy import LINE, polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
-from leastpath.solvers.solution import Solution, Stop, joined_blocks, straight_with_note
+from leastpath.solvers.solution import Solution, Stop, join_blocks, straight_with_note
 
 BLOCK_ELEMENTS = 2**22  # numbers in one call of the decoder
 FIRST_MOVE = 0.1  # largest move of a knot in the first trial step, relative to the distance of the ends in latent space
@@ -102,7 +102,7 @@ class Manifold:
                 curves = _Curves(self, knots, a.to(score.work_dtype), b.to(score.work_dtype), stop)
                 curves.bend(bar)
                 parts.append((examples, curves.solution(a, b)))
-        return joined_blocks(parts)
+        return join_blocks(parts)
 
 
 def _end_note(first: float, last: float) -> Note:
