@@ -58,7 +58,7 @@ def costs(
     target = int(net(image).argmax())
 
     def explained(model: torch.nn.Module) -> lp.Attribution:
-        return lp.attribute(lp.Score(model, target, output), image, 0.0, solver=solver, support=True)  # type: ignore[arg-type, return-value]
+        return lp.attribute(lp.Score(model, target, output), image, 0.0, method=solver, support=True)  # type: ignore[arg-type, return-value]
 
     rows = lp.Score(net, target).bind(image).batch_size
     _, ig = timed(

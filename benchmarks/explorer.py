@@ -68,7 +68,7 @@ def two_integrals(source: Any) -> float:
     began = time.perf_counter()
     for _ in range(2):
         lp.attribute(
-            question.score, question.subject.inputs, question.baselines, solver=lp.StraightLine(), tolerance=None,
+            question.score, question.subject.inputs, question.baselines, method=lp.StraightLine(), tolerance=None,
             n_steps=50,
         )  # fmt: skip
     seconds = time.perf_counter() - began

@@ -59,7 +59,7 @@ def speed(n: int) -> None:
 
     def ours(**how: Any) -> lp.Attribution:
         solver = lp.NeighborGraph(inputs, K, n_steps=STEPS)
-        return lp.attribute(score, inputs, BASELINE, solver=solver, **how)
+        return lp.attribute(score, inputs, BASELINE, method=solver, **how)
 
     def theirs() -> Tensor:
         # A point counts itself among its neighbours there, hence one more.
@@ -68,7 +68,7 @@ def speed(n: int) -> None:
             warnings.simplefilter("ignore")
             return explainer.attribute(inputs, BASELINE.expand_as(inputs), 1, n_neighbors=K + 1, n_steps=STEPS)
 
-    lp.attribute(score, inputs[:50], BASELINE, solver=lp.NeighborGraph(inputs[:50], K))  # warm up
+    lp.attribute(score, inputs[:50], BASELINE, method=lp.NeighborGraph(inputs[:50], K))  # warm up
     seconds, result = timed(ours, 5)
     values_seconds, _ = timed(lambda: ours(measure="values", support=False), 5)
     their_seconds, their_values = timed(theirs)
@@ -95,8 +95,8 @@ def scale() -> None:
     score = lp.Score(net, 1, "log_softmax")
     ig = IntegratedGradients(lambda x: net(x).log_softmax(1))
     base = BASELINE.expand_as(points)
-    lp.attribute(score, points[:50], BASELINE, solver=lp.NeighborGraph(points[:50], K))
-    seconds, _ = timed(lambda: lp.attribute(score, points, BASELINE, solver=lp.NeighborGraph(points, K)), 3)
+    lp.attribute(score, points[:50], BASELINE, method=lp.NeighborGraph(points[:50], K))
+    seconds, _ = timed(lambda: lp.attribute(score, points, BASELINE, method=lp.NeighborGraph(points, K)), 3)
     captum, _ = timed(lambda: ig.attribute(points, base, target=1, n_steps=100), 3)
     print(
         f"scale: 10,000 inputs: leastpath {seconds:.2f} s, Captum IG with 100 steps {captum:.2f} s: "
@@ -113,7 +113,7 @@ def large(n: int, d: int) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(d, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2)).eval()
     points = torch.randn(n, d)
     score = lp.Score(net, 1, "log_softmax")
-    seconds, result = timed(lambda: lp.attribute(score, points, 0.0, solver=lp.NeighborGraph(points, K)))
+    seconds, result = timed(lambda: lp.attribute(score, points, 0.0, method=lp.NeighborGraph(points, K)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     assert isinstance(result, lp.Attribution)
     reached = np.mean([lp.Outcome.REACHED in s for s in result.status])
@@ -128,9 +128,9 @@ def reuse() -> None:
     assert isinstance(graph, lp.Graph)
     edges = len(graph.topology.edges)
     further = [point[None] + 0.01 for point in points[:INPUTS]]
-    one, result = timed(_each(further, lambda new: lp.attribute(score, new, BASELINE, solver=graph)), INPUTS)
+    one, result = timed(_each(further, lambda new: lp.attribute(score, new, BASELINE, method=graph)), INPUTS)
     many_new = points[:201] + 0.01
-    many, _ = timed(lambda: lp.attribute(score, many_new, BASELINE, solver=graph), 5)
+    many, _ = timed(lambda: lp.attribute(score, many_new, BASELINE, method=graph), 5)
     assert isinstance(result, lp.Attribution)
     gradients = int(result.n_gradients[0])
     print(
@@ -173,7 +173,7 @@ def accuracy(save: str | None) -> None:
     optimal = fast_marching(score, inputs)
     for refine in (False, True):
         for n in (250, 500, 1000, 2500, 5000, 9800):
-            result = lp.attribute(score, inputs, BASELINE, solver=lp.NeighborGraph(points[:n], K, refine=refine))
+            result = lp.attribute(score, inputs, BASELINE, method=lp.NeighborGraph(points[:n], K, refine=refine))
             excess = (result.length.double() / optimal - 1).numpy()
             low, middle, high = np.quantile(excess, [0.1, 0.5, 0.9])
             rows.append({"refine": refine, "points": n, "p10": low, "median": middle, "p90": high})

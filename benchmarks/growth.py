@@ -87,7 +87,7 @@ def cost(axis: str, size: int, solver: lp.Solver) -> Cost:
     taken = []
     for _ in range(2):
         begin = time.process_time()
-        result = lp.attribute(score, inputs, solver=solver, support=False)
+        result = lp.attribute(score, inputs, method=solver, support=False)
         taken.append(time.process_time() - begin)
         if taken[-1] > 5:  # long runs need no second one
             break
@@ -173,7 +173,7 @@ def main() -> None:
         )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lp.attribute(*problem("inputs", 2), solver=lp.StraightLine())  # warm up
+    lp.attribute(*problem("inputs", 2), method=lp.StraightLine())  # warm up
     found: dict[str, dict[str, list[Cost]]] = {}
     for axis in arguments.axes:
         sizes = sorted(getattr(arguments, axis))

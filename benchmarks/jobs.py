@@ -190,7 +190,7 @@ class AlongGraph:
 
     def __call__(self, score: lp.Score, inputs: Tensor, baselines: Tensor, seed: int) -> lp.Attribution:
         self.graph = self.graph or lp.Graph.load(self.file)
-        return lp.attribute(score, inputs, baselines, solver=self.graph, seed=seed, **FIXED)
+        return lp.attribute(score, inputs, baselines, method=self.graph, seed=seed, **FIXED)
 
 
 def million(csv: Path, rows: int, folder: Path, workers: int = 2) -> None:

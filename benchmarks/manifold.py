@@ -109,8 +109,8 @@ def main() -> None:
     line = off_data(lp.Path.straight(baselines, inputs), data)
 
     def show(name: str, solver: lp.Solver, metric: lp.Metric) -> lp.Attribution:
-        result = lp.attribute(score, inputs, baselines, solver=solver, metric=metric)
-        measured = lp.attribute(score, inputs, baselines, solver=Given(result.path))
+        result = lp.attribute(score, inputs, baselines, method=solver, metric=metric)
+        measured = lp.attribute(score, inputs, baselines, method=Given(result.path))
         numbers = off_data(result.path, data) / line, measured.length_ratio, result.cancellation, result.n_gradients
         off, ratio, cancellation, gradients = (float(x.double().median()) for x in numbers)
         print(f"{name:52}{off:10.2f}{ratio:11.3f}{cancellation:14.3f}{gradients:11.0f}", flush=True)

@@ -82,7 +82,7 @@ def compare(name: str, steps: int, repeats: int) -> None:
         "bare": lambda: bare_loop(model, inputs, 1, steps),
         "captum": lambda: ig.attribute(inputs, target=1, n_steps=steps, internal_batch_size=batch),
         "leastpath": lambda: (
-            lp.attribute(score, inputs, solver=lp.StraightLine(), tolerance=None, n_steps=steps).values
+            lp.attribute(score, inputs, method=lp.StraightLine(), tolerance=None, n_steps=steps).values
         ),  # type: ignore[dict-item, return-value]
     }
     answers = {key: run() for key, run in rivals.items()}  # warms up, and checks that all compute the same thing
@@ -108,7 +108,7 @@ from overhead import CASES
 torch.manual_seed(0)
 make, shape = CASES["CNN"]
 score = lp.Score(make().eval(), 1, batch_size=16)
-lp.attribute(score, torch.randn(shape), solver=lp.StraightLine(), tolerance=None, n_steps={steps})
+lp.attribute(score, torch.randn(shape), method=lp.StraightLine(), tolerance=None, n_steps={steps})
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

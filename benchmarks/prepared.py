@@ -150,7 +150,7 @@ def integrated(name: str, model: nn.Module, ready: lp.Prepared, inputs: Tensor, 
 
     def ours(net: nn.Module) -> Callable[[], object]:
         score = lp.Score(net, target, batch_size=rows)
-        return lambda: lp.attribute(score, inputs, solver=lp.StraightLine(), tolerance=None, n_steps=steps)
+        return lambda: lp.attribute(score, inputs, method=lp.StraightLine(), tolerance=None, n_steps=steps)
 
     captum = IntegratedGradients(model)
     times = taken(

@@ -52,7 +52,7 @@ def unit(net: nn.Module, file: Path, size: int, output: str, method: str) -> dic
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = lp.attribute(score, image, 0.0, solver=METHODS[method])
+        result = lp.attribute(score, image, 0.0, method=METHODS[method])
     return {
         "image": file.name, "size": size, "output": output, "method": method,
         "length": float(result.length), "ratio": float(result.length_ratio), "certificate": float(result.certificate),

@@ -63,7 +63,7 @@ def main() -> None:
         targets = net(inputs).argmax(1)
     score = lp.Score(net, targets, "softmax")
     reference = fixed(score, inputs, baselines, arguments.reference, "midpoint")
-    result = lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=0.01)
+    result = lp.attribute(score, inputs, baselines, method=lp.StraightLine(), tolerance=0.01)
     assert isinstance(result.values, Tensor)
     share, spent = accurate_share(result.values, reference), float(result.n_gradients.double().mean())
     reached = sum(lp.Outcome.REACHED in s for s in result.status) / len(result.status)

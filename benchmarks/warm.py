@@ -43,7 +43,7 @@ def photographs(arguments: argparse.Namespace) -> None:
 
 def beside(net: nn.Module, solved: Tensor, unseen: dict[str, Tensor], output: str, budgets: tuple[int, ...]) -> None:
     """Solve some inputs, then others from scratch and from what is known: one line of medians for each."""
-    first = lp.attribute(scored(net, solved, output), solved, solver=lp.Descent(), progress=True)
+    first = lp.attribute(scored(net, solved, output), solved, method=lp.Descent(), progress=True)
     print(f"{'':48}{'gradients':>10}{'ratio':>10}{'90 %':>8}{'certificate':>13}{'line used':>11}   (medians)")
     for what, inputs in unseen.items():
         for budget in budgets:
@@ -54,7 +54,7 @@ def beside(net: nn.Module, solved: Tensor, unseen: dict[str, Tensor], output: st
                 "amortized": lp.Amortized.fit(first, descent),
             }
             for name, solver in solvers.items():
-                result = lp.attribute(scored(net, inputs, output), inputs, solver=solver)
+                result = lp.attribute(scored(net, inputs, output), inputs, method=solver)
                 spent = np.median(np.asarray(result.stats["solver_gradients"]))
                 fell = np.mean([lp.Outcome.FELL_BACK in s for s in result.status])
                 ratio = result.length_ratio.double()

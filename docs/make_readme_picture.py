@@ -42,7 +42,7 @@ def draw_photograph(axes: Any, size: int) -> None:
     score = lp.Score(model, int(target), "softmax")
     baselines = lp.baselines.several("black", "mean")
     found = {
-        "Integrated Gradients": lp.attribute(score, x, solver=lp.StraightLine()).values,
+        "Integrated Gradients": lp.attribute(score, x, method=lp.StraightLine()).values,
         "leastpath: staircases": METHODS["staircase"](score, x, baselines).values,
     }
     shown = x[0].permute(1, 2, 0).numpy()
@@ -74,7 +74,7 @@ def draw_moons(axes: Any) -> None:
         }.items(),
         strict=True,
     ):
-        result = lp.attribute(score, shown, baseline, solver=solver, support=False)
+        result = lp.attribute(score, shown, baseline, method=solver, support=False)
         size = result.values.abs().sum(1).clamp_max(20)
         dots = axis.scatter(
             *shown.T, c=size, s=9, cmap="viridis", vmin=0, vmax=float(score(shown).detach().abs().max())

@@ -34,7 +34,7 @@ IMAGES = flat_points(3, 72).view(3, 2, 6, 6)
 
 
 def explain(score, inputs, baselines=None, solver=STRAIGHT, **rest):
-    return lp.attribute(score, inputs, baselines, solver=solver, **rest)
+    return lp.attribute(score, inputs, baselines, method=solver, **rest)
 
 
 # ---- against Captum, at fixed steps ---------------------------------------------------------------------------------
@@ -606,7 +606,7 @@ def test_settings_are_refused_before_the_solver_works(settings, match):
 def test_a_class_in_place_of_an_instance_is_refused():
     score = lp.Score(lambda x: x.sum(1))
     with pytest.raises(ValueError, match="solver is the class StraightLine: pass an instance"):
-        lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine)
+        lp.attribute(score, torch.ones(1, 2), method=lp.StraightLine)
     with pytest.raises(ValueError, match="metric is the class RankOne"):
         lp.attribute(score, torch.ones(1, 2), metric=lp.RankOne)
 
@@ -614,7 +614,7 @@ def test_a_class_in_place_of_an_instance_is_refused():
 def test_what_is_no_solver_or_metric_is_refused():
     score = lp.Score(lambda x: x.sum(1))
     with pytest.raises(ValueError, match="solver='descent' is not a solver"):
-        lp.attribute(score, torch.ones(1, 2), solver="descent")
+        lp.attribute(score, torch.ones(1, 2), method="descent")
     with pytest.raises(ValueError, match="metric='conformal' is not a metric"):
         lp.attribute(score, torch.ones(1, 2), metric="conformal")
 
@@ -622,7 +622,7 @@ def test_what_is_no_solver_or_metric_is_refused():
 def test_certificate_of_several_baselines_is_the_mean_of_the_finite_ones():
     """Where one baseline has the input's own score, its certificate is infinite and says nothing of the others."""
     score, x = lp.Score(lambda x: x[:, 0] + 3 * x[:, 1]), torch.ones(1, 2)
-    result = lp.attribute(score, x, torch.stack([x, torch.zeros(1, 2)], 1), solver=lp.StraightLine())
+    result = lp.attribute(score, x, torch.stack([x, torch.zeros(1, 2)], 1), method=lp.StraightLine())
     torch.testing.assert_close(result.certificate, torch.tensor([20**0.5 / 4]))  # ‖∇f‖ ‖x‖ / |Δf|
 
 

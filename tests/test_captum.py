@@ -228,7 +228,7 @@ def test_a_bent_path_is_complete_at_the_default_tolerance():
 def test_explain_gives_what_attribute_gives_with_the_certificates():
     solver = lp.NeighborGraph(flat_points(30, 2, seed=4), n_neighbors=5)
     result = GeodesicIntegratedGradients(PLANE, solver=solver).explain(flat_points(3), target=[0, 1, 1])
-    direct = lp.attribute(lp.Score(PLANE, [0, 1, 1]), flat_points(3), solver=solver, n_steps=50)
+    direct = lp.attribute(lp.Score(PLANE, [0, 1, 1]), flat_points(3), method=solver, n_steps=50)
     torch.testing.assert_close(result.values, direct.values)
     assert (result.certificate >= 1).all()
 

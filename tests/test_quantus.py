@@ -27,7 +27,7 @@ def quantus():
 def test_same_as_attribute():
     model, inputs = mlp(), flat_points(3, 4)
     values = explain(model, inputs.numpy(), np.array([0, 2, 1]), baselines=0.5, solver=lp.StraightLine(), n_steps=5)
-    expected = lp.attribute(lp.Score(model, [0, 2, 1]), inputs, 0.5, solver=lp.StraightLine(), n_steps=5).values
+    expected = lp.attribute(lp.Score(model, [0, 2, 1]), inputs, 0.5, method=lp.StraightLine(), n_steps=5).values
     assert isinstance(values, np.ndarray)
     np.testing.assert_array_equal(values, expected.numpy())
 

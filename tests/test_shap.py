@@ -33,7 +33,7 @@ def _closed():
 @pytest.fixture(scope="module")
 def table():
     inputs, score = flat_points(12, 4), lp.Score(mlp(), 1)
-    return inputs, score, lp.attribute(score, inputs, 0.3, solver=lp.StraightLine(), tolerance=1e-4)
+    return inputs, score, lp.attribute(score, inputs, 0.3, method=lp.StraightLine(), tolerance=1e-4)
 
 
 def test_base_value_plus_values_is_the_score(table):
@@ -71,7 +71,7 @@ def test_plots_of_tables_draw(table, plot):
 
 def test_image_plot_draws_channels_last():
     images = torch.rand(2, 2, 6, 6)
-    result = lp.attribute(lp.Score(cnn(), 0), images, solver=lp.StraightLine(), tolerance=0.1)
+    result = lp.attribute(lp.Score(cnn(), 0), images, method=lp.StraightLine(), tolerance=0.1)
     explained = explanation(result, inputs=images)
     assert explained.shape == (2, 6, 6, 2)
     np.testing.assert_array_equal(explained.values[1, 2, 3], result.values[1, :, 2, 3].numpy())
@@ -132,7 +132,7 @@ def test_plots_have_our_words(table, kind):
 
 def test_an_image_plot_names_its_output():
     images = torch.rand(2, 1, 6, 6)
-    result = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), images, solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), images, method=lp.StraightLine())
     said = words_on(plot("image", explanation(result, inputs=images, output_names="cat")))
     assert "cat" in said and "SHAP" not in said
 
@@ -151,12 +151,12 @@ def test_a_plot_that_shap_does_not_have():
     ],
 )
 def test_what_shap_cannot_draw_is_a_sentence(call, words):
-    made = explanation(lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(4, 3), solver=lp.StraightLine()))
+    made = explanation(lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(4, 3), method=lp.StraightLine()))
     with pytest.raises(ValueError, match=words):
         call(made)
 
 
 def test_several_names_of_one_score_are_refused():
-    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(4, 3), solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(4, 3), method=lp.StraightLine())
     with pytest.raises(ValueError, match="output_names=\\['cat', 'dog'\\] is a list, expected one name"):
         explanation(result, output_names=["cat", "dog"])

@@ -71,7 +71,7 @@ class Logged:
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(self.seconds)
-        return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=4, seed=seed)
+        return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), tolerance=None, n_steps=4, seed=seed)
 
 
 def logged(**settings) -> Logged:
@@ -79,7 +79,7 @@ def logged(**settings) -> Logged:
 
 
 def four_steps(score, inputs, baselines=None, *, seed=0, progress=False):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=4, seed=seed)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), tolerance=None, n_steps=4, seed=seed)
 
 
 def line_of(log) -> list[int]:

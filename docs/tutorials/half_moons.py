@@ -46,8 +46,8 @@ score = lp.Score(net, target=1, output="log_softmax")
 graph = lp.NeighborGraph(points[:800], n_neighbors=15).build(
     score, lp.Conformal(), baseline
 )
-straight = lp.attribute(score, inputs, baseline, solver=lp.StraightLine())
-route = lp.attribute(score, inputs, baseline, solver=graph)
+straight = lp.attribute(score, inputs, baseline, method=lp.StraightLine())
+route = lp.attribute(score, inputs, baseline, method=graph)
 
 print(f"{'':16}{'cancellation':>14}{'certificate':>14}{'length ratio':>14}")
 for name, result in {"straight line": straight, "shortest route": route}.items():
@@ -102,7 +102,7 @@ print(f"change of score {float(change):.3f}, certificate {float(certificate):.3f
 
 # %%
 solver = lp.NeighborGraph(points[:800], n_neighbors=15, refine=True)
-refined = lp.attribute(score, inputs[shown], baseline, solver=solver)
+refined = lp.attribute(score, inputs[shown], baseline, method=solver)
 print(
     "length of the shortened route / of the line:",
     [round(float(ratio), 3) for ratio in refined.length_ratio],

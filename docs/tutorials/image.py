@@ -55,7 +55,7 @@ print(f"accuracy on {len(right)} held-out digits: {right.float().mean():.1%}")
 inputs = images[test][:3]
 score = lp.Score(model, model(inputs).argmax(1), output="log_softmax")
 found = {
-    name: lp.attribute(score, inputs, solver=solver, support=True)
+    name: lp.attribute(score, inputs, method=solver, support=True)
     for name, solver in {
         "straight line": lp.StraightLine(),
         "elastic band": lp.ElasticBand(),
@@ -126,7 +126,7 @@ several = lp.attribute(
     score,
     inputs,
     baseline("samples", inputs, points=images[train], n=8),
-    solver=lp.StraightLine(),
+    method=lp.StraightLine(),
 )
 print(f"mean spread between baselines: {several.baseline_spread.mean():.2f}")
 print(f"mean magnitude of the values:  {several.values.abs().mean():.2f}")
@@ -161,7 +161,7 @@ else:
     of_cat = lp.Score(classifier, target, output="softmax")
     two = lp.baselines.several("black", "mean")
     maps = {
-        "straight line": lp.attribute(of_cat, cat, solver=lp.StraightLine()),
+        "straight line": lp.attribute(of_cat, cat, method=lp.StraightLine()),
         "staircases": METHODS["staircase"](of_cat, cat, two),
     }
     for name, result in maps.items():

@@ -58,7 +58,7 @@ benign = x[train][y[train] == 0]
 score = lp.Score(net, target=1, output="logit_margin")
 starts = baseline("samples", x[ill], points=benign, n=10)  # (1, 10, 30)
 
-result = lp.attribute(score, x[ill], starts, solver=lp.StraightLine())
+result = lp.attribute(score, x[ill], starts, method=lp.StraightLine())
 figure = bars(
     result,
     data.feature_names,
@@ -83,9 +83,9 @@ print(f"the values add up to {float(result.values.sum()):.2f}")
 score = lp.Score(net.layers, target=1, output="logit_margin")
 standardised = (x[ill] - mean) / deviation
 average = ((benign - mean) / deviation).mean(0, keepdim=True)  # benign patient
-straight = lp.attribute(score, standardised, average, solver=lp.StraightLine())
+straight = lp.attribute(score, standardised, average, method=lp.StraightLine())
 bent = lp.attribute(
-    score, standardised, average, solver=lp.Descent(), metric=lp.NoCancellation()
+    score, standardised, average, method=lp.Descent(), metric=lp.NoCancellation()
 )
 for name, found in {"straight line": straight, "least cancellation": bent}.items():
     print(f"{name}: Σ|values| − |Δf| = {float(found.cancellation):.3f}")

@@ -98,8 +98,8 @@ score = lp.Score(
     layer=model.embedding,
     additional_forward_args=mask,
 )
-straight = lp.attribute(score, batch, 0, solver=lp.StraightLine())
-bent = lp.attribute(score, batch, 0, solver=lp.ElasticBand(groups="token"))
+straight = lp.attribute(score, batch, 0, method=lp.StraightLine())
+bent = lp.attribute(score, batch, 0, method=lp.ElasticBand(groups="token"))
 print(
     straight.values.shape,
     "log-odds of favourable:",

@@ -64,7 +64,7 @@ def explanation(
         >>> import leastpath as lp, pytest
         >>> shap = pytest.importorskip("shap")
         >>> inputs, score = torch.rand(5, 3), lp.Score(lambda x: x.sum(1) + 1)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> explanation(result, ["age", "height", "mass"], inputs, score=score).shape
         (5, 3)
     """
@@ -112,7 +112,7 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
     Example:
         >>> import leastpath as lp, pytest
         >>> shap = pytest.importorskip("shap")
-        >>> result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(5, 3), solver=lp.StraightLine())
+        >>> result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.rand(5, 3), method=lp.StraightLine())
         >>> plot("bar", explanation(result)).axes[0].get_xlabel()
         'mean(|attribution|)'
     """

@@ -223,7 +223,7 @@ def explain(
     start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
     solver, choice = _chosen(solver, space, points, n_neighbors, max_points, generator)
     result = attribute(
-        score, inputs, start, solver=solver, seed=seed, support=space.column_of[None] if support else False, **settings
+        score, inputs, start, method=solver, seed=seed, groups=space.column_of[None], support=support, **settings
     )
     return _table(space, frame, result, score(inputs), classes, choice)
 

@@ -242,8 +242,8 @@ def explain(
     score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
     starts = usual_baselines(tokenizer) if baseline is None else _each(baseline)
     start = _joint([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
-    labels = _token_labels(free, start.shape[-1]) if support else False
-    result = attribute(score, ids, start, support=labels, **settings)
+    labels = _token_labels(free, start.shape[-1])
+    result = attribute(score, ids, start, groups=labels, support=support, **settings)
     said = _Said(score(ids), _probabilities(logits, classes), classes)
     return _text_explanation(model, tokenizer, batch, encoded, result, said, merge_words, _Asked(score, ids, start))
 

@@ -21,7 +21,7 @@ def evidence(result: Attribution) -> Record:
 
     Example:
         >>> import torch, leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(2, 3), solver=lp.StraightLine())
+        >>> result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(2, 3), method=lp.StraightLine())
         >>> evidence(result)["length_ratio"]
         [1.0, 1.0]
     """

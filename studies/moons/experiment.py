@@ -146,7 +146,7 @@ def _explain_one(store: Store, config: MoonsConfig, unit: MethodOnNet) -> None:
     settings = config.settings_of(unit.method, inputs)
     result = finished(METHODS[unit.method](score, inputs, torch.tensor([BASELINE]), seed=unit.net.seed, **settings))
     assert isinstance(result.values, Tensor)
-    record = {"seconds": time.process_time() - begun, "points": len(inputs), "solver": result.solver}
+    record = {"seconds": time.process_time() - begun, "points": len(inputs), "solver": result.method}
     arrays = {
         "values": result.values,
         "cancellation": result.cancellation,

@@ -148,6 +148,6 @@ def _graph(points: Tensor, score: lp.Score, baseline: Tensor, across: Tensor) ->
     """Few points and neighbours, so that the graph has parts; routes to some points across the border."""
     inputs = points[across]
     graph = lp.NeighborGraph(points, n_neighbors=3).build(score, lp.Conformal(), baseline)
-    result = lp.attribute(score, inputs, baseline, solver=graph)
+    result = lp.attribute(score, inputs, baseline, method=graph)
     far = inputs[:, 0].argsort()[[0, len(inputs) // 2, -1]]
     return plot_graph(graph, result, far.tolist(), background=score_plane(score, points, inputs, baseline))

@@ -5,14 +5,8 @@ from __future__ import annotations
 from leastpath.methods import METHODS, register
 from studies.voc.sampled import line_sampled_idgi, sampled_idgi
 
-GEODESIC_SAMPLED = register(
-    sampled_idgi, "geodesic_sampled", title="Geodesic IDGI (sampled)", kind="weighting", complete=True,
-    summary="IDGI averaged over paths drawn around a coarse geodesic and around the straight line.",
-).name  # fmt: skip
-IDGI_SAMPLED = register(
-    line_sampled_idgi, "idgi_sampled", title="IDGI (sampled lines)", kind="weighting", complete=True,
-    summary="IDGI averaged over paths drawn around the straight line.",
-).name  # fmt: skip
+GEODESIC_SAMPLED = register(sampled_idgi, "geodesic_sampled", title=sampled_idgi.title).name
+IDGI_SAMPLED = register(line_sampled_idgi, "idgi_sampled", title=line_sampled_idgi.title).name
 FULL = register(
     METHODS["geodesic_variational"].with_settings(n_samples=0), "geodesic_variational_full",
     title="Geodesic IG (variational, full)",

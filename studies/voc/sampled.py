@@ -14,43 +14,37 @@ from leastpath.geometry.metric import Conformal
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
 from leastpath.integral.weightings import IDGI
-from leastpath.methods.pathless import Explained, Problem, pathless
-from leastpath.result.attribution import Attribution
+from leastpath.methods import Explained, Problem, method
 from leastpath.result.status import check_finished
-from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers import Descent
 
 DRAWS = 9000  # number of the first random draw, apart from those of the solver
 
 
+@method(
+    "Geodesic IDGI (sampled)", "IDGI averaged over paths drawn around a coarse geodesic and around the straight line.",
+    role="weighting", complete=True,
+)  # fmt: skip
 def sampled_idgi(
-    score: Score,
-    inputs: Inputs,
-    baselines: Baselines = None,
+    problem: Problem,
     *,
     n_paths: int = 2,
     spread: float = 0.2,
     resolution: int | None = 16,
     solver_gradients: int = 120,
     n_steps: int = 16,
-    seed: int = 0,
-    progress: bool = False,
-) -> Attribution:
+) -> Explained:
     """IDGI's integral, averaged over bows around a geodesic and around the line.
 
     A bow is a path plus sin(πt) · spread · noise, white and the same along it: its ends stay.
 
     Args:
-        score: what is explained.
-        inputs: (batch, *features).
-        baselines: as for `attribute`.
+        problem: what is explained.
         n_paths: bows around the geodesic, and as many around the line.
         spread: deviation of a bow in its middle, in the units of the inputs; pictures lie in [0, 1].
         resolution: of the geodesic, for images; None: full, which other inputs need.
         solver_gradients: most gradients of the geodesic's solver.
         n_steps: segments of the bows around the line, one gradient each.
-        seed: of solver and noise.
-        progress: show a progress bar.
 
     Example:
         >>> import leastpath as lp
@@ -62,39 +56,24 @@ def sampled_idgi(
     if n_paths < 1 or spread < 0 or n_steps < 1:
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
-    def explain_rows(problem: Problem) -> Explained:
-        run = Run(seed)
-        solver = Descent(max_gradients=solver_gradients, resolution=resolution)
-        geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run)
-        check_finished(note.outcome for notes in geodesic.notes or () for note in notes)
-        return _averaged(problem, [geodesic.path] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
-
-    described = f"SampledIDGI(n_paths={n_paths}, spread={spread:g}, resolution={resolution})"
-    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+    run = Run(problem.seed)
+    solver = Descent(max_gradients=solver_gradients, resolution=resolution)
+    geodesic = solver.solve(problem.bound, Conformal(), problem.start, problem.end, run)
+    check_finished(note.outcome for notes in geodesic.notes or () for note in notes)
+    return _averaged(problem, [geodesic.path] * n_paths + [_line(problem, n_steps)] * n_paths, spread, run)
 
 
-def line_sampled_idgi(
-    score: Score,
-    inputs: Inputs,
-    baselines: Baselines = None,
-    *,
-    n_paths: int = 3,
-    spread: float = 0.1,
-    n_steps: int = 16,
-    seed: int = 0,
-    progress: bool = False,
-) -> Attribution:
+@method(
+    "IDGI (sampled lines)", "IDGI averaged over paths drawn around the straight line.", role="weighting", complete=True,
+)  # fmt: skip
+def line_sampled_idgi(problem: Problem, *, n_paths: int = 3, spread: float = 0.1, n_steps: int = 16) -> Explained:
     """The same around the straight line alone: what averaging does without any geodesic.
 
     Args:
-        score: what is explained.
-        inputs: (batch, *features).
-        baselines: as for `attribute`.
+        problem: what is explained.
         n_paths: bows around the line.
         spread: deviation of a bow in its middle, in the units of the inputs.
         n_steps: segments of a bow, one gradient each.
-        seed: of the noise.
-        progress: show a progress bar.
 
     Example:
         >>> import leastpath as lp
@@ -104,11 +83,7 @@ def line_sampled_idgi(
     if n_paths < 1 or spread < 0 or n_steps < 1:
         raise ValueError(f"n_paths={n_paths} and n_steps={n_steps} must be at least 1, spread={spread} not negative")
 
-    def explain_rows(problem: Problem) -> Explained:
-        return _averaged(problem, [_line(problem, n_steps)] * n_paths, spread, Run(seed))
-
-    described = f"LineSampledIDGI(n_paths={n_paths}, spread={spread:g})"
-    return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+    return _averaged(problem, [_line(problem, n_steps)] * n_paths, spread, Run(problem.seed))
 
 
 def _line(problem: Problem, n_steps: int) -> Path:

@@ -118,7 +118,7 @@ def test_numbers_of_numpy_become_pythons():
 
 @pytest.mark.parametrize("seed", [np.int64(3), 1_794_847_230_344_186_696, -5, 2**80])
 def test_seeds_of_every_size(seed):
-    twice = [lp.attribute(SCORE, X, solver=lp.Descent(60), seed=seed).values for _ in range(2)]
+    twice = [lp.attribute(SCORE, X, method=lp.Descent(60), seed=seed).values for _ in range(2)]
     assert torch.equal(*twice) and 0 <= seed_of(seed) < 2**63
 
 

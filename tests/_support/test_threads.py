@@ -51,7 +51,7 @@ def test_a_hook_acts_in_its_own_thread_only():
 
 
 def solved(solver: lp.Solver, score: lp.Score = SCORE) -> torch.Tensor:
-    return lp.attribute(score, X, solver=solver).values
+    return lp.attribute(score, X, method=solver).values
 
 
 TASKS = {

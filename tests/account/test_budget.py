@@ -138,7 +138,7 @@ def test_no_call_spends_more_than_its_budget_and_counts_what_the_model_did(solve
     model = Counted(moons_net())
     steps = {"tolerance": None, "n_steps": 20} if fixed else {}
     result = lp.attribute(
-        lp.Score(model, 1, "softmax"), flat_points(4), flat_points(1, seed=1), solver=solver,
+        lp.Score(model, 1, "softmax"), flat_points(4), flat_points(1, seed=1), method=solver,
         max_gradients=max_gradients, **steps,
     )  # fmt: skip
     assert int(result.n_gradients.sum()) == model.gradient_rows
@@ -158,7 +158,7 @@ class OneRoute:
 def test_segments_that_examples_share_are_paid_for_by_all_of_them(max_gradients):
     model, x, baseline = Counted(moons_net()), flat_points(1).expand(3, 2), flat_points(1, seed=1)
     score = lp.Score(model, 1, "softmax")
-    result = lp.attribute(score, x, baseline, solver=OneRoute(), max_gradients=max_gradients)
+    result = lp.attribute(score, x, baseline, method=OneRoute(), max_gradients=max_gradients)
     assert int(result.n_gradients.sum()) == model.gradient_rows
     bound = score.bind(x)
     path = OneRoute().solve(bound, None, *bound.space.ends(baseline), None).path

@@ -45,7 +45,7 @@ def test_one_line_where_rich_is_absent(monkeypatch, capsys):
 
 def test_progress_of_attribute_ends_at_all(capsys):
     pytest.importorskip("rich")
-    lp.attribute(lp.Score(lambda x: x.prod(1)), torch.rand(3, 2), solver=lp.StraightLine(), progress=True)
+    lp.attribute(lp.Score(lambda x: x.prod(1)), torch.rand(3, 2), method=lp.StraightLine(), progress=True)
     assert "100%" in capsys.readouterr().out
 
 

@@ -18,7 +18,7 @@ from leastpath import methods as table_of_methods
 from leastpath.score.baselines import baseline, several
 
 LINE = lp.Path.straight(torch.zeros(3, 2), X)
-RESULT = lp.attribute(SCORE, X, solver=lp.StraightLine())
+RESULT = lp.attribute(SCORE, X, method=lp.StraightLine())
 IMAGES = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8)
 
 
@@ -149,13 +149,13 @@ def points() -> Iterator[Case]:
 def hidden_by_zeros() -> torch.Tensor:
     """Shared or not, this argument gives the same for inputs of zeros, and other attributions."""
     score = lp.Score(lambda x, rows: (x * rows.sum(0)).sum(1), additional_forward_args=torch.rand(3, 2))
-    return lp.attribute(score, torch.zeros(3, 2), 1.0, solver=lp.StraightLine()).values
+    return lp.attribute(score, torch.zeros(3, 2), 1.0, method=lp.StraightLine()).values
 
 
 def mixed_at_their_starts() -> torch.Tensor:
     """Rows that see each other, and whose inputs have a score of 0."""
     score = lp.Score(lambda x: (x * x.mean(0)).sum(1))
-    return lp.attribute(score, torch.zeros(3, 2), X + 1, solver=lp.StraightLine()).values
+    return lp.attribute(score, torch.zeros(3, 2), X + 1, method=lp.StraightLine()).values
 
 
 def doors() -> Iterator[Case]:
@@ -169,7 +169,7 @@ def doors() -> Iterator[Case]:
 
     def explained(argument: Any) -> torch.Tensor:
         score = lp.Score(near, additional_forward_args=(argument,))
-        return lp.attribute(score, X, solver=lp.StraightLine()).values
+        return lp.attribute(score, X, method=lp.StraightLine()).values
 
     def alone() -> torch.Tensor:
         return straight_values(lambda x: near(x, table))
@@ -192,7 +192,7 @@ def doors() -> Iterator[Case]:
 
 
 def straight_values(model: Any) -> torch.Tensor:
-    return lp.attribute(lp.Score(model), X, solver=lp.StraightLine()).values
+    return lp.attribute(lp.Score(model), X, method=lp.StraightLine()).values
 
 
 def paths() -> Iterator[Case]:
@@ -261,7 +261,7 @@ def integrals() -> Iterator[Case]:
     yield Case(
         "StraightLine",
         "against w ⊙ (x − x̄)",
-        lambda: lp.attribute(lp.Score(lambda x: 2 * x[:, 0] - x[:, 1]), X, solver=lp.StraightLine()).values,
+        lambda: lp.attribute(lp.Score(lambda x: 2 * x[:, 0] - x[:, 1]), X, method=lp.StraightLine()).values,
         Right(lambda: X * torch.tensor([2.0, -1.0]), 1e-5),
     )
     yield Case(
@@ -298,7 +298,7 @@ GRID = torch.cartesian_prod(torch.arange(-2.0, 3), torch.arange(-2.0, 3))
 
 
 def on_graph(points: torch.Tensor, kind: Any = lp.NeighborGraph) -> torch.Tensor:
-    return attribute(solver=kind(points, 4)).values
+    return attribute(method=kind(points, 4)).values
 
 
 def results() -> Iterator[Case]:

@@ -102,7 +102,7 @@ def by_rows(name: str, **settings: Any) -> torch.Tensor:
 
 
 def straight(model: Any, x: torch.Tensor = X, **score: Any) -> torch.Tensor:
-    return lp.attribute(lp.Score(model, **score), x, solver=lp.StraightLine()).values
+    return lp.attribute(lp.Score(model, **score), x, method=lp.StraightLine()).values
 
 
 def with_default(set_it: Any, value: Any, put_back: Any, call: Any) -> Any:

@@ -68,7 +68,7 @@ def test_a_row_is_explained_as_attribute_explains_it(folder, tmp_path):
     points = torch.tensor(table.to_numpy(np.float32))
     score = lp.Score(load_model(folder / "row.pt", trust=True), 1, "log_softmax")
     expected = lp.attribute(
-        score, points[7:8], points.mean(0, keepdim=True), solver=lp.StraightLine(), max_gradients=300
+        score, points[7:8], points.mean(0, keepdim=True), method=lp.StraightLine(), max_gradients=300
     )
     unit = run.store.read("integrated_gradients")
     torch.testing.assert_close(unit.arrays["values"], expected.values)

@@ -146,7 +146,7 @@ def test_a_hugging_face_folder(here, opened):
 
 
 def test_a_saved_result(here, opened):
-    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
     run_explore(result.save(here / "result.safetensors"))
     assert opened["session"].state()["title"] == "result.safetensors"
 

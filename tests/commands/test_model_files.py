@@ -62,7 +62,7 @@ def test_a_saved_model_explains_like_the_model_itself(model, program, tmp_path, 
     loaded, inputs = load_model(file, **more), torch.rand(5, 4)
     assert sys.path == path
     torch.testing.assert_close(loaded(inputs), model(inputs))
-    expected, found = (lp.attribute(lp.Score(m, 1), inputs, solver=lp.StraightLine()).values for m in (model, loaded))
+    expected, found = (lp.attribute(lp.Score(m, 1), inputs, method=lp.StraightLine()).values for m in (model, loaded))
     torch.testing.assert_close(found, expected)
 
 

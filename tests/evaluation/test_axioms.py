@@ -172,6 +172,6 @@ def test_symmetry_as_measure_against_the_function():
 @pytest.mark.parametrize("measure", [axioms.CompletenessGap(), axioms.Cancellation(), axioms.Certificate()])
 def test_measures_refuse_the_result_of_other_inputs(measure):
     score = lp.Score(mlp(), 0)
-    result = lp.attribute(score, flat_points(3, 4), solver=lp.StraightLine())
+    result = lp.attribute(score, flat_points(3, 4), method=lp.StraightLine())
     with pytest.raises(ValueError, match="explains 3 examples, the inputs are 5"):
         measure(score, flat_points(5, 4), None, result)

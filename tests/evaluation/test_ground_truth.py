@@ -27,7 +27,7 @@ from leastpath.evaluation.statistics import bootstrap_interval, paired_test
 @pytest.mark.parametrize("make", [planted_patch, planted_piecewise])
 def test_closed_form_against_an_integrated_path(make):
     problem = make(n=3)
-    result = lp.attribute(problem.score, problem.inputs, problem.baselines, solver=lp.StraightLine(), tolerance=1e-4)
+    result = lp.attribute(problem.score, problem.inputs, problem.baselines, method=lp.StraightLine(), tolerance=1e-4)
     torch.testing.assert_close(result.values, problem.attributions, atol=2e-3, rtol=1e-3)
     change = problem.score(problem.inputs) - problem.score(problem.baselines)
     torch.testing.assert_close(problem.attributions.flatten(1).sum(1), change, atol=1e-4, rtol=1e-4)
@@ -46,7 +46,7 @@ def test_cancelled_pairs_sum_to_nothing():
     x, c = problem.attributions[:, :3], problem.attributions[:, 3:6]
     on = problem.inputs[:, 3:6] == 1
     assert torch.equal((x + c)[on], torch.zeros(int(on.sum()))) and (c[~on] == 0).all() and (x != 0).all()
-    line = lp.attribute(problem.score, problem.inputs, solver=lp.StraightLine(), tolerance=1e-4).values
+    line = lp.attribute(problem.score, problem.inputs, method=lp.StraightLine(), tolerance=1e-4).values
     torch.testing.assert_close(line[:, 3:6], c / 2, atol=1e-3, rtol=1e-3)  # half each on the straight line
 
 
@@ -96,7 +96,7 @@ def test_oracle_beats_random_with_every_fill(fill):
 def test_order_of_the_answer_is_found_by_the_oracle_and_by_a_line_but_not_by_chance(make):
     problem = make(n=24)
     measure = RankCorrelation(problem.attributions, signed=True)
-    line = lp.attribute(problem.score, problem.inputs, problem.baselines, solver=lp.StraightLine())
+    line = lp.attribute(problem.score, problem.inputs, problem.baselines, method=lp.StraightLine())
     chance = given_attribution(torch.randn(problem.inputs.shape, generator=torch.Generator().manual_seed(1)))
     oracle, ours, random = (
         measure(problem.score, problem.inputs, problem.baselines, result).values

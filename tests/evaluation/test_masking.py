@@ -262,7 +262,7 @@ def test_tokens_of_a_layer():
     model = TextNet().eval()
     ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
     score = lp.Score(model, 1, layer=model.embedding)
-    result = lp.attribute(score, ids, solver=lp.StraightLine())
+    result = lp.attribute(score, ids, method=lp.StraightLine())
     found = Comprehensiveness(Masking((0.25, 0.5), "tokens"))(score, ids, None, result)
     embedded, zero = model.embedding(ids).detach(), model.embedding(torch.zeros(1, 4, dtype=torch.long)).detach()
     first = result.values.abs().sum(2).argmax(1)

@@ -60,10 +60,10 @@ def test_costs_are_one_number_an_example():
 
 def test_measures_that_explain_anew_get_the_method():
     score, x = lp.Score(lambda x: x.prod(1)), flat_points(2)
-    result = lp.attribute(score, x, solver=lp.StraightLine())
+    result = lp.attribute(score, x, method=lp.StraightLine())
 
     def explain(score, inputs, baselines, seed):
-        return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+        return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), seed=seed)
 
     assert isinstance(Anew(), Measure)
     assert measure_all([Anew()], score, x, None, result, explain=explain)[0].values.tolist() == [0, 0]

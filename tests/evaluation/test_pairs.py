@@ -72,7 +72,7 @@ class Known:
 
 
 def line(score, inputs, baselines, seed):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), seed=seed)
 
 
 def noisy(score, inputs, baselines, seed, scale=1.0):
@@ -353,7 +353,7 @@ def test_time_ends_the_comparison_and_says_so(monkeypatch):
 
     def slow(score, inputs, baselines, seed):
         now[0] += 1
-        return lp.attribute(score, inputs, baselines, solver=lp.StraightLine())
+        return lp.attribute(score, inputs, baselines, method=lp.StraightLine())
 
     with pytest.warns(UserWarning, match=r"stopped after 3 seconds \(max_seconds=3\) with 3 of \d+ .* pairs finished"):
         found = compare({"slow": slow}, SCORE, INPUTS, max_seconds=3)

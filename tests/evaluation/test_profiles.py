@@ -12,7 +12,7 @@ from leastpath.score.baselines import BASELINES
 IMAGES = torch.rand(2, 2, 6, 6, generator=torch.Generator().manual_seed(1))
 SCORE = lp.Score(cnn(), torch.tensor([1, 2]), "log_softmax")
 FIXED = {"tolerance": None, "n_steps": 4}
-BENT = lp.attribute(SCORE, IMAGES, solver=Polyline(), **FIXED)
+BENT = lp.attribute(SCORE, IMAGES, method=Polyline(), **FIXED)
 
 
 def test_profile_gradient_norm_against_autograd():
@@ -25,7 +25,7 @@ def test_profile_through_layers_tuples_and_several_baselines():
     net = seeded(TextNet).eval()
     ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
     score = lp.Score(net, torch.tensor([0, 2]), "log_softmax", layer=net.embedding)
-    result = lp.attribute(score, ids, solver=lp.StraightLine(), **FIXED)
+    result = lp.attribute(score, ids, method=lp.StraightLine(), **FIXED)
     profile = profile_paths(score, {"line": result}, 1, inputs=ids, samples=4)["line"]
     assert float(profile.values[-1]) == pytest.approx(float(score(ids)[1]), rel=1e-5)
     with pytest.raises(ValueError, match="pass inputs=inputs"):
@@ -33,7 +33,7 @@ def test_profile_through_layers_tuples_and_several_baselines():
 
     pair = (torch.rand(2, 2), torch.rand(2, 2))
     joint = lp.Score(lambda a, b: mlp()(torch.cat([a, b], 1)), torch.tensor([0, 1]))
-    result = lp.attribute(joint, pair, (torch.rand(2, 3, 2), 0.0), solver=lp.StraightLine(), **FIXED)
+    result = lp.attribute(joint, pair, (torch.rand(2, 3, 2), 0.0), method=lp.StraightLine(), **FIXED)
     profile = profile_paths(joint, result, 4, inputs=pair, samples=4)["path"]  # second baseline of the second example
     assert float(profile.values[-1]) == pytest.approx(float(joint(pair)[1]), rel=1e-5)
 
@@ -54,7 +54,7 @@ def test_baselines_give_what_attribute_gives():
     score = lp.Score(cnn(), 1, "log_softmax")
     found = try_baselines(score, IMAGES[0], {"black": {}, "samples": {"points": IMAGES, "n": 2}}, **FIXED)
     assert list(found) == ["image", "black", "samples"] and found["samples"].count == 2
-    black = lp.attribute(score, IMAGES[:1], solver=lp.StraightLine(), **FIXED)
+    black = lp.attribute(score, IMAGES[:1], method=lp.StraightLine(), **FIXED)
     torch.testing.assert_close(found["black"].values, black.values[0])
     assert found["black"].score == pytest.approx(float(score(torch.zeros(1, 2, 6, 6))), abs=1e-5)
     assert found["image"].score == float(score(IMAGES[:1])) and found["image"].values is None

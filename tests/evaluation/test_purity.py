@@ -20,7 +20,7 @@ def test_against_brute_force():
 def test_of_a_net_against_brute_force():
     model, x, baseline = moons_net(), flat_points(40, 2), torch.tensor([[-0.5, -0.5]])
     score = lp.Score(model, 0, "log_softmax")
-    result = lp.attribute(score, x, baseline, solver=lp.StraightLine())
+    result = lp.attribute(score, x, baseline, method=lp.StraightLine())
     predicted, start = model(x).argmax(1), int(model(baseline).argmax())
     assert purity_of(score, x, baseline, result) == purity(result.values, predicted, start)
 

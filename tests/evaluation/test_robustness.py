@@ -27,7 +27,7 @@ ANEW = [MaxSensitivity(0.05, 2), NoiseRobustness(0.2), AttackRobustness(0.1, ste
 
 
 def explain(score, inputs, baselines, seed):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=8)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), tolerance=None, n_steps=8)
 
 
 def draws(x, n, seed, kind=torch.randn):

@@ -94,7 +94,7 @@ def test_a_batch_gives_what_a_loop_gives():
 
 def test_it_costs_two_forwards_a_share():
     score, inputs = lp.Score(mlp(), 0), torch.rand(2, 4)
-    result = lp.attribute(score, inputs, solver=lp.StraightLine())
+    result = lp.attribute(score, inputs, method=lp.StraightLine())
     assert SymmetricRelevanceGain(shares=(0.2, 0.4, 0.6))(score, inputs, None, result).n_forwards.tolist() == [6, 6]
 
 

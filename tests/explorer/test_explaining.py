@@ -25,7 +25,7 @@ def test_the_first_picture_is_attribute_with_fixed_steps():
     question = Question.about(picture_source().subject(0))
     result, walk = straight(question, question.score)
     known = lp.attribute(
-        question.score, question.subject.inputs, question.baselines, solver=lp.StraightLine(), tolerance=None,
+        question.score, question.subject.inputs, question.baselines, method=lp.StraightLine(), tolerance=None,
         n_steps=PLACES, rule="trapezoid",
     )  # fmt: skip
     assert torch.allclose(result.values, known.values, atol=1e-6)
@@ -39,7 +39,7 @@ def test_several_baselines_are_averaged():
     question = Question.about(picture_source().subject(0), baseline=["black", "white"])
     result, _ = straight(question, question.score)
     known = lp.attribute(
-        question.score, question.subject.inputs, question.baselines, solver=lp.StraightLine(), tolerance=None,
+        question.score, question.subject.inputs, question.baselines, method=lp.StraightLine(), tolerance=None,
         n_steps=PLACES, rule="trapezoid",
     )  # fmt: skip
     assert torch.allclose(result.values, known.values, atol=1e-6)

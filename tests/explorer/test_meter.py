@@ -48,7 +48,7 @@ def test_a_stopped_solver_gives_what_it_has():
             return score.model(x)
 
     stopping = lp.Score(StopsItself().eval())
-    result = lp.attribute(stopping, torch.ones(1, 4), solver=lp.ElasticBand(n_rounds=50), on_interrupt="return")
+    result = lp.attribute(stopping, torch.ones(1, 4), method=lp.ElasticBand(n_rounds=50), on_interrupt="return")
     assert Outcome.INTERRUPTED in result.status[0]
     assert torch.isfinite(result.values).all()
 
@@ -56,5 +56,5 @@ def test_a_stopped_solver_gives_what_it_has():
 def test_bars_are_shown_by_the_meter():
     meter = Meter(1)
     with meter.show_bars():
-        lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 4), solver=lp.ElasticBand(n_rounds=2))
+        lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 4), method=lp.ElasticBand(n_rounds=2))
     assert meter.stage

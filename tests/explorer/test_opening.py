@@ -15,7 +15,7 @@ def test_a_score_a_source_and_a_result():
         session = session_of(*given)
         assert session.state()["kind"] == "table"
         session.close()
-    assert isinstance(session_of(lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine())), SavedSession)
+    assert isinstance(session_of(lp.attribute(score, torch.ones(1, 2), method=lp.StraightLine())), SavedSession)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from leastpath.explorer.session import Unknown
 @pytest.fixture
 def images():
     score = lp.Score(picture_net(), 1, "softmax")
-    return lp.attribute(score, torch.rand(2, 3, 12, 10), solver=lp.StraightLine(), support=True)
+    return lp.attribute(score, torch.rand(2, 3, 12, 10), method=lp.StraightLine(), support=True)
 
 
 def test_pictures_are_shown_one_by_one(images, tmp_path):
@@ -37,7 +37,7 @@ def test_rows_tokens_and_results_without_path_are_shown():
     assert SavedSession(rows).state()["kind"] == "table"
     model = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Flatten(), torch.nn.Linear(6, 1)).eval()
     tokens = lp.attribute(
-        lp.Score(model, layer=model[0]), torch.tensor([[1, 2]]), solver=lp.StraightLine(), support=False
+        lp.Score(model, layer=model[0]), torch.tensor([[1, 2]]), method=lp.StraightLine(), support=False
     )
     session = SavedSession(tokens)
     assert session.state()["kind"] == "text"
@@ -62,7 +62,7 @@ def test_what_needs_a_model_is_refused(images):
 
 def test_several_inputs_are_refused():
     result = lp.attribute(
-        lp.Score(lambda a, b: (a * b).sum(1)), (torch.ones(1, 2), torch.ones(1, 2)), solver=lp.StraightLine()
+        lp.Score(lambda a, b: (a * b).sum(1)), (torch.ones(1, 2), torch.ones(1, 2)), method=lp.StraightLine()
     )
     with pytest.raises(ValueError, match="several inputs"):
         SavedSession(result)

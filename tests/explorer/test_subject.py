@@ -36,9 +36,9 @@ def test_a_layer_as_input_is_the_same_function():
     ids = torch.tensor([[1, 2]])
     layered, plain = lp.Score(model, 1, layer=model[0]), LayerAsInput(model, model[0])
     start = torch.zeros(1, 2, 3)
-    direct = lp.attribute(layered, ids, start, solver=lp.StraightLine())
+    direct = lp.attribute(layered, ids, start, method=lp.StraightLine())
     again = lp.attribute(
-        lp.Score(plain, 1, additional_forward_args=(ids,)), model[0](ids).detach(), start, solver=lp.StraightLine()
+        lp.Score(plain, 1, additional_forward_args=(ids,)), model[0](ids).detach(), start, method=lp.StraightLine()
     )
     assert torch.allclose(direct.values, again.values)
 

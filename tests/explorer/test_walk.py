@@ -12,7 +12,7 @@ def test_several_baselines_are_averaged():
     score, end = lp.Score(lambda x: x.prod(1)), torch.ones(2, 2)
     starts = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     walk, _ = walk_along(score.bind(end[:1], 2), Path.straight(starts, end))
-    known = lp.attribute(score, end[:1], starts[None], solver=lp.StraightLine())
+    known = lp.attribute(score, end[:1], starts[None], method=lp.StraightLine())
     assert torch.allclose(walk.attributed[-1], known.values[0], atol=1e-4)
     assert torch.allclose(walk.points[0], starts.mean(0))
 

@@ -36,11 +36,11 @@ def test_logistic_model_against_closed_form(x, start):
     x, start = (torch.tensor([v], dtype=torch.float64) for v in (x, start))
     logits = [float((v @ weight.double())[0, 0]) for v in (x, start)]
     score = lp.Score(linear(weight), 0)
-    result = lp.attribute(score, x, start, solver=LINE, metric=lp.Fisher(), tolerance=1e-4)
+    result = lp.attribute(score, x, start, method=LINE, metric=lp.Fisher(), tolerance=1e-4)
     assert float(result.length) == pytest.approx(bernoulli_distance(*logits), rel=1e-4)
     assert float(result.certificate) == pytest.approx(1, abs=1e-4)
     single = lp.Score(lambda v: (v @ weight.double())[:, 0])
-    same = lp.attribute(single, x, start, solver=LINE, metric=lp.Fisher(output="sigmoid"), tolerance=1e-4)
+    same = lp.attribute(single, x, start, method=LINE, metric=lp.Fisher(output="sigmoid"), tolerance=1e-4)
     assert float(same.length) == pytest.approx(bernoulli_distance(*logits), rel=1e-9)
 
 
@@ -48,7 +48,7 @@ def test_one_class_against_equal_others_is_a_bernoulli_in_closed_form():
     classes = 5  # p of the first class is σ(z − log 4); the others stay equal
     score = lp.Score(lambda x: torch.cat([x[:, :1], torch.zeros_like(x[:, :1]).expand(-1, classes - 1)], 1), 0)
     x, start = torch.tensor([[3.0]], dtype=torch.float64), torch.tensor([[-2.0]], dtype=torch.float64)
-    result = lp.attribute(score, x, start, solver=LINE, metric=lp.Fisher(), tolerance=1e-4)
+    result = lp.attribute(score, x, start, method=LINE, metric=lp.Fisher(), tolerance=1e-4)
     expected = bernoulli_distance(3 - math.log(4), -2 - math.log(4))
     assert float(result.length) == pytest.approx(expected, rel=1e-4)
 
@@ -60,7 +60,7 @@ def test_line_of_a_linear_softmax_against_a_fine_integral():
     t = ((torch.arange(20_000) + 0.5) / 20_000).double()[:, None]
     p, slope = (t * step @ weight).softmax(1), step @ weight
     speed = ((p * slope**2).sum(1) - (p * slope).sum(1) ** 2).sqrt()
-    result = lp.attribute(lp.Score(linear(weight), 0), step, solver=LINE, metric=lp.Fisher(), tolerance=1e-3)
+    result = lp.attribute(lp.Score(linear(weight), 0), step, method=LINE, metric=lp.Fisher(), tolerance=1e-3)
     assert float(result.length) == pytest.approx(float(speed.mean()), rel=1e-3)
     assert float(result.length) <= float(speed.mean()) * (1 + 1e-7)  # chords are never longer than the curve
     assert float(result.certificate) > 1
@@ -80,7 +80,7 @@ def test_geodesic_of_a_linear_softmax_has_the_fisher_rao_distance(solver):
     x, start = torch.tensor([[1.0, 2.0, -1.0]]).double(), torch.tensor([[-2.0, -1.0, 0.5]]).double()
     p, q = ((point @ weight).softmax(1) for point in (x, start))
     line, found = (
-        lp.attribute(lp.Score(linear(weight), 0), x, start, solver=each, metric=lp.Fisher()) for each in (LINE, solver)
+        lp.attribute(lp.Score(linear(weight), 0), x, start, method=each, metric=lp.Fisher()) for each in (LINE, solver)
     )
     distance = float(2 * torch.arccos((p * q).sqrt().sum()))
     assert float(line.length) > 1.15 * distance
@@ -101,12 +101,12 @@ def test_distance_is_symmetric_and_at_most_pi():
 def test_pullback_of_the_identity_is_euclidean():
     x = torch.tensor([[3.0, 4.0], [1.0, 0.0]], dtype=torch.float64)
     score = lp.Score(lambda v: v, 0)
-    result = lp.attribute(score, x, solver=LINE, metric=lp.Pullback())
+    result = lp.attribute(score, x, method=LINE, metric=lp.Pullback())
     torch.testing.assert_close(result.length, torch.tensor([5.0, 1.0], dtype=torch.float64))
     torch.testing.assert_close(result.certificate, torch.ones(2, dtype=torch.float64))
     points = torch.rand(80, 2, generator=torch.Generator().manual_seed(0)).double() * 3
     graph = lp.NeighborGraph(points, 6)
-    mine, plain = (lp.attribute(score, x, solver=graph, metric=m) for m in (lp.Pullback(), lp.Euclidean()))
+    mine, plain = (lp.attribute(score, x, method=graph, metric=m) for m in (lp.Pullback(), lp.Euclidean()))
     for b in range(2):
         torch.testing.assert_close(mine.path[b], plain.path[b])
 
@@ -122,14 +122,14 @@ def test_pullback_of_a_linear_map_against_closed_form():
 def test_layer_is_read():
     net = small_net()
     x = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    line = lp.attribute(lp.Score(net, 0), x, solver=LINE, metric=lp.Pullback(layer=net[0]))
+    line = lp.attribute(lp.Score(net, 0), x, method=LINE, metric=lp.Pullback(layer=net[0]))
     torch.testing.assert_close(line.length, torch.linalg.vector_norm(x @ net[0].weight.T, dim=1))
 
 
 def test_explained_layer_is_euclidean():
     net = small_net()
     score = lp.Score(net, 0, layer=net[0])
-    result = lp.attribute(score, torch.ones(1, 2).double(), solver=LINE, metric=lp.Pullback(layer=net[0]))
+    result = lp.attribute(score, torch.ones(1, 2).double(), method=LINE, metric=lp.Pullback(layer=net[0]))
     torch.testing.assert_close(result.length, torch.linalg.vector_norm(net[0].weight.sum(1)).reshape(1))
 
 
@@ -137,7 +137,7 @@ def test_large_damping_gives_straight_lines():
     net, x = small_net(), torch.tensor([[1.5, -1.5]], dtype=torch.float64)
     band = lp.ElasticBand(stiffness=0, monotone=False)
     for metric in (lp.Fisher, lp.Pullback):
-        result = lp.attribute(lp.Score(net, 0), x, solver=band, metric=metric(1e8))
+        result = lp.attribute(lp.Score(net, 0), x, method=band, metric=metric(1e8))
         share = result.path.resample(9)[0] @ x[0] / (x[0] @ x[0])
         away = result.path.resample(9)[0] - share[:, None] * x
         assert float(away.abs().max()) < 1e-3
@@ -156,7 +156,7 @@ def test_solvers_shorten(solver, metric):
     x, start = torch.tensor([[1.0, 1.0]]).double(), torch.tensor([[-1.0, 1.0]]).double()
     if isinstance(solver, lp.ElasticBand):
         solver = replace(solver, monotone=False)
-    result = lp.attribute(score, x, start, solver=solver, metric=metric)
+    result = lp.attribute(score, x, start, method=solver, metric=metric)
     assert float(result.length_ratio) < 0.95
     assert float(result.certificate) >= 1
     assert result.status[0].ok or "support" in result.status[0].value.lower()
@@ -167,7 +167,7 @@ def test_solvers_shorten(solver, metric):
 def test_length_is_never_below_the_distance_of_the_predictions(seed):
     net, knots = small_net(seed), torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(seed)).double()
     path = lp.Path.polyline(knots)
-    integral = lp.integrate(lp.Score(net, 0), path, lp.Fisher(), only_length=True)
+    integral = lp.integrate(lp.Score(net, 0), path, lp.Fisher(), measure="length")
     p, q = (net(end).softmax(1) for end in (path.start, path.end))
     assert float(integral.length) >= float(2 * torch.arccos((p * q).sqrt().sum().clamp_max(1))) - 1e-6
 
@@ -175,8 +175,8 @@ def test_length_is_never_below_the_distance_of_the_predictions(seed):
 def test_batch_equals_loop():
     net, x = small_net(), torch.randn(3, 2, generator=torch.Generator().manual_seed(1)).double()
     solver = lp.ElasticBand(stiffness=0.1)
-    together = lp.attribute(lp.Score(net, 0), x, solver=solver, metric=lp.Fisher())
-    alone = [lp.attribute(lp.Score(net, 0), x[b : b + 1], solver=solver, metric=lp.Fisher()) for b in range(3)]
+    together = lp.attribute(lp.Score(net, 0), x, method=solver, metric=lp.Fisher())
+    alone = [lp.attribute(lp.Score(net, 0), x[b : b + 1], method=solver, metric=lp.Fisher()) for b in range(3)]
     torch.testing.assert_close(together.length, torch.cat([r.length for r in alone]), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(together.values, torch.cat([r.values for r in alone]), rtol=1e-6, atol=1e-9)
 
@@ -184,7 +184,7 @@ def test_batch_equals_loop():
 def test_geometry_of_another_score_is_served():
     net, x = small_net(), torch.tensor([[1.0, -1.0]]).double()
     result = lp.attribute(
-        lp.Score(net, 0, "softmax"), x, solver=lp.ElasticBand(), metric=lp.Fisher(), geometry="logit_margin"
+        lp.Score(net, 0, "softmax"), x, method=lp.ElasticBand(), metric=lp.Fisher(), geometry="logit_margin"
     )
     assert math.isfinite(float(result.length)) and "logit_margin" in result.geometry
 
@@ -193,17 +193,17 @@ def test_built_graph_knows_its_metric_and_its_model():
     net, x = small_net(), torch.ones(1, 2).double()
     points = torch.rand(40, 2, generator=torch.Generator().manual_seed(0)).double()
     graph = lp.NeighborGraph(points, 5).build(lp.Score(net, 0), lp.Fisher())
-    assert float(lp.attribute(lp.Score(net, 0), x, solver=graph, metric=lp.Fisher()).length) > 0
+    assert float(lp.attribute(lp.Score(net, 0), x, method=graph, metric=lp.Fisher()).length) > 0
     with pytest.raises(ValueError, match="built for Fisher"):
-        lp.attribute(lp.Score(net, 0), x, solver=graph, metric=lp.Pullback())
+        lp.attribute(lp.Score(net, 0), x, method=graph, metric=lp.Pullback())
     with pytest.raises(ValueError, match="built for another score"):
-        lp.attribute(lp.Score(small_net(7), 0), x, solver=graph, metric=lp.Fisher())
+        lp.attribute(lp.Score(small_net(7), 0), x, method=graph, metric=lp.Fisher())
 
 
 @pytest.mark.parametrize("solver", [lp.Descent(), lp.GeodesicODE()], ids=["descent", "ode"])
 def test_solvers_that_cannot_take_them_refuse(solver):
     with pytest.raises(ValueError, match=r"no speed at a point|geodesic equations of Conformal"):
-        lp.attribute(lp.Score(small_net(), 0), torch.ones(1, 2).double(), solver=solver, metric=lp.Fisher())
+        lp.attribute(lp.Score(small_net(), 0), torch.ones(1, 2).double(), method=solver, metric=lp.Fisher())
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_mistakes_are_sentences(make, sentence):
 def test_models_that_do_not_fit_are_refused(model, metric, sentence):
     with pytest.raises(ValueError, match=sentence):
         target = None if model(torch.ones(1, 2)).ndim == 1 else 0
-        lp.attribute(lp.Score(model, target), 3 * torch.ones(1, 2), solver=LINE, metric=metric)
+        lp.attribute(lp.Score(model, target), 3 * torch.ones(1, 2), method=LINE, metric=metric)

@@ -191,10 +191,10 @@ def test_mixed_can_fall_below_the_change_of_score():
     """Why there is no certificate: f = 10 x₀, a step of 1, weight ½: √(½ 100 + ½) < 10."""
     score = lp.Score(lambda x: 10 * x[:, 0])
     metric = lp.Mixed(lp.Conformal(), lp.Euclidean(), 0.5)
-    result = lp.attribute(score, torch.tensor([[1.0, 0.0]]), solver=lp.StraightLine(), metric=metric)
+    result = lp.attribute(score, torch.tensor([[1.0, 0.0]]), method=lp.StraightLine(), metric=metric)
     assert float(result.length) == pytest.approx(math.sqrt(50.5)) and result.certificate.isnan().all()
     sure = lp.Mixed(lp.Conformal(), lp.RankOne(), 0.5)
-    assert float(lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine(), metric=sure).certificate) >= 1
+    assert float(lp.attribute(score, torch.ones(1, 2), method=lp.StraightLine(), metric=sure).certificate) >= 1
 
 
 def test_mixed_has_a_derivative_where_both_parts_stop():

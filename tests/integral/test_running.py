@@ -23,7 +23,7 @@ def test_straight_lines_are_the_trapezoid_rule_of_attribute():
     net, images = picture_net(), torch.rand(1, 3, 12, 10)
     score = lp.Score(net, 1, "softmax")
     running = integrate_along(score.bind(images), Path.straight(torch.zeros_like(images), images), 41)
-    known = lp.attribute(score, images, solver=lp.StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")
+    known = lp.attribute(score, images, method=lp.StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")
     assert torch.allclose(running.values[0, -1], known.values[0], atol=1e-6)
     assert torch.allclose(running.length, known.length, rtol=1e-4)
 
@@ -33,7 +33,7 @@ def test_other_weightings_end_where_attribute_does(weighting):
     score = lp.Score(lambda x: torch.sigmoid(3 * x[:, 0] * x[:, 1]))
     path = Path.straight(torch.zeros(1, 2), torch.tensor([[1.0, 0.5]]))
     running = integrate_along(score.bind(path.end), path, 401, weighting)
-    known = lp.attribute(score, path.end, solver=lp.StraightLine(), weighting=weighting, tolerance=None, n_steps=200)
+    known = lp.attribute(score, path.end, method=lp.StraightLine(), weighting=weighting, tolerance=None, n_steps=200)
     assert torch.allclose(running.values[0, -1], known.values[0], rtol=1e-2)
 
 

@@ -24,7 +24,7 @@ def linear(weight: Tensor) -> lp.Score:
 def attributed(score: lp.Score, x: Tensor, weighting, solver=None, **settings) -> Tensor:
     solver = solver or lp.StraightLine()
     settings = settings or FIXED
-    return lp.attribute(score, x, 0.0, solver=solver, weighting=weighting, **settings).values
+    return lp.attribute(score, x, 0.0, method=solver, weighting=weighting, **settings).values
 
 
 def test_linear_scores_in_closed_form():
@@ -75,7 +75,7 @@ def riemann(score: lp.Score, knots: Tensor, weighting, n: int = 4000) -> Tensor:
 def test_bent_paths_against_fine_sums_of_the_definition(weighting):
     model = mlp(3, 1).double()
     score, x = lp.Score(lambda x: model(x)[:, 0]), flat_points(1, 3, 2, torch.float64)
-    result = lp.attribute(score, x, 0.0, solver=Polyline(0.7, -0.4), weighting=weighting, tolerance=None, n_steps=400)
+    result = lp.attribute(score, x, 0.0, method=Polyline(0.7, -0.4), weighting=weighting, tolerance=None, n_steps=400)
     torch.testing.assert_close(result.values[0], riemann(score, result.path[0], weighting), atol=1e-5, rtol=1e-5)
 
 
@@ -115,7 +115,7 @@ def test_idg_spends_exactly_its_steps():
     result = lp.attribute(
         lp.Score(mlp(), torch.tensor([0, 2, 1])),
         flat_points(3, 4),
-        solver=lp.StraightLine(),
+        method=lp.StraightLine(),
         weighting=lp.IDG(),
         **FIXED,
     )
@@ -127,14 +127,14 @@ def test_idg_spends_exactly_its_steps():
 def test_idgi_is_complete_and_cancels_nothing_where_the_score_is_monotone(seed):
     w, x = flat_points(1, 4, seed, torch.float64)[0], flat_points(1, 4, seed + 1, torch.float64)
     score = lp.Score(lambda x: torch.tanh(x @ w))
-    result = lp.attribute(score, x, 0.0, solver=lp.StraightLine(), weighting=lp.IDGI(), tolerance=1e-3)
+    result = lp.attribute(score, x, 0.0, method=lp.StraightLine(), weighting=lp.IDGI(), tolerance=1e-3)
     assert abs(float(result.completeness_gap)) <= 1e-3 * abs(float(result.score_change)) + 1e-12
     assert float(result.cancellation) <= abs(float(result.completeness_gap)) + 1e-12
 
 
 def test_idgi_of_a_flat_score_is_zero():
     result = lp.attribute(
-        lp.Score(lambda x: 0 * x.sum(1)), torch.ones(1, 3), solver=lp.StraightLine(), weighting=lp.IDGI()
+        lp.Score(lambda x: 0 * x.sum(1)), torch.ones(1, 3), method=lp.StraightLine(), weighting=lp.IDGI()
     )
     assert not result.values.any()
 

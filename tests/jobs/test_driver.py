@@ -50,7 +50,7 @@ def test_rows_and_values_equal_a_plain_loop(tmp_path):
     parts = []
     for i in range(0, 18, 4):  # shards of 8 and batches of 4: 0, 4 | 8, 12 | 16
         score = lp.Score(net, target[i : i + 4], "log_softmax")
-        parts.append(lp.attribute(score, inputs[i : i + 4], 0.5, solver=lp.StraightLine()))
+        parts.append(lp.attribute(score, inputs[i : i + 4], 0.5, method=lp.StraightLine()))
     assert torch.equal(found.values(0, 18), torch.cat([p.values for p in parts]))
     table = found.table()
     for name in ("completeness_gap", "cancellation", "certificate", "score_change", "length_ratio", "support"):

@@ -42,7 +42,7 @@ def test_a_page_with_every_section(found, tmp_path):
 
 
 def starved(score, inputs, baselines, seed):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=1e-12, max_gradients=4, seed=seed)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), tolerance=1e-12, max_gradients=4, seed=seed)
 
 
 def test_the_reasons_of_a_second_look_are_counted(tmp_path):
@@ -58,7 +58,7 @@ def test_the_reasons_of_a_second_look_are_counted(tmp_path):
 def doubted(score, inputs, baselines, seed):
     """Tested, and cut short: the first sentence is about support, the reason for a second look is another."""
     return lp.attribute(
-        score, inputs, baselines, solver=lp.StraightLine(), tolerance=1e-12, max_gradients=4, support=True, seed=seed
+        score, inputs, baselines, method=lp.StraightLine(), tolerance=1e-12, max_gradients=4, support=True, seed=seed
     )
 
 

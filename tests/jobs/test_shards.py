@@ -39,7 +39,7 @@ TICKS = Ticks()
 
 def a_second_a_row(score, inputs, baselines, seed):
     TICKS.now += len(inputs)
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), seed=seed)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_several_shared_baselines_are_averaged(tmp_path):
     worker = Worker(job, job.config())
     worker.do(0)
     inputs = torch.stack([toy_jobs.Numbered()[i][0] for i in range(4)])
-    expected = lp.attribute(lp.Score(toy_jobs.model().eval(), 0), inputs, several, solver=lp.StraightLine())
+    expected = lp.attribute(lp.Score(toy_jobs.model().eval(), 0), inputs, several, method=lp.StraightLine())
     assert torch.equal(worker.store.read(key_of(0)).arrays["values"], expected.values)
 
 

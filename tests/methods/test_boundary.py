@@ -30,13 +30,13 @@ def test_the_start_is_just_beyond_and_the_rest_is_integrated_gradients():
     net, x = moons_net(torch.float64), flat_points(4, 2, 1, torch.float64)
     target = net(x).argmax(1)
     score = lp.Score(net, target, "softmax")
-    result = lp.attribute(score, x, solver=BoundaryIG(radii=(0.5, 1.5, 3.0), bisections=25))
+    result = lp.attribute(score, x, method=BoundaryIG(radii=(0.5, 1.5, 3.0), bisections=25))
     assert result.stats["boundary_found"].all()
     start = result.path.start
     assert (net(start).argmax(1) != target).all()
     near = torch.lerp(x, start, 0.99)
     assert (net(near).argmax(1) == target).all()
-    line = lp.attribute(score, x, start, solver=lp.StraightLine())
+    line = lp.attribute(score, x, start, method=lp.StraightLine())
     torch.testing.assert_close(result.values, line.values)
 
 

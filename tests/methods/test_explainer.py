@@ -15,7 +15,7 @@ SCORE, INPUTS = lp.Score(mlp(), 0), flat_points(3, 4)
 
 
 def mine(score, inputs, baselines, seed):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), seed=seed)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), seed=seed)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def linear(features=5, classes=3):
 def test_a_linear_model_comes_to_the_uniform_prediction_along_the_great_circle():
     net, x = linear(), 2 * flat_points(3, 5, 1, torch.float64)
     score = lp.Score(net, 1, "softmax")
-    result = lp.attribute(score, x, solver=FisherRaoPath(n_pieces=40, n_products=4, damping=1e-6, max_step=10.0))
+    result = lp.attribute(score, x, method=FisherRaoPath(n_pieces=40, n_products=4, damping=1e-6, max_step=10.0))
     uniform = torch.full((3,), 1 / 3, dtype=torch.float64)
     for b in range(3):
         p = net(result.path[b]).softmax(1)
@@ -36,7 +36,7 @@ def test_one_step_against_the_normal_equations():
     """Oracle: δ = (JᵀJ + λI)⁻¹ Jᵀv with the Jacobian of 2√softmax from autograd."""
     net, x = linear(4, 3), flat_points(1, 4, 1, torch.float64)
     solver = FisherRaoPath(n_pieces=50, n_products=3, damping=0.0, max_step=10.0)
-    start = lp.attribute(lp.Score(net, 0), x, solver=solver).path[0]
+    start = lp.attribute(lp.Score(net, 0), x, method=solver).path[0]
 
     def sphere(x):
         return 2 * net(x).softmax(-1).sqrt()

@@ -64,7 +64,7 @@ def test_one_direction_is_the_sum_along_the_path_of_the_solver():
     score = lp.Score(net, 1, "softmax")
     for direction in ("insertion", "deletion"):
         found = METHODS["samp"](score, x, direction=direction, n_portions=3).values[0]
-        knots = lp.attribute(score, x, solver=lp.SAMP(direction, n_portions=3)).path[0]
+        knots = lp.attribute(score, x, method=lp.SAMP(direction, n_portions=3)).path[0]
         begins = (knots[:-1] if direction == "insertion" else knots[1:]).clone().requires_grad_()
         (gradient,) = torch.autograd.grad(net(begins).softmax(1)[:, 1].sum(), begins)
         torch.testing.assert_close(found, (gradient * knots.diff(dim=0)).sum(0))

@@ -22,7 +22,7 @@ def test_expected_gradients_of_a_linear_score_against_the_drawn_references():
 def test_expected_gradients_go_to_the_mean_of_integrated_gradients():
     net, x, base = mlp(3).double(), flat_points(2, 3, 1, torch.float64), flat_points(4, 3, 2, torch.float64)[None]
     score = lp.Score(net, 1)
-    exact = lp.attribute(score, x, base.expand(2, 4, 3), solver=lp.StraightLine()).values
+    exact = lp.attribute(score, x, base.expand(2, 4, 3), method=lp.StraightLine()).values
     found = METHODS["expected_gradients"](score, x, base.expand(2, 4, 3), n_samples=4000).values
     assert (found - exact).abs().max() < 0.05 * exact.abs().max()
 
@@ -50,7 +50,7 @@ def test_lpi_is_the_weighted_mean_of_integrated_gradients():
     result = METHODS["lpi"](score, x, points=points, n_centers=2, n_references=2, n_steps=30)
 
     def line(row, start):
-        return lp.attribute(score, x[row : row + 1], start[None], solver=lp.StraightLine(), tolerance=1e-6).values[0]
+        return lp.attribute(score, x[row : row + 1], start[None], method=lp.StraightLine(), tolerance=1e-6).values[0]
 
     near = 0.75 * line(0, points[2]) + 0.25 * line(0, points[3])
     far = 0.5 * line(1, points[4]) + 0.5 * line(1, points[5])

@@ -15,7 +15,7 @@ def test_tokens_against_integrated_gradients_of_each_alone():
     for token in range(3):
         without = ids.clone()
         without[:, token] = 0
-        alone = lp.attribute(score, ids, without, solver=lp.StraightLine(), tolerance=1e-5)
+        alone = lp.attribute(score, ids, without, method=lp.StraightLine(), tolerance=1e-5)
         torch.testing.assert_close(result.values[:, token], alone.values[:, token], rtol=1e-3, atol=1e-5)
         torch.testing.assert_close(result.values[:, token].sum(1), alone.score_change, rtol=1e-3, atol=1e-5)
     assert result.n_gradients.tolist() == [150, 150]
@@ -30,7 +30,7 @@ def test_a_separable_score_against_its_closed_form():
 def test_groups_may_be_given():
     x = flat_points(2, 4, 1)
     result = METHODS["sequential_ig"](lp.Score(mlp(), 0), x, segments=torch.zeros(4, dtype=torch.long), n_steps=50)
-    line = lp.attribute(lp.Score(mlp(), 0), x, solver=lp.StraightLine(), tolerance=1e-5)
+    line = lp.attribute(lp.Score(mlp(), 0), x, method=lp.StraightLine(), tolerance=1e-5)
     torch.testing.assert_close(result.values, line.values, rtol=1e-3, atol=1e-5)
     with pytest.raises(ValueError, match="sequential_ig: n_steps=0 must be at least 1"):
         METHODS["sequential_ig"](lp.Score(mlp(), 0), x, n_steps=0)

@@ -248,7 +248,7 @@ def own_table(monkeypatch):
 
 
 def few_steps(score, inputs, baselines=None, *, n_steps=5, seed=0, progress=False):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), tolerance=None, n_steps=n_steps, seed=seed)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), tolerance=None, n_steps=n_steps, seed=seed)
 
 
 def test_a_function_of_ones_own_is_called_like_any_method(own_table):
@@ -312,6 +312,6 @@ def test_a_registered_solver_is_called_like_any_method(own_table):
     method = register(lp.GuidedIG(n_steps=6, fraction=0.5), "half_guided")
     x, start = flat_points(3, 4, 1), flat_points(3, 4, 2)
     solver = lp.GuidedIG(n_steps=6, fraction=0.1)
-    expected = lp.attribute(scored(), x, start, solver=solver, tolerance=None, n_steps=9)
+    expected = lp.attribute(scored(), x, start, method=solver, tolerance=None, n_steps=9)
     found = METHODS["half_guided"](scored(), x, start, fraction=0.1, tolerance=None, n_steps=9)
     assert torch.equal(found.values, expected.values) and method.kind == "path" and method.complete

@@ -40,7 +40,7 @@ def note_of(values, score=None, line=None, **given):
 @settings(max_examples=25, deadline=None)
 def test_the_right_order_of_an_additive_score_has_positive_support(weights):
     weights = torch.tensor(weights)
-    result = lp.attribute(additive(weights), torch.ones(1, len(weights)), solver=BENT, support=True)
+    result = lp.attribute(additive(weights), torch.ones(1, len(weights)), method=BENT, support=True)
     if len(weights.unique()) > 1 and float(weights.max() - weights.min()) > 1e-2:
         assert float(result.support) > 0 and Outcome.SUPPORTED in result.status[0]
         assert "in probability" in result.status[0].value
@@ -49,7 +49,7 @@ def test_the_right_order_of_an_additive_score_has_positive_support(weights):
 def test_support_is_the_public_measure():
     x, base = flat_points(5, 4), flat_points(5, 4, seed=1)
     score = lp.Score(mlp(), 1, "log_softmax")
-    result = lp.attribute(score, x, base, solver=BENT)
+    result = lp.attribute(score, x, base, method=BENT)
     expected = symmetric_relevance_gain(score, x, result.values, base)
     torch.testing.assert_close(result.support.double(), expected, rtol=1e-5, atol=1e-6)
 
@@ -73,7 +73,7 @@ def test_support_counts_signs_where_a_probability_is_tested():
     """A word that speaks against the class belongs last: an order of magnitudes would put it first."""
     weights = torch.tensor([2.0, -3.0, 1.0, 0.5])
     score = lp.Score(lambda x: torch.stack([x @ weights, torch.zeros(len(x))], 1), 0)
-    result = lp.attribute(score, torch.ones(1, 4), solver=lp.StraightLine(), support=True)
+    result = lp.attribute(score, torch.ones(1, 4), method=lp.StraightLine(), support=True)
     by_size = symmetric_relevance_gain(score, torch.ones(1, 4), result.values, 0.0, rank="magnitude")
     assert float(result.support) > 0.2 and float(by_size) < float(result.support) - 0.1
 
@@ -81,18 +81,18 @@ def test_support_counts_signs_where_a_probability_is_tested():
 def test_the_sign_turns_where_the_input_scores_below_its_baseline():
     """The same explanation of the other class: what lowered the score is what matters."""
     x = torch.ones(2, 4)
-    up, down = (lp.attribute(additive(target=target), x, solver=BENT) for target in (0, 1))
+    up, down = (lp.attribute(additive(target=target), x, method=BENT) for target in (0, 1))
     torch.testing.assert_close(up.support, down.support)
     assert (down.score_change < 0).all() and (down.support > 0).all()
 
 
 def test_a_score_without_classes_is_tested_in_its_own_unit():
-    result = lp.attribute(lp.Score(lambda x: x @ WEIGHTS), torch.ones(1, 4), solver=BENT)
+    result = lp.attribute(lp.Score(lambda x: x @ WEIGHTS), torch.ones(1, 4), method=BENT)
     assert float(result.support) > 0 and "in units of the score" in result.status[0].value
 
 
 def test_one_feature_has_no_order_to_test():
-    result = lp.attribute(lp.Score(lambda x: x[:, 0] ** 2), torch.ones(2, 1), solver=BENT)
+    result = lp.attribute(lp.Score(lambda x: x[:, 0] ** 2), torch.ones(2, 1), method=BENT)
     assert result.support.isnan().all() and Outcome.UNSUPPORTED not in result.status[0]
     assert result.status[0].value.endswith(
         "The explanation was not tested: removal needs at least two features with finite values."
@@ -104,8 +104,8 @@ def test_one_feature_has_no_order_to_test():
 
 def test_straight_lines_are_tested_only_on_request():
     x = torch.ones(2, 4)
-    quiet = lp.attribute(additive(), x, solver=lp.StraightLine())
-    asked = lp.attribute(additive(), x, solver=lp.StraightLine(), support=True)
+    quiet = lp.attribute(additive(), x, method=lp.StraightLine())
+    asked = lp.attribute(additive(), x, method=lp.StraightLine(), support=True)
     assert quiet.support.isnan().all() and quiet.stats["line_support"].isnan().all()
     assert (asked.support > 0).all() and asked.n_forwards[0] - quiet.n_forwards[0] == 18  # two a share
     torch.testing.assert_close(asked.support.double(), asked.stats["line_support"])
@@ -114,22 +114,22 @@ def test_straight_lines_are_tested_only_on_request():
 
 def test_bent_paths_are_tested_beside_the_line_unless_told_not_to():
     x = torch.ones(2, 4)
-    result = lp.attribute(additive(), x, solver=BENT)
+    result = lp.attribute(additive(), x, method=BENT)
     torch.testing.assert_close(result.stats["line_support"], result.support.double())  # additive: the same order
     assert "(straight line" in result.status[0].value
-    silent = lp.attribute(additive(), x, solver=BENT, support=False)
+    silent = lp.attribute(additive(), x, method=BENT, support=False)
     assert silent.support.isnan().all() and Outcome.SUPPORTED not in silent.status[0]
     assert torch.equal(silent.values, result.values) and (silent.n_forwards < result.n_forwards).all()
 
 
 def test_labels_are_removed_together_and_those_below_zero_never():
     x, labels = torch.ones(2, 4), torch.tensor([[0, 0, 1, -1]])
-    result = lp.attribute(additive(), x, solver=BENT, support=labels)
+    result = lp.attribute(additive(), x, method=BENT, support=labels)
     expected = symmetric_relevance_gain(additive(), x, result.values, features=labels)
     torch.testing.assert_close(result.support.double(), expected)
     each = torch.tensor([[0, 0, 1, -1], [0, 1, 2, 3]])
-    whole = lp.attribute(additive(), x, solver=BENT)
-    mixed = lp.attribute(additive(), x, solver=BENT, support=each)
+    whole = lp.attribute(additive(), x, method=BENT)
+    mixed = lp.attribute(additive(), x, method=BENT, support=each)
     assert mixed.support.tolist() == pytest.approx([float(result.support[0]), float(whole.support[1])])
 
 
@@ -139,13 +139,13 @@ def test_labels_are_removed_together_and_those_below_zero_never():
 def test_wrong_labels_are_refused_before_the_solver_works(labels):
     model = Counted(lambda x: x @ WEIGHTS)
     with pytest.raises(ValueError, match=r"expected True, False, or integer labels of shape \(1, 4\)"):
-        lp.attribute(lp.Score(model), torch.ones(2, 4), solver=BENT, support=labels)
+        lp.attribute(lp.Score(model), torch.ones(2, 4), method=BENT, support=labels)
     assert model.gradient_rows == 0
 
 
 def test_images_are_removed_in_patches():
     images, score = flat_points(2, 72).view(2, 2, 6, 6), lp.Score(cnn(), 1, "softmax")
-    result = lp.attribute(score, images, solver=BENT)
+    result = lp.attribute(score, images, method=BENT)
     gain = symmetric_relevance_gain(score, images, result.values, features="patches")
     expected = torch.where(result.score_change < 0, -gain, gain)
     torch.testing.assert_close(result.support.double(), expected, rtol=1e-5, atol=1e-6)
@@ -155,7 +155,7 @@ def test_several_baselines_replace_features_in_turn():
     """The mean over the baselines of what the measure gives with each."""
     x, bases = flat_points(2, 4), flat_points(6, 4, seed=3).view(2, 3, 4)
     score = lp.Score(mlp(), 1, "log_softmax")
-    result = lp.attribute(score, x, bases, solver=BENT)
+    result = lp.attribute(score, x, bases, method=BENT)
     gains = [symmetric_relevance_gain(score, x, result.values, bases[:, j]) for j in range(3)]
     expected = torch.stack(gains).mean(0)
     torch.testing.assert_close(result.support.double(), expected.double(), rtol=1e-5, atol=1e-6)
@@ -164,9 +164,9 @@ def test_several_baselines_replace_features_in_turn():
 def test_batch_equals_loop():
     x, base = flat_points(4, 4), flat_points(4, 4, seed=1)
     score = lp.Score(mlp(), 1, "log_softmax")
-    batch = lp.attribute(score, x, base, solver=BENT)
+    batch = lp.attribute(score, x, base, method=BENT)
     for b in range(4):
-        one = lp.attribute(score, x[b : b + 1], base[b : b + 1], solver=BENT)
+        one = lp.attribute(score, x[b : b + 1], base[b : b + 1], method=BENT)
         assert float(one.support) == pytest.approx(float(batch.support[b]), abs=1e-5)
         assert float(one.stats["line_support"]) == pytest.approx(float(batch.stats["line_support"][b]), abs=1e-5)
 
@@ -181,7 +181,7 @@ def test_the_test_costs_at_most_a_tenth_of_the_budget(budget, baselines):
     x = flat_points(2, 4)
     score, bases = lp.Score(mlp(), 1, "log_softmax"), flat_points(2 * baselines, 4, seed=1).view(2, baselines, 4)
     with_test, without = (
-        lp.attribute(score, x, bases, solver=BENT, max_gradients=budget, support=asked) for asked in (None, False)
+        lp.attribute(score, x, bases, method=BENT, max_gradients=budget, support=asked) for asked in (None, False)
     )
     spent = with_test.n_forwards - without.n_forwards
     assert torch.equal(with_test.n_gradients, without.n_gradients)
@@ -201,8 +201,8 @@ def failing(error, allowed):
 
 @pytest.mark.parametrize("error", [ValueError("no such row"), RuntimeError("no such row"), KeyError("no such row")])
 def test_a_model_that_refuses_removed_features_leaves_the_explanation(error):
-    result = lp.attribute(failing(error, False), torch.ones(2, 4), solver=BENT)
-    expected = lp.attribute(failing(error, True), torch.ones(2, 4), solver=BENT)
+    result = lp.attribute(failing(error, False), torch.ones(2, 4), method=BENT)
+    expected = lp.attribute(failing(error, True), torch.ones(2, 4), method=BENT)
     assert torch.equal(result.values, expected.values) and result.support.isnan().all()
     assert Outcome.UNSUPPORTED in result.status[0] and not result.status[0].ok
     assert result.status[0].value.startswith("Support is not known: ") and "no such row" in result.status[0].value
@@ -210,7 +210,7 @@ def test_a_model_that_refuses_removed_features_leaves_the_explanation(error):
 
 def test_an_interruption_leaves_the_explanation_and_is_not_kept_as_finished():
     score = failing(KeyboardInterrupt(), False)
-    result = lp.attribute(score, torch.ones(2, 4), solver=BENT, on_interrupt="return")
+    result = lp.attribute(score, torch.ones(2, 4), method=BENT, on_interrupt="return")
     assert result.values.isfinite().all() and result.support.isnan().all()
     assert all(Outcome.INTERRUPTED in status for status in result.status)
 
@@ -230,9 +230,9 @@ def test_the_headline_names_support_first():
 def test_a_status_says_what_was_not_tested():
     """An integral within tolerance is no verdict on the explanation."""
     x, score = torch.ones(2, 4), lp.Score(mlp(), 1)
-    untested = lp.attribute(score, x, solver=lp.StraightLine()).status[0]
+    untested = lp.attribute(score, x, method=lp.StraightLine()).status[0]
     assert untested.value.startswith("The integral is within tolerance 0.01, after ")
     assert untested.value.endswith(". The explanation was not tested: support=True tests it.")
     assert untested.outcomes == (Outcome.REACHED, Outcome.NOT_TESTED) and untested.ok
-    asked = lp.attribute(score, x, solver=lp.StraightLine(), support=True).status[0]
+    asked = lp.attribute(score, x, method=lp.StraightLine(), support=True).status[0]
     assert Outcome.NOT_TESTED not in asked and "not tested" not in asked.value

@@ -28,7 +28,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 
 
 def test_values_in_any_form():
-    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 2), solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 2), method=lp.StraightLine())
     for given in (result, result.values, result.values.bfloat16(), [[1, 1]], np.ones((1, 2))):
         np.testing.assert_allclose(array(given), [[1, 1]], rtol=1e-2)
     with pytest.raises(ValueError, match="tuple of 2 tensors"):

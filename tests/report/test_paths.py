@@ -15,8 +15,8 @@ from leastpath.report import path_film, path_profile
 IMAGES = torch.rand(2, 2, 6, 6, generator=torch.Generator().manual_seed(1))
 SCORE = lp.Score(cnn(), torch.tensor([1, 2]), "log_softmax")
 FIXED = {"tolerance": None, "n_steps": 4}
-BENT = lp.attribute(SCORE, IMAGES, solver=Polyline(), **FIXED)
-LINE = lp.attribute(SCORE, IMAGES, solver=lp.StraightLine(), **FIXED)
+BENT = lp.attribute(SCORE, IMAGES, method=Polyline(), **FIXED)
+LINE = lp.attribute(SCORE, IMAGES, method=lp.StraightLine(), **FIXED)
 
 
 def curves(figure, panel):

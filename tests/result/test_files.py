@@ -37,7 +37,7 @@ def test_every_field_comes_back(inputs, baselines, solver, tmp_path):
     def model(*parts):
         return torch.sigmoid(4 * torch.cat(parts, 1).prod(1))
 
-    result = lp.attribute(lp.Score(model), inputs, baselines, solver=solver, support=not isinstance(inputs, tuple))
+    result = lp.attribute(lp.Score(model), inputs, baselines, method=solver, support=not isinstance(inputs, tuple))
     again = lp.load(result.save(tmp_path / "result.safetensors"))
     for field in fields(Attribution):
         if field.name != "stats":
@@ -70,7 +70,7 @@ def test_tensors_that_share_memory_are_kept():
 def test_cut_off_and_foreign_files_are_sentences(tmp_path):
     from safetensors.torch import save_file
 
-    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
     content = result.save(tmp_path / "a.safetensors").read_bytes()
     for size in (0, 5, 20, len(content) // 2, len(content) - 1):
         (tmp_path / "cut").write_bytes(content[:size])
@@ -90,7 +90,7 @@ def test_cut_off_and_foreign_files_are_sentences(tmp_path):
 
 
 def test_a_byte_that_has_changed_is_never_read_as_a_number(tmp_path):
-    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.rand(2, 3), solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.rand(2, 3), method=lp.StraightLine())
     file = result.save(tmp_path / "result.safetensors")
     content = file.read_bytes()
     assert same(lp.load(file).values, result.values)

@@ -31,7 +31,7 @@ def test_red_raises_and_blue_lowers():
 
 
 def test_a_result_shows_itself():
-    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(6, 3), solver=lp.StraightLine(), support=True)
+    result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(6, 3), method=lp.StraightLine(), support=True)
     shown = result._repr_html_()
     assert shown.count("<svg") == 4
     assert "first 4 of 6" in shown

@@ -28,7 +28,7 @@ def test_attribute_takes_it_and_batch_equals_loop(name):
     assert made.shape == expected and made.dtype == IMAGES.dtype and not made.requires_grad
     loop = torch.cat([baseline(name, IMAGES[b : b + 1], SCORE, **settings) for b in range(3)])
     torch.testing.assert_close(made, loop, atol=1e-5, rtol=1e-4)
-    result = lp.attribute(SCORE, IMAGES, made, solver=lp.StraightLine(), tolerance=None, n_steps=3)
+    result = lp.attribute(SCORE, IMAGES, made, method=lp.StraightLine(), tolerance=None, n_steps=3)
     assert result.values.shape == IMAGES.shape
 
 

@@ -13,7 +13,7 @@ X = flat_points(5, 4)
 
 
 def explain(score, inputs=X, baselines=None, **settings):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), **settings)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), **settings)
 
 
 def raises(match, score, inputs=X, baselines=None, **settings):
@@ -221,7 +221,7 @@ def test_the_fastest_batch_changes_nothing_but_speed(layer):
     net = mlp(4, 3)
     inner = net[1] if layer else None
     plain, auto = (
-        lp.attribute(lp.Score(net, 1, "log_softmax", layer=inner, batch_size=size), X, solver=lp.StraightLine())
+        lp.attribute(lp.Score(net, 1, "log_softmax", layer=inner, batch_size=size), X, method=lp.StraightLine())
         for size in (None, "auto")
     )
     torch.testing.assert_close(auto.values, plain.values, rtol=1e-4, atol=1e-6)

@@ -67,7 +67,7 @@ def test_several_labels_at_once_against_predict_proba():
 
 def test_a_linear_regression_is_explained_by_its_coefficients():
     fitted = LinearRegression().fit(X, SUM)
-    result = lp.attribute(lp.Score(fitted), ROWS[:3], 0.0, solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(fitted), ROWS[:3], 0.0, method=lp.StraightLine())
     torch.testing.assert_close(result.values, ROWS[:3] * torch.as_tensor(fitted.coef_))
 
 
@@ -78,7 +78,7 @@ def test_a_forest_is_explained_by_forwards_alone():
     result = METHODS["permutation_shap"](score, ROWS[:3], ROWS.mean(0, keepdim=True))
     assert result.n_gradients.sum() == 0 and result.completeness_gap.abs().max() < 1e-9
     with pytest.raises(ValueError, match="no gradient flows"):
-        lp.attribute(score, ROWS[:3], solver=lp.StraightLine())
+        lp.attribute(score, ROWS[:3], method=lp.StraightLine())
 
 
 def test_an_estimator_that_was_fitted_to_a_frame():

@@ -151,10 +151,10 @@ def test_what_cannot_be_folded_is_left(make):
 
 def test_attributions_against_the_model(net):
     ready = lp.prepared(net, X)
-    plain, fast = (lp.attribute(lp.Score(m, 1), X, solver=lp.StraightLine()).values for m in (net, ready))
+    plain, fast = (lp.attribute(lp.Score(m, 1), X, method=lp.StraightLine()).values for m in (net, ready))
     torch.testing.assert_close(fast, plain, rtol=1e-3, atol=1e-4)
     layer = lp.Score(ready, 1, layer=ready.model.head[3])
-    assert lp.attribute(layer, X, solver=lp.StraightLine()).values.shape == (5, 8)
+    assert lp.attribute(layer, X, method=lp.StraightLine()).values.shape == (5, 8)
 
 
 def test_tokens_are_only_frozen():

@@ -17,7 +17,7 @@ X = flat_points(5, 4)
 
 
 def explain(score, inputs=X, baselines=None, **settings):
-    return lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), **settings)
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), **settings)
 
 
 def raises(match, score, inputs=X, baselines=None, **settings):

@@ -48,7 +48,7 @@ def solver_of(case, score=SCORE, metric=METRICS[0], dtype=torch.float32, needs_b
 def explain(case, score, inputs=X, baselines=BASE, metric=METRICS[0], solver=None, **settings) -> lp.Attribution:
     solver = solver or solver_of(case, score, metric, inputs.dtype)
     start = None if chooses_start(solver) else case.shaped(baselines)
-    return lp.attribute(score, case.shaped(inputs), start, solver=solver, metric=metric, **settings)
+    return lp.attribute(score, case.shaped(inputs), start, method=solver, metric=metric, **settings)
 
 
 @cache

@@ -13,7 +13,7 @@ X = flat_points(24, 30) * 2
 
 @pytest.fixture(scope="module")
 def solved():
-    return lp.attribute(SCORE, X[:16], solver=lp.Descent())
+    return lp.attribute(SCORE, X[:16], method=lp.Descent())
 
 
 def test_an_untrained_network_predicts_the_straight_line():
@@ -31,7 +31,7 @@ def test_learns_the_paths_that_it_is_shown(solved):
 
 
 def test_new_inputs_end_exactly_and_never_longer_than_the_line(solved):
-    result = lp.attribute(SCORE, X[16:], solver=lp.Amortized.fit(solved, epochs=50))
+    result = lp.attribute(SCORE, X[16:], method=lp.Amortized.fit(solved, epochs=50))
     assert torch.equal(result.path.end, X[16:]) and not result.path.start.any()
     assert (result.length_ratio <= 1 + 0.01).all()
 
@@ -40,7 +40,7 @@ def test_saved_and_loaded_gives_the_same_paths(solved, tmp_path):
     solver = lp.Amortized.fit(solved, epochs=20)
     solver.save(tmp_path / "paths.safetensors")
     again = lp.Amortized.load(tmp_path / "paths.safetensors")
-    a, b = (lp.attribute(SCORE, X[16:18], solver=s) for s in (solver, again))
+    a, b = (lp.attribute(SCORE, X[16:18], method=s) for s in (solver, again))
     assert torch.equal(a.path.points, b.path.points)
     assert [f.name for f in tmp_path.iterdir()] == ["paths.safetensors"]
 
@@ -49,15 +49,15 @@ def test_images_and_global_random_state():
     score = lp.Score(cnn(), 1, "softmax")
     images = flat_points(6, 72).reshape(6, 2, 6, 6)
     before = torch.get_rng_state()
-    solver = lp.Amortized.fit(lp.attribute(score, images, solver=lp.Descent(max_gradients=150)), epochs=5, width=8)
+    solver = lp.Amortized.fit(lp.attribute(score, images, method=lp.Descent(max_gradients=150)), epochs=5, width=8)
     assert torch.equal(before, torch.get_rng_state())
-    assert lp.attribute(score, images[:2], solver=solver).values.shape == (2, 2, 6, 6)
+    assert lp.attribute(score, images[:2], method=solver).values.shape == (2, 2, 6, 6)
 
 
 def test_errors_say_what_to_do(solved, tmp_path):
     solver = lp.Amortized.fit(solved, epochs=1)
     with pytest.raises(ValueError, match="the fitted network has features"):
-        lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 4), solver=solver)
+        lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 4), method=solver)
     with pytest.raises(ValueError, match="must be at least 1"):
         lp.Amortized.fit(solved, epochs=0)
     from safetensors.torch import save_file

@@ -27,7 +27,7 @@ def test_no_blur_is_the_image():
 
 
 def test_path_runs_from_the_blurred_image_to_the_image():
-    result = lp.attribute(lp.Score(cnn().double(), torch.tensor([0, 2])), images(), solver=lp.BlurIG(2.0, 9))
+    result = lp.attribute(lp.Score(cnn().double(), torch.tensor([0, 2])), images(), method=lp.BlurIG(2.0, 9))
     assert torch.equal(result.path.end, images())
     torch.testing.assert_close(result.path.start, gaussian_blur(images(), 2.0))
     assert result.path.n_knots.tolist() == [9, 9] and result.stats["max_sigma"] == 2.0
@@ -35,7 +35,7 @@ def test_path_runs_from_the_blurred_image_to_the_image():
 
 def test_complete_with_respect_to_its_own_start():
     score = lp.Score(cnn().double(), torch.tensor([0, 2]), "log_softmax")
-    result = lp.attribute(score, images(), solver=lp.BlurIG(2.0))
+    result = lp.attribute(score, images(), method=lp.BlurIG(2.0))
     torch.testing.assert_close(result.score_change, score(images()) - score(gaussian_blur(images(), 2.0)))
     assert (result.completeness_gap.abs() <= 0.01 * result.score_change.abs() + 1e-3).all()
     assert all(status.value for status in result.status)
@@ -54,23 +54,23 @@ def test_against_the_published_sum():
         leaf = torch.as_tensor(curve(sigma)).requires_grad_()
         (gradient,) = torch.autograd.grad(score.model(leaf).sum(), leaf)
         total -= largest / steps * gradient.numpy() * (curve(sigma + apart) - curve(sigma)) / apart
-    ours = lp.attribute(score, x, solver=lp.BlurIG(largest), tolerance=1e-3).values
+    ours = lp.attribute(score, x, method=lp.BlurIG(largest), tolerance=1e-3).values
     np.testing.assert_allclose(ours.numpy(), total, rtol=0, atol=1e-3 * np.abs(total).max())
 
 
 def test_the_default_blur_follows_the_size_of_the_image():
-    large = lp.attribute(lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 2, 600), solver=lp.BlurIG(n_knots=3))
+    large = lp.attribute(lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 2, 600), method=lp.BlurIG(n_knots=3))
     assert large.stats["max_sigma"] == 50
-    small = lp.attribute(lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 12, 6), solver=lp.BlurIG(n_knots=3))
+    small = lp.attribute(lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 12, 6), method=lp.BlurIG(n_knots=3))
     assert small.stats["max_sigma"] == 2
 
 
 def test_baselines_flat_inputs_and_bad_settings_are_refused():
     score = lp.Score(cnn().double(), 0)
     with pytest.raises(ValueError, match="BlurIG chooses its own start, so baselines cannot be given"):
-        lp.attribute(score, images(), 0.0, solver=lp.BlurIG())
+        lp.attribute(score, images(), 0.0, method=lp.BlurIG())
     with pytest.raises(ValueError, match=r"BlurIG needs inputs \(batch, …, height, width\), got \(2, 4\)"):
-        lp.attribute(lp.Score(mlp(), 0), flat_points(2, 4), solver=lp.BlurIG())
+        lp.attribute(lp.Score(mlp(), 0), flat_points(2, 4), method=lp.BlurIG())
     with pytest.raises(ValueError, match="max_sigma=0 must be positive"):
         lp.BlurIG(max_sigma=0)
     with pytest.raises(ValueError, match="n_knots=1 must be at least 2"):

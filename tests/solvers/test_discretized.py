@@ -51,7 +51,7 @@ def test_path_against_a_transcription(strategy):
     x, base = flat_points(4, 3, 1, torch.float64), flat_points(4, 3, 2, torch.float64)
     x[2:] = WORDS[:2]  # words of the vocabulary, as tokens are
     solver = lp.DiscretizedIG(WORDS, 8, 6, strategy)
-    path = lp.attribute(lp.Score(lambda x: x.prod(1)), x, base, solver=solver).path
+    path = lp.attribute(lp.Score(lambda x: x.prod(1)), x, base, method=solver).path
     for b in range(4):
         expected = published_walk(x[b].numpy(), base[b].numpy(), WORDS.numpy(), 8, 6, strategy)
         torch.testing.assert_close(path[b], torch.from_numpy(expected.copy()))
@@ -61,7 +61,7 @@ def test_tokens_walk_over_the_words_of_the_model_and_never_turn_back():
     net = seeded(TextNet).eval()
     score, ids = lp.Score(net, 1, layer=net.embedding), torch.tensor([[1, 2, 3], [4, 5, 6]])
     solver = lp.DiscretizedIG(net.embedding.weight, 5, 4)
-    result = lp.attribute(score, ids, torch.zeros_like(ids), solver=solver)
+    result = lp.attribute(score, ids, torch.zeros_like(ids), method=solver)
     for b in range(2):
         steps, whole = result.path[b].diff(dim=0), result.path[b][-1] - result.path[b][0]
         assert (steps * whole.sign() >= -1e-6).all()
@@ -70,13 +70,13 @@ def test_tokens_walk_over_the_words_of_the_model_and_never_turn_back():
 
 def test_without_words_to_go_to_the_path_is_one_step():
     x = flat_points(2, 3, 1)
-    path = lp.attribute(lp.Score(lambda x: x.sum(1)), x, solver=lp.DiscretizedIG(torch.zeros(1, 3), 3, 4)).path
+    path = lp.attribute(lp.Score(lambda x: x.sum(1)), x, method=lp.DiscretizedIG(torch.zeros(1, 3), 3, 4)).path
     assert (path[0][:-1] == 0).all() and torch.equal(path[0][-1], x[0])
 
 
 def test_wrong_words_are_refused():
     with pytest.raises(ValueError, match="points have 5 numbers per word, the inputs 3 per token"):
-        lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 3), solver=lp.DiscretizedIG(torch.ones(2, 5)))
+        lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(1, 3), method=lp.DiscretizedIG(torch.ones(2, 5)))
     with pytest.raises(ValueError, match="strategy='best' is unknown"):
         lp.DiscretizedIG(WORDS, strategy="best")
     with pytest.raises(ValueError, match="points must be a tensor"):

@@ -73,7 +73,7 @@ def test_path_against_the_published_algorithm(score, fraction, max_distance, ste
     x, baselines = flat_points(3, 7, 1, torch.float64), flat_points(3, 7, 2, torch.float64)
     x[0, 3] = baselines[0, 3]  # a feature that has no way to go
     solver = lp.GuidedIG(fraction, max_distance, steps)
-    result = lp.attribute(score, x, baselines, solver=solver, tolerance=None, n_steps=steps)
+    result = lp.attribute(score, x, baselines, method=solver, tolerance=None, n_steps=steps)
     for b in range(3):
         knots, _ = published(gradient_of(score), x[b].numpy(), baselines[b].numpy(), steps, fraction, max_distance)
         torch.testing.assert_close(result.path[b], torch.as_tensor(knots), rtol=0, atol=1e-8)
@@ -83,7 +83,7 @@ def test_published_attributions_are_the_limit_of_fine_steps():
     score, x, baseline = lp.Score(bowl), flat_points(1, 7, 1, torch.float64), flat_points(1, 7, 2, torch.float64)
     errors = []
     for steps in (40, 120, 360):
-        ours = lp.attribute(score, x, baseline, solver=lp.GuidedIG(0.25, 0.1, steps), tolerance=1e-3).values[0]
+        ours = lp.attribute(score, x, baseline, method=lp.GuidedIG(0.25, 0.1, steps), tolerance=1e-3).values[0]
         _, theirs = published(gradient_of(score), x[0].numpy(), baseline[0].numpy(), steps, 0.25, 0.1)
         errors.append(float((ours - torch.as_tensor(theirs)).abs().max() / ours.abs().max()))
     assert errors[2] < errors[1] < errors[0] and errors[2] < 0.03
@@ -91,8 +91,8 @@ def test_published_attributions_are_the_limit_of_fine_steps():
 
 def test_no_distance_is_the_straight_line():
     x = flat_points(2, 5, 1, torch.float64)
-    result = lp.attribute(smooth_net(5), x, solver=lp.GuidedIG(max_distance=0.0, n_steps=8), tolerance=1e-4)
-    line = lp.attribute(smooth_net(5), x, solver=lp.StraightLine(), tolerance=1e-4)
+    result = lp.attribute(smooth_net(5), x, method=lp.GuidedIG(max_distance=0.0, n_steps=8), tolerance=1e-4)
+    line = lp.attribute(smooth_net(5), x, method=lp.StraightLine(), tolerance=1e-4)
     for b in range(2):
         expected = torch.linspace(0, 1, 9, dtype=torch.float64)[:, None] * x[b]
         torch.testing.assert_close(result.path[b], expected, rtol=0, atol=1e-8)
@@ -101,7 +101,7 @@ def test_no_distance_is_the_straight_line():
 
 def test_every_step_covers_its_share_of_the_l1_distance_within_the_band():
     x = flat_points(2, 72, 1).view(2, 2, 6, 6)
-    result = lp.attribute(lp.Score(cnn(), torch.tensor([0, 2])), x, solver=lp.GuidedIG(0.25, 0.1, 20))
+    result = lp.attribute(lp.Score(cnn(), torch.tensor([0, 2])), x, method=lp.GuidedIG(0.25, 0.1, 20))
     alpha = torch.linspace(0, 1, 21)
     for b in range(2):
         left = (x[b] - result.path[b]).flatten(1).abs().sum(1) / x[b].abs().sum()
@@ -113,12 +113,12 @@ def test_every_step_covers_its_share_of_the_l1_distance_within_the_band():
 
 def test_an_input_at_its_baseline_stays_there():
     x = torch.stack([torch.zeros(4), torch.ones(4)])
-    result = lp.attribute(lp.Score(mlp(), 0), x, solver=lp.GuidedIG(n_steps=5))
+    result = lp.attribute(lp.Score(mlp(), 0), x, method=lp.GuidedIG(n_steps=5))
     assert not result.path[0].any() and not result.values[0].any() and result.values[1].any()
 
 
 def test_most_of_the_budget_is_left_to_the_integral():
-    result = lp.attribute(lp.Score(mlp(), 0), flat_points(2, 4), solver=lp.GuidedIG(), max_gradients=60)
+    result = lp.attribute(lp.Score(mlp(), 0), flat_points(2, 4), method=lp.GuidedIG(), max_gradients=60)
     assert result.stats["n_steps"] == 24 and (result.n_gradients <= 60).all()
 
 
@@ -133,7 +133,7 @@ def test_settings_out_of_range_are_refused(settings):
 def test_budget_pays_for_the_walk_the_path_and_the_line():
     score = lp.Score(lambda x: torch.sigmoid(8 * (x[:, 0] - x[:, 1] ** 2)))
     for settings in ({"max_gradients": 100}, {"max_gradients": 60, "tolerance": None, "n_steps": 50}):
-        result = lp.attribute(score, torch.ones(1, 6), solver=lp.GuidedIG(n_steps=200), **settings)
+        result = lp.attribute(score, torch.ones(1, 6), method=lp.GuidedIG(n_steps=200), **settings)
         assert int(result.n_gradients) <= settings["max_gradients"] and result.length_ratio.isfinite().all()
-    result = lp.attribute(score, torch.ones(1, 6), solver=lp.GuidedIG(n_steps=200), max_gradients=4)
+    result = lp.attribute(score, torch.ones(1, 6), method=lp.GuidedIG(n_steps=200), max_gradients=4)
     assert result.path.is_straight.all() and "max_gradients=4" in result.status[0].value

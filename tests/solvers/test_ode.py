@@ -17,7 +17,7 @@ B = torch.tensor([[1.0, 1.0], [2.0, 0.2], [0.5, 2.0], [1.0, 0.3]], dtype=torch.f
 def explained(score, a, b, metric=None, solver=None, **settings) -> lp.Attribution:
     a, b = (torch.as_tensor(x, dtype=torch.float64) for x in (a, b))
     return lp.attribute(
-        lp.Score(score), b, a, metric=metric, solver=solver or lp.GeodesicODE(), support=False, **settings
+        lp.Score(score), b, a, metric=metric, method=solver or lp.GeodesicODE(), support=False, **settings
     )
 
 
@@ -27,7 +27,7 @@ def explained(score, a, b, metric=None, solver=None, **settings) -> lp.Attributi
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_half_plane_against_closed_form(dtype):
     a, b = A.to(dtype), B.to(dtype)
-    result = lp.attribute(lp.Score(half_plane), b, a, solver=lp.GeodesicODE(), tolerance=1e-3, support=False)
+    result = lp.attribute(lp.Score(half_plane), b, a, method=lp.GeodesicODE(), tolerance=1e-3, support=False)
     torch.testing.assert_close(result.length, half_plane_length(a, b), rtol=2e-3, atol=0)
     for i in range(len(a)):
         off = half_plane_off_arc(result.path[i], a[i], b[i])
@@ -107,7 +107,7 @@ def test_linear_score_gives_the_straight_line():
 def test_more_than_two_features_are_shorter_than_the_line():
     x, base = flat_points(2, 6, 2, torch.float64), flat_points(2, 6, 1, torch.float64)
     score = lp.Score(mlp(6).double(), 1, "log_softmax")
-    result = lp.attribute(score, x, base, solver=lp.GeodesicODE(n_starts=1), support=False)
+    result = lp.attribute(score, x, base, method=lp.GeodesicODE(n_starts=1), support=False)
     assert (result.length_ratio < 0.999).all() and all(status.ok for status in result.status)
 
 
@@ -151,7 +151,7 @@ def test_acceleration_and_jacobian_against_automatic_differentiation(metric):
 
 def test_ends_are_exact_and_knots_as_asked():
     a, b = A.float() / 3, B.float() / 7 + 0.1
-    result = lp.attribute(lp.Score(half_plane), b, a, solver=lp.GeodesicODE(n_knots=17), support=False)
+    result = lp.attribute(lp.Score(half_plane), b, a, method=lp.GeodesicODE(n_knots=17), support=False)
     assert torch.equal(result.path.start, a) and torch.equal(result.path.end, b)
     assert set(result.path.n_knots.tolist()) <= {2, 17}
 
@@ -180,7 +180,7 @@ def test_flat_score_is_straight():
 def test_shapes_are_kept():
     x = flat_points(1, 6, dtype=torch.float64).reshape(1, 2, 3)
     result = lp.attribute(
-        lp.Score(lambda x: x.flatten(1).tanh().prod(1)), x, 1.0, solver=lp.GeodesicODE(n_starts=1), support=False
+        lp.Score(lambda x: x.flatten(1).tanh().prod(1)), x, 1.0, method=lp.GeodesicODE(n_starts=1), support=False
     )
     assert result.path[0].shape[1:] == (2, 3)
 
@@ -206,7 +206,7 @@ def test_interruption_returns_the_best_so_far(at):
 @pytest.mark.parametrize("output", ["raw", "log_softmax"])
 def test_kinks_are_noted_and_never_longer(output):
     x, base = torch.tensor([[1.0, 0.2]]), torch.tensor([[-0.5, -0.5]])
-    result = lp.attribute(lp.Score(moons_net(), 1, output), x, base, solver=lp.GeodesicODE(max_nodes=50))
+    result = lp.attribute(lp.Score(moons_net(), 1, output), x, base, method=lp.GeodesicODE(max_nodes=50))
     assert not result.status[0].ok and "Descent" in result.status[0].value
     assert float(result.length_ratio) <= 1.01
 

@@ -37,7 +37,7 @@ def transcribed(score, start, end, portion, inserts, momentum=None, bound=None):
 def test_path_against_a_transcription(direction, max_step, momentum):
     net, x, base = mlp(6).double(), flat_points(3, 6, 1, torch.float64), flat_points(3, 6, 2, torch.float64)
     solver = lp.SAMP(direction, n_portions=3, max_step=max_step, momentum=momentum)
-    result = lp.attribute(lp.Score(net, 1, "softmax"), x, base, solver=solver)
+    result = lp.attribute(lp.Score(net, 1, "softmax"), x, base, method=solver)
     for b in range(3):
         expected = transcribed(
             lambda x: net(x).softmax(1)[:, 1], base[b], x[b], 2, direction == "insertion", momentum, max_step
@@ -48,27 +48,27 @@ def test_path_against_a_transcription(direction, max_step, momentum):
 def test_a_linear_score_moves_the_largest_contributions_first():
     weights = torch.tensor([1.0, -3.0, 2.0])
     score, x = lp.Score(lambda x: x @ weights), torch.ones(1, 3)
-    insertion = lp.attribute(score, x, solver=lp.SAMP(n_portions=3)).path[0]
-    deletion = lp.attribute(score, x, solver=lp.SAMP("deletion", n_portions=3)).path[0]
+    insertion = lp.attribute(score, x, method=lp.SAMP(n_portions=3)).path[0]
+    deletion = lp.attribute(score, x, method=lp.SAMP("deletion", n_portions=3)).path[0]
     assert insertion.tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1]]
     assert deletion.tolist() == [[0, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1]]
 
 
 def test_steps_stay_within_the_bound():
     x = flat_points(3, 6, 1)
-    path = lp.attribute(lp.Score(mlp(6), 1), x, solver=lp.SAMP(n_portions=2, max_step=0.1)).path
+    path = lp.attribute(lp.Score(mlp(6), 1), x, method=lp.SAMP(n_portions=2, max_step=0.1)).path
     for b in range(3):
         assert path[b].diff(dim=0).abs().sum(1).max() <= 0.1 * x[b].abs().sum() * 1.0001
 
 
 def test_pixels_and_tokens_move_as_a_whole():
     images = flat_points(2, 72, 1).view(2, 2, 6, 6)
-    knots = lp.attribute(lp.Score(cnn(), 0), images, solver=lp.SAMP(n_portions=4)).path[0]
+    knots = lp.attribute(lp.Score(cnn(), 0), images, method=lp.SAMP(n_portions=4)).path[0]
     moved = knots[1] != 0
     assert torch.equal(moved[0], moved[1]) and int(moved[0].sum()) == 9
     net: nn.Module = seeded(TextNet).eval()
     score = lp.Score(net, 1, layer=net.embedding)
-    path = lp.attribute(score, torch.tensor([[1, 2, 3]]), torch.tensor([[0, 0, 0]]), solver=lp.SAMP(n_portions=3)).path
+    path = lp.attribute(score, torch.tensor([[1, 2, 3]]), torch.tensor([[0, 0, 0]]), method=lp.SAMP(n_portions=3)).path
     steps = path[0].diff(dim=0).abs().sum(2) > 0  # (steps, tokens)
     assert (steps.sum(1) == 1).all()
 

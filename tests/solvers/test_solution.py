@@ -43,10 +43,10 @@ def test_who_chooses_its_start(solver, expected):
 
 def test_a_solver_that_chooses_its_start_gets_no_baselines():
     score, x = lp.Score(lambda x: x[:, 0] ** 3), torch.tensor([[1.0, 2.0]])
-    result = lp.attribute(score, x, solver=Reverser())
+    result = lp.attribute(score, x, method=Reverser())
     torch.testing.assert_close(result.values, torch.tensor([[2.0, 0.0]]))
     with pytest.raises(ValueError, match="Reverser chooses its own start, so baselines cannot be given"):
-        lp.attribute(score, x, 0.0, solver=Reverser())
+        lp.attribute(score, x, 0.0, method=Reverser())
     found = compare({"reversed": Reverser(), "undecided": Undecided()}, score, x, torch.zeros(1, 2), fail_fast=True)
     assert len(found.per_example) == 2
 

@@ -26,7 +26,7 @@ def test_knots_against_the_published_gates():
         flat_points(2, 60, 2, torch.float64).view(2, 3, 4, 5),
     )
     solver = lp.SpectralIG(overlap=0.4, n_knots=5)
-    path = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), x, base, solver=solver).path
+    path = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), x, base, method=solver).path
     for b in range(2):
         for knot, alpha in enumerate((0, 0.25, 0.5, 0.75, 1)):
             expected = base[b] + published(x[b] - base[b], alpha, 0.4)
@@ -35,15 +35,15 @@ def test_knots_against_the_published_gates():
 
 def test_the_largest_component_comes_first():
     x = torch.diag(torch.tensor([4.0, 1.0]))[None]
-    knots = lp.attribute(SCORE, x, solver=lp.SpectralIG(overlap=0.25, n_knots=9)).path[0]
+    knots = lp.attribute(SCORE, x, method=lp.SpectralIG(overlap=0.25, n_knots=9)).path[0]
     assert knots[2, 0, 0] == 4 and knots[2, 1, 1] == 0
 
 
 def test_an_overlap_of_one_and_a_vector_are_straight():
     x = flat_points(2, 12, 1).view(2, 3, 4)
-    knots = lp.attribute(SCORE, x, solver=lp.SpectralIG(overlap=1.0, n_knots=3)).path
+    knots = lp.attribute(SCORE, x, method=lp.SpectralIG(overlap=1.0, n_knots=3)).path
     torch.testing.assert_close(knots[0][1], x[0] / 2)
-    assert lp.attribute(SCORE, x.flatten(1), solver=lp.SpectralIG()).path.is_straight.all()
+    assert lp.attribute(SCORE, x.flatten(1), method=lp.SpectralIG()).path.is_straight.all()
 
 
 def test_wrong_settings_are_refused():

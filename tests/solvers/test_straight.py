@@ -17,7 +17,7 @@ def test_two_knots_and_no_gradients():
 def test_same_line_under_every_metric():
     x, score = flat_points(3), lp.Score(mlp(2), 1)
     values = [
-        lp.attribute(score, x, solver=lp.StraightLine(), metric=metric, tolerance=None, n_steps=20).values
+        lp.attribute(score, x, method=lp.StraightLine(), metric=metric, tolerance=None, n_steps=20).values
         for metric in (lp.Conformal(), lp.RankOne(), lp.NoCancellation(), lp.Euclidean(), lp.Conformal(damping=9.0))
     ]
     assert all(torch.equal(v, values[0]) for v in values)

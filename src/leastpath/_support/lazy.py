@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
-def lazy(package: str, homes: Mapping[str, Iterable[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that imports its public names late.
+def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package that imports its public names late.
 
     Args:
         package: its `__name__`.
-        homes: for each module, the public names that it defines.
+        file: its `__file__`. The imports of the stub beside it, `__init__.pyi`, are the table of names, which type
+            checkers and editors read too.
 
     A name may also be a module of its home. The package's own modules are found too: `leastpath.tabular` works without
-    an import of its own. A type checker does not see any of this: repeat the imports under `if TYPE_CHECKING`.
+    an import of its own.
 
     Example:
-        >>> get, _ = lazy("leastpath", {"leastpath.result.status": ["Outcome"]})
-        >>> get("Outcome").__module__
-        'leastpath.result.status'
+        >>> import leastpath
+        >>> get, _, names = late_names("leastpath", leastpath.__file__)
+        >>> get("Outcome").__module__, "Outcome" in names
+        ('leastpath.result.status', True)
     """
-    home_of = {name: module for module, names in homes.items() for name in names}
+    home_of = _homes(Path(file).with_suffix(".pyi"))
 
     def __getattr__(name: str) -> Any:
         if name in home_of:
@@ -39,4 +43,10 @@ def lazy(package: str, homes: Mapping[str, Iterable[str]]) -> tuple[Callable[[st
     def __dir__() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of})
 
-    return __getattr__, __dir__
+    return __getattr__, __dir__, sorted(home_of)
+
+
+def _homes(stub: Path) -> dict[str, str]:
+    """The module of each name that a stub imports."""
+    imports = (node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom))
+    return {alias.name: str(node.module) for node in imports for alias in node.names}

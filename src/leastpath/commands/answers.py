@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,9 +17,8 @@ from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.masking import FULL_AREAS, Masking
 from leastpath.evaluation.support import SymmetricRelevanceGain
-from leastpath.methods import METHODS, Method
-from leastpath.methods.paths import PathExplainer, SolverExplainer
-from leastpath.methods.planning import in_words, planned_gradients
+from leastpath.methods import Method
+from leastpath.methods.planning import in_words
 from leastpath.removal.gain import SHARES, default_rank, judged_score, patches
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
@@ -116,7 +114,7 @@ def _evidence(case: Case, result: Attribution) -> dict[str, Any]:
     record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
     # What a method says of its own test, that there was none, is not true here.
     told = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
-    return {**record, "solver": result.solver, "metric": result.metric, "status": told.value}
+    return {**record, "method": result.method, "metric": result.metric, "status": told.value}
 
 
 def _curves(case: Case, result: Attribution, seed: int) -> tuple[dict[str, Tensor], str]:
@@ -144,7 +142,7 @@ def estimate(case: Case, methods: Sequence[Method], limits: Mapping[str, float |
     gradients, forwards, unknown = 0, 0, []
     m = len(case.each_baseline)
     for method in methods:
-        cost = planned_cost(method, case.inputs.shape[1:], limits.get("max_gradients"))
+        cost = method.cost(case.inputs.shape[1:], limits.get("max_gradients"))
         if cost is None:
             unknown.append(method.title)
         more = cost or (0, 0)
@@ -156,38 +154,6 @@ def estimate(case: Case, methods: Sequence[Method], limits: Mapping[str, float |
         f"About {total} for {count}{besides}: {written(gradients)} gradients at {in_words(gradient)} and "
         f"{written(forwards)} forward passes at {in_words(forward)}."
     )
-
-
-def planned_cost(method: Method, shape: Sequence[int], max_gradients: float | None = None) -> tuple[int, int] | None:
-    """How many gradients and forwards a method takes for each baseline, about. None: nobody knows beforehand.
-
-    Example:
-        >>> planned_cost(METHODS["saliency"], (3, 128, 128)), planned_cost(METHODS["staircase"], (10,))
-        ((1, 1), (0, 80))
-    """
-    explain = method.explain
-    if isinstance(explain, PathExplainer | SolverExplainer):
-        tolerance, n_steps = (method.defaults.get(name) for name in ("tolerance", "n_steps"))
-        most = None if max_gradients is None else int(max_gradients)
-        solver = explain.solver if isinstance(explain, SolverExplainer) else method.defaults["solver"]
-        if solver is None and isinstance(explain, PathExplainer):
-            if explain.needs:
-                return None
-            solver = explain.make()
-        finding, measuring = planned_gradients(solver, tolerance, n_steps, most)
-        if len(shape) == 3 and tolerance is not None and most is None:
-            measuring = max(measuring, OF_PHOTOGRAPH)
-        return finding + measuring, 0
-    if METHODS.get(method.name) is not method:
-        return None
-    single, is_picture = math.prod(shape), len(shape) == 3
-    known = {
-        "random": (0, 0), "saliency": (1, 1), "input_x_gradient": (1, 1), "grad_cam": (1, 1), "deep_lift": (2, 1),
-        **dict.fromkeys(("grad_cam_plus_plus", "xgrad_cam", "hires_cam", "layer_cam"), (2, 1)),
-        "gradient_shap": (50, 0), "occlusion": (0, 225 if is_picture else single),
-        "staircase": (0, 650 if is_picture else 8 * single),
-    }  # fmt: skip
-    return known.get(method.name)
 
 
 def _seconds(case: Case) -> tuple[float, float]:

@@ -119,7 +119,7 @@ def solvers() -> None:
             settings = ", ".join(field.name for field in fields(solver))
             summary = " ".join((inspect.getdoc(solver) or "").split("\n\n")[0].split())
             rows.append((name, summary, settings, EXTRAS.get(name, "")))
-    title = "Solvers: leastpath.attribute(score, inputs, baselines, solver=…)"
+    title = "Solvers: leastpath.attribute(score, inputs, baselines, method=…)"
     _print_table(title, ("solver", "what it does", "settings", "extra"), rows)
 
 
@@ -128,11 +128,11 @@ def methods() -> None:
     from leastpath.methods import METHODS
 
     rows = [
-        (name, method.title, method.kind, "yes" if method.complete else "no", method.summary, method.extra or "")
+        (name, method.title, method.role, "yes" if method.complete else "no", method.summary, method.extra or "")
         for name, method in METHODS.items()
     ]
     title = "Methods: leastpath.methods.METHODS[name](score, inputs, baselines)"
-    _print_table(title, ("name", "title", "kind", "complete", "what it does", "extra"), rows)
+    _print_table(title, ("name", "title", "role", "complete", "what it does", "extra"), rows)
 
 
 def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -142,7 +142,7 @@ def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, .
 
     table = Table(title=Text(title), title_justify="left", pad_edge=False)
     for head in heads:
-        table.add_column(head, overflow="fold", no_wrap=head in ("name", "solver", "kind", "extra"))
+        table.add_column(head, overflow="fold", no_wrap=head in ("name", "solver", "role", "extra"))
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,10 +22,9 @@ from leastpath.commands.fitting import fitted
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import PICTURE_METHODS, TABLE_METHODS, ExplainOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
-from leastpath.methods import METHODS, Method
-from leastpath.methods.paths import SolverExplainer
+from leastpath.methods import METHODS, Method, method_of
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
-from leastpath.solvers.solution import Solver, chooses_start
+from leastpath.solvers.solution import Solver
 
 SOLVERS: Mapping[str, Callable[[], Solver]] = {
     "descent": Descent,
@@ -113,9 +113,7 @@ def choose_methods(methods: str | None, method: str | None, solver: str | None, 
 
 
 def _of_solver(solver: Solver) -> Method:
-    explain, title = SolverExplainer(solver), f"Geodesic IG ({type(solver).__name__})"
-    takes_baselines = not chooses_start(solver)
-    return Method("geodesic", title, "path", "", True, explain, explain.defaults, takes_baselines=takes_baselines)
+    return replace(method_of(solver), name="geodesic", title=f"Geodesic IG ({type(solver).__name__})", summary="")
 
 
 def _check_source(options: ExplainOptions, model: GivenModel) -> None:

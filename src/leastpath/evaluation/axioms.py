@@ -236,7 +236,7 @@ class Certificate(_Reported):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(lambda x: x.sum(1)), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> Certificate()(score, inputs, None, result).values  # along the gradient of a linear score
         tensor([1.])
     """
@@ -259,7 +259,7 @@ class Asymmetry(ExplainingMeasure):
     Example:
         >>> import leastpath as lp
         >>> score, inputs, line = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), lp.StraightLine()
-        >>> Asymmetry(((0, 1),))(score, inputs, None, lp.attribute(score, inputs, solver=line), explain=line).values
+        >>> Asymmetry(((0, 1),))(score, inputs, None, lp.attribute(score, inputs, method=line), explain=line).values
         tensor([0.])
     """
 

@@ -87,7 +87,7 @@ class NearOptimalRemoval:
             (Status((note,)),) * bound.batch,
             n_gradients=torch.zeros(bound.batch, dtype=torch.long),
             n_forwards=torch.as_tensor(bound.forwards_spent).long(),
-            solver=repr(self),
+            method=repr(self),
         )
 
     def _values(self, removals: _Removals) -> Tensor:

@@ -116,7 +116,7 @@ class FineTunedFidelity(NamedMeasure):
         >>> import leastpath as lp
         >>> net = nn.Linear(4, 2).eval()
         >>> score, inputs = lp.Score(net, 0), torch.rand(3, 4)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> FineTunedFidelity(net, most=0.5)(score, inputs, None, result).values.shape
         torch.Size([3])
     """

@@ -28,7 +28,7 @@ class MagnitudeAlignedInsertion(MaskingMeasure):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([3.0, 1.0])), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> MagnitudeAlignedInsertion(Masking((0.0, 0.5, 1.0)))(score, inputs, None, result).values.round(decimals=4)
         tensor([0.6250], dtype=torch.float64)
     """

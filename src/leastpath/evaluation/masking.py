@@ -330,7 +330,7 @@ class Comprehensiveness(MaskingMeasure):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(torch.nn.Linear(8, 2).eval(), 1), torch.rand(3, 8)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> Comprehensiveness()(score, inputs, None, result).curves["baseline"].shape
         torch.Size([3, 15])
     """
@@ -353,7 +353,7 @@ class AbsoluteChange(MaskingMeasure):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([-3.0, 1.0])), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> AbsoluteChange(Masking(areas=(0.5,)))(score, inputs, None, result).values  # without the first feature
         tensor([3.], dtype=torch.float64)
     """

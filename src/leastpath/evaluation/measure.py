@@ -249,7 +249,7 @@ def measure_all(
         >>> import leastpath as lp
         >>> from leastpath.evaluation.masking import Comprehensiveness, LogOdds
         >>> score, inputs = lp.Score(torch.nn.Linear(8, 2).eval(), 1), torch.rand(3, 8)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> found = measure_all([Comprehensiveness(), LogOdds()], score, inputs, None, result)
         >>> [int(m.n_forwards[0]) > 0 for m in found]
         [True, False]
@@ -304,7 +304,7 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
         (Status((note,)),) * len(flat),
         n_gradients=none,
         n_forwards=none,
-        solver="given",
+        method="given",
     )
 
 

@@ -15,6 +15,7 @@ from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import described, digest
 from leastpath._support.store import Store, Unit
 from leastpath.account.budget import STOPS, Clock, OutOfTime
+from leastpath.account.limits import Limits
 from leastpath.account.run import Bar, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
@@ -22,7 +23,7 @@ from leastpath.evaluation.statistics import check_level
 from leastpath.evaluation.table import MEASURES
 from leastpath.features.kinds import kind_of
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
-from leastpath.methods.planning import check_seconds, in_words
+from leastpath.methods.planning import in_words
 from leastpath.result.attribution import Attribution
 from leastpath.score.behavior import check_behavior
 from leastpath.score.inputs import Baselines, Inputs
@@ -95,7 +96,7 @@ def compare(
     """
     entrants = _entrants(methods)
     check_level(level)
-    check_seconds(max_seconds)
+    Limits(max_seconds=max_seconds)
     check_integer("batch_size", batch_size, 1)
     judges = _chosen(measures, score, inputs)  # refuses wrong inputs and targets before any method runs
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)

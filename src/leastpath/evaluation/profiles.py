@@ -141,7 +141,7 @@ def try_baselines(
     found = {"image": BaselineView(images[0], None, value)}
     for name, given in chosen.items():
         start = baseline(name, images, score, **given)
-        result = attribute(score, images, start, solver=solver or StraightLine(), **arguments)
+        result = attribute(score, images, start, method=solver or StraightLine(), **arguments)
         assert isinstance(result.values, Tensor)  # of one image
         count = start.shape[1] if start.ndim == images.ndim + 1 else 1
         shown = start[0, 0] if start.ndim == images.ndim + 1 else start[0]

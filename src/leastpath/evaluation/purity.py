@@ -67,7 +67,7 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
         >>> import leastpath as lp
         >>> score = lp.Score(lambda x: torch.stack([-x[:, 0], x[:, 0]], 1), 1)
         >>> inputs, baseline = torch.tensor([[2.0, 0.0], [-1.0, 0.0]]), torch.tensor([[-1.0, 0.0]])
-        >>> purity_of(score, inputs, baseline, lp.attribute(score, inputs, baseline, solver=lp.StraightLine()))
+        >>> purity_of(score, inputs, baseline, lp.attribute(score, inputs, baseline, method=lp.StraightLine()))
         1.0
     """
     judged = replace(score, target=_predicted, output="raw")

@@ -41,7 +41,7 @@ class ModelRandomization(ExplainingMeasure):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(nn.Linear(8, 2).eval(), 1), torch.rand(3, 8)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> found = ModelRandomization()(score, inputs, None, result, explain=lp.StraightLine())
         >>> bool((found.values < 0.99).all()), found.curves["correlation"].shape
         (True, torch.Size([3, 1]))

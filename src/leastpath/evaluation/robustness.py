@@ -60,7 +60,7 @@ class Infidelity(_Positive):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([1.0, 2.0])), torch.tensor([[1.0, 3.0]])
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> float(Infidelity()(score, inputs, None, result).values[0]) < 1e-10  # a linear score has no error
         True
     """
@@ -142,7 +142,7 @@ class MaxSensitivity(_ExplainsNeighbours):
     Example:
         >>> import leastpath as lp
         >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([1.0, 2.0])), torch.ones(1, 2)
-        >>> result = lp.attribute(score, inputs, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, inputs, method=lp.StraightLine())
         >>> bool(MaxSensitivity()(score, inputs, None, result, explain=lp.StraightLine()).values < 0.05)
         True
     """
@@ -185,7 +185,7 @@ class NoiseRobustness(_ExplainsNeighbours):
     Example:
         >>> import leastpath as lp
         >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
-        >>> result = lp.attribute(score, images, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, images, method=lp.StraightLine())
         >>> bool(NoiseRobustness()(score, images, None, result, explain=lp.StraightLine()).values > 0.9)
         True
     """
@@ -222,7 +222,7 @@ class AttackRobustness(_ExplainsNeighbours):
     Example:
         >>> import leastpath as lp
         >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
-        >>> result = lp.attribute(score, images, solver=lp.StraightLine())
+        >>> result = lp.attribute(score, images, method=lp.StraightLine())
         >>> bool(AttackRobustness()(score, images, None, result, explain=lp.StraightLine()).values > 0.9)
         True
     """

@@ -60,7 +60,7 @@ def _call(subject: Subject, method: Method, stiffness: float | None) -> str:
     tested = "subject.units[None]" if subject.is_made_by_recipe else "True"
     if method.name == QUICK:
         fixed = f'tolerance=None, n_steps={PLACES}, rule="trapezoid", support={tested}'
-        return f"lp.attribute(score, inputs, baselines, solver=lp.StraightLine(), {fixed})"
+        return f"lp.attribute(score, inputs, baselines, method=lp.StraightLine(), {fixed})"
     settings = {name: _written(value) for name, value in settings_of(subject, method, stiffness).items()}
     if "support" in settings and method.takes_baselines:  # else its own start would stand in for what is removed
         settings["support"] = tested

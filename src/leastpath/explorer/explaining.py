@@ -20,6 +20,7 @@ from leastpath.explorer.subject import Kind, Subject
 from leastpath.explorer.walk import PLACES, Walk, walk_along
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
+from leastpath.methods.problem import Problem
 from leastpath.removal.tested import NO_ORDER, Tested
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Outcome, Status
@@ -85,8 +86,8 @@ def _is_installed(method: Method) -> bool:
 
 
 def has_path(method: Method) -> bool:
-    """Whether a method's values come from a path that can be walk_along."""
-    return method.kind in ("path", "weighting")
+    """Whether a method's values come from a path that can be walked."""
+    return method.has_path
 
 
 def expected_rows(question: Question, method: Method) -> int:
@@ -142,9 +143,8 @@ def _unless_stopped(work: Callable[[], T]) -> T | None:
 def settings_of(subject: Subject, method: Method, stiffness: float | None) -> dict[str, Any]:
     """What a method is given besides the question."""
     settings: dict[str, Any] = {}
-    if "support" in method.defaults:
-        settings["support"] = False  # it is measured here, with the curves
-    if "max_gradients" in method.defaults and subject.kind == "image" and method.kind == "path":
+    settings["support"] = False  # it is measured here, with the curves
+    if "max_gradients" in method.defaults and subject.kind == "image" and method.role == "path":
         settings["max_gradients"] = IMAGE_BUDGET
     if method.name == "elastic_band":
         settings["stiffness"] = 1.0 if stiffness is None else stiffness
@@ -160,7 +160,7 @@ def settings_of(subject: Subject, method: Method, stiffness: float | None) -> di
 def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
     """Integrated Gradients and its walk, with the same 41 gradients.
 
-    It is what `attribute(…, solver=StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")` gives.
+    It is what `attribute(…, method=StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")` gives.
     """
     subject = question.subject
     with leave_untouched(score.model, subject.inputs):
@@ -176,7 +176,7 @@ def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
     plain = without_path(
         bound.space.split(mean(found.values)), mean(found.gap), mean(size - change.abs()), mean(change),
         (Status((found.notes[0],)),), n_gradients=torch.tensor([PLACES * m]),
-        n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), solver="StraightLine()",
+        n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), method="StraightLine()",
         baseline_spread=None if m == 1 else bound.space.split(found.values.std(0, keepdim=True)),
     )  # fmt: skip
     result = replace(
@@ -200,7 +200,7 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
         return None
     with leave_untouched(score.model, question.subject.inputs):
         bound = score.bind(question.subject.inputs, len(result.path))
-        weighting = getattr(method.explain, "weighting", None)
+        weighting = method.defaults.get("weighting")
         walk, _ = walk_along(bound, result.path, weighting)
     return walk.ending_at(_values(result)[0], weighting is None or weighting.complete)
 

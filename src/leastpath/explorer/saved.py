@@ -44,7 +44,7 @@ class SavedSession:
 
     Example:
         >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
         >>> session = SavedSession(result, "mine.safetensors")
         >>> session.state()["offline"], session.state()["results"]
         (True, ['saved-0'])
@@ -153,7 +153,7 @@ def _no_model(points: Tensor) -> Tensor:
 
 
 def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, str]]) -> dict[str, Any]:
-    method = {"name": "saved", "label": _label(result), "sentence": result.solver, "path": False, "stiffness": False}
+    method = {"name": "saved", "label": _label(result), "sentence": result.method, "path": False, "stiffness": False}
     return {
         "kind": subject.kind, "title": subject.title, "sentence": SENTENCE, "version": __version__, "offline": True,
         "samples": names, "sample": b,
@@ -168,7 +168,7 @@ def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, 
 
 
 def _label(result: Attribution) -> str:
-    return result.solver.partition("(")[0]
+    return result.method.partition("(")[0]
 
 
 def _shown(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,7 +11,20 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath.features.maps import maps_over
-from leastpath.methods.pathless import Problem
+from leastpath.score.bound import BoundScore
+
+
+class Problem(Protocol):
+    """What groups are asked for: rows between a start and an end."""
+
+    @property
+    def bound(self) -> BoundScore: ...
+    @property
+    def end(self) -> Tensor: ...
+    @property
+    def m(self) -> int: ...
+    def __len__(self) -> int: ...
+
 
 IMAGE_SIDE = 8  # pixels a side from which (channels, height, width) is taken for an image
 

@@ -100,7 +100,7 @@ class Pullback(_OfFeatures):
         >>> import leastpath as lp
         >>> model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3)).eval()
         >>> metric = lp.Pullback(layer=model[1])
-        >>> lp.attribute(lp.Score(model, 0), torch.ones(1, 2), solver=lp.ElasticBand(), metric=metric).length.shape
+        >>> lp.attribute(lp.Score(model, 0), torch.ones(1, 2), method=lp.ElasticBand(), metric=metric).length.shape
         torch.Size([1])
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row, taken
-from leastpath.account.budget import Clock
+from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path, Segments
+from leastpath.integral.accuracy import Accuracy
 from leastpath.integral.bundles import Bundles, sketched
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.result import Integral
 from leastpath.integral.sums import (
     Errors,
     Sums,
-    Watched,
     averaged_errors,
     extreme_by,
     share_by,
@@ -43,22 +43,17 @@ class Plan:
 
     score: BoundScore
     metric: Metric
-    rule: str
     weighting: Weighting
-    tolerance: float | None
-    n_steps: int | None
+    accuracy: Accuracy
     budget: Tensor  # (batch,) float64, gradients each example may spend here
-    max_gradients: int | None  # what the user said, of which a solver may have spent a part
-    watched: Watched = "all"
-    length_tolerance: float | None = None  # None: as for values
+    run: Run  # its max_gradients is what the user said, of which a solver may have spent a part
     rival: Tensor | None = None  # (batch,) lengths that these are only compared with
-    clock: Clock = field(default_factory=Clock)
 
     @cached_property
     def order(self) -> int:
         """Gradients a piece: 2 at a tolerance of 1 %, more for smaller ones."""
-        assert self.tolerance is not None
-        return int(np.clip(round(-np.log10(self.tolerance)), 2, 8))
+        assert self.accuracy.tolerance is not None
+        return int(np.clip(round(-np.log10(self.accuracy.tolerance)), 2, 8))
 
     @property
     def errors_average(self) -> bool:
@@ -67,8 +62,9 @@ class Plan:
 
     def allowed(self, sums: Sums) -> Errors:
         """The errors allowed for each example."""
-        assert self.tolerance is not None
-        return sums.allowed(self.tolerance, self.score.eps, self.length_tolerance or self.tolerance)
+        asked = self.accuracy
+        assert asked.tolerance is not None
+        return sums.allowed(asked.tolerance, self.score.eps, asked.length_tolerance or asked.tolerance)
 
     @cached_property
     def groups(self) -> Tensor:
@@ -298,7 +294,7 @@ class Block:
 
     def affordable(self) -> Tensor:
         """(batch,) float64 gradients each example may still spend: what its budget and the time pay for."""
-        time = self.plan.clock.affordable(float(self.plan.score.gradients_spent.sum())) / len(self)
+        time = self.plan.run.clock.affordable(float(self.plan.score.gradients_spent.sum())) / len(self)
         return (self.budget - self.gradients()).clamp_max(time)
 
     def gradients(self) -> Tensor:
@@ -322,7 +318,9 @@ class Block:
     def look(self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, ends: tuple[Tensor, Tensor] | None = None) -> Look:
         """Measure pieces with `n` gradients each; `ends` are the scores at both ends, if known."""
         plan = self.plan
-        estimate = quadrature(plan.score, self._pieces(segment, t0, t1), plan.metric, plan.rule, n, plan.weighting)
+        estimate = quadrature(
+            plan.score, self._pieces(segment, t0, t1), plan.metric, plan.accuracy.rule, n, plan.weighting
+        )
         self.segment_gradients.index_add_(0, segment, torch.full_like(t0, n))
         f0, f1 = ends or self.score_at_ends(segment, t0, t1)
         if plan.metric.bounds_score:  # a length below the change of score would break certificates

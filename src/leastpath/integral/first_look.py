@@ -59,7 +59,7 @@ def _first_pieces(count: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor
 def _counts(block: Block) -> tuple[Tensor, Tensor]:
     """Pieces of each segment, and gradients of each of its pieces: (segments,) twice."""
     s, n, budget = block.segments, block.plan.order, block.affordable()
-    count = block.largest(torch.ceil(block.length_share() * (block.plan.n_steps or FIRST_GRADIENTS) / n))
+    count = block.largest(torch.ceil(block.length_share() * (block.plan.accuracy.n_steps or FIRST_GRADIENTS) / n))
     count = count.clamp_min(1).long()
     # A third of the budget for the first look leaves two thirds for verifying all of it.
     pieces = total_by(count.double()[s.leg_segment], s.leg_example, len(block))

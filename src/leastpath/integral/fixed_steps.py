@@ -20,9 +20,9 @@ STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one ea
 def at_fixed_steps(block: Block) -> Integral:
     """`n_steps` gradients a path, or what its budget allows: at least 1 a segment, by length or change of score."""
     plan, s = block.plan, block.segments
-    assert plan.n_steps is not None
+    assert plan.accuracy.n_steps is not None
     budget, late = block.affordable(), block.affordable() < block.budget
-    n_steps = budget.floor().clamp(1, plan.n_steps)  # (batch,)
+    n_steps = budget.floor().clamp(1, plan.accuracy.n_steps)  # (batch,)
     if isinstance(plan.weighting, WholePathWeighting) and plan.weighting.follows_score:
         standing = _look_by_change(block, n_steps)
     else:
@@ -40,7 +40,9 @@ def at_fixed_steps(block: Block) -> Integral:
     told = [
         notes.FLAT
         if flat
-        else notes.fixed_steps(plan.n_steps, spent, most, plan.max_gradients, gap, plan.clock.asked if timed else None)
+        else notes.fixed_steps(
+            plan.accuracy.n_steps, spent, most, plan.run.max_gradients, gap, plan.run.clock.asked if timed else None
+        )
         for flat, spent, most, gap, timed in each
     ]
     return block.integral(sums, told)

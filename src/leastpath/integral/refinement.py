@@ -66,7 +66,7 @@ class _State:
         standing = Standing.join([*kept, *parts])
         sums = block.sums(standing)
         limits = plan.allowed(sums)
-        done = sums.errors.within(limits, plan.watched)
+        done = sums.errors.within(limits, plan.accuracy.measure)
         wanted, stuck = _wanted(block, standing, _Shares.of(block, limits, sums.pieces, ~done), ~done)
         if plan.errors_average and (idle := ~done & (_walked_pieces(block, standing.live.segment[wanted]) == 0)).any():
             # No piece is bad by itself, but all of them are together.
@@ -273,7 +273,7 @@ class _Shares:
         score = block.plan.score
         ends = torch.maximum(live.f0.abs(), live.f1.abs())
         noise = 2 * score.eps * torch.maximum(ends, taken(self.logit, live.segment).to(ends.dtype).to(ends.device))
-        errors, watched = list[tuple[Tensor, Tensor]](), block.plan.watched
+        errors, watched = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
         if watched != "values":
             errors.append((live.length_moved, self.length))
         if watched != "length":
@@ -317,11 +317,11 @@ def _step(state: _State) -> Tensor:
     many gradients that change neither attributions nor lengths any more.
     """
     block, plan = state.block, state.block.plan
-    if not plan.errors_average or plan.watched == "length":
+    if not plan.errors_average or plan.accuracy.measure == "length":
         return torch.full((len(block),), torch.inf, dtype=torch.float64)
     errors, limits = state.sums.errors, plan.allowed(state.sums)
     settled = errors.attribution <= limits.attribution
-    if plan.watched == "all":
+    if plan.accuracy.measure == "all":
         settled &= errors.length <= limits.length
     return torch.where(settled.cpu(), GAP_STEP * block.gradients(), torch.inf)
 
@@ -369,10 +369,13 @@ def _integral(state: _State, interrupted: bool) -> Integral:
     """The result, with one note an example."""
     block, sums, stuck = state.block, state.sums, state.stuck
     plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
-    assert plan.tolerance is not None
-    by_rounding, done = limits.gap / plan.tolerance > 2 * sums.scale, errors.within(limits, plan.watched)
+    assert plan.accuracy.tolerance is not None
+    by_rounding, done = (
+        limits.gap / plan.accuracy.tolerance > 2 * sums.scale,
+        errors.within(limits, plan.accuracy.measure),
+    )
     dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
-    told = [notes.within(plan.tolerance, round(spent)) for spent in gradients.numpy().tolist()]
+    told = [notes.within(plan.accuracy.tolerance, round(spent)) for spent in gradients.numpy().tolist()]
     others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
     of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
     columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
@@ -382,11 +385,11 @@ def _integral(state: _State, interrupted: bool) -> Integral:
         if is_flat:
             told[i] = notes.FLAT
         elif ok:
-            told[i] = notes.as_exact_as_rounding(plan.tolerance, dtype, spent, error[1], limit[1])
+            told[i] = notes.as_exact_as_rounding(plan.accuracy.tolerance, dtype, spent, error[1], limit[1])
         else:
             told[i] = notes.not_reached(
-                plan.tolerance, dtype, notes.missing(error, limit), interrupted, stays, spent, budget,
-                plan.max_gradients,
-                plan.clock.words if plan.clock.asked is not None and budget - spent >= 2 * plan.order else "",
+                plan.accuracy.tolerance, dtype, notes.missing(error, limit), interrupted, stays, spent, budget,
+                plan.run.max_gradients,
+                plan.run.clock.words if plan.run.clock.asked is not None and budget - spent >= 2 * plan.order else "",
             )  # fmt: skip
     return block.integral(sums, told, state.value_cost)

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
+from leastpath.integral.accuracy import Measured
 
-Measure = Literal["all", "values"]  # what a user asks for
-Watched = Literal["all", "values", "length"]  # whose errors count: those of both, or of one alone
 COMPARED = 0.1  # accuracy of a length that another one is compared with, if they are so different
 ROUNDING = 64  # in units of eps · max|f|: errors allowed for arithmetic, beside those of quadrature
 
@@ -68,11 +67,11 @@ class Errors(NamedTuple):
     length: Tensor  # how far the length moves
     residual: Tensor  # Σ|residual| of the pieces, beyond rounding
 
-    def within(self, allowed: Errors, watched: Watched) -> Tensor:
-        """(batch,) which examples have no larger errors than allowed, on the CPU; only those that are watched count."""
+    def within(self, allowed: Errors, measured: Measured) -> Tensor:
+        """(batch,) which examples have no larger errors than allowed, on the CPU; what is not measured is left out."""
         known = {
             name: error <= limit for name, error, limit in zip(self._fields, self, allowed, strict=True)
-            if watched == "all" or (name == "length") == (watched == "length")
+            if measured == "all" or (name == "length") == (measured == "length")
         }  # fmt: skip
         return torch.stack(list(known.values())).all(0).cpu()
 

@@ -88,7 +88,7 @@ class IDGI:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: 2 * x[:, 0] - x[:, 1])
-        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.StraightLine(), weighting=lp.IDGI()).values
+        >>> lp.attribute(score, torch.ones(1, 2), method=lp.StraightLine(), weighting=lp.IDGI()).values
         tensor([[0.8000, 0.2000]])
     """
 
@@ -114,7 +114,7 @@ class IDG:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: 2 * x[:, 0] - x[:, 1])
         >>> lp.attribute(
-        ...     score, torch.ones(1, 2), solver=lp.StraightLine(), weighting=lp.IDG(), tolerance=None, n_steps=8
+        ...     score, torch.ones(1, 2), method=lp.StraightLine(), weighting=lp.IDG(), tolerance=None, n_steps=8
         ... ).values.round(decimals=3)
         tensor([[ 2., -1.]])
     """
@@ -150,7 +150,7 @@ class AsPrinted:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: 2 * x[:, 0] - x[:, 1])
         >>> lp.attribute(
-        ...     score, torch.ones(1, 2), solver=lp.StraightLine(), weighting=lp.AsPrinted(), tolerance=None, n_steps=8
+        ...     score, torch.ones(1, 2), method=lp.StraightLine(), weighting=lp.AsPrinted(), tolerance=None, n_steps=8
         ... ).values
         tensor([[ 2., -1.]])
     """

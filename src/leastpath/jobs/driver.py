@@ -20,6 +20,7 @@ from leastpath._support.files import write_atomically
 from leastpath._support.lock import FolderInUse, held
 from leastpath._support.store import Store, StoreMismatch
 from leastpath.account.budget import Clock
+from leastpath.account.limits import Limits
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.output import Explanations
@@ -27,7 +28,6 @@ from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Assignment, Done, key_of, passing_rows
 from leastpath.jobs.sources import Items, source_of
 from leastpath.methods.explainer import Contender
-from leastpath.methods.planning import check_seconds
 from leastpath.score.behavior import check_behavior
 from leastpath.score.score import Baselines, Score
 
@@ -130,7 +130,7 @@ def run_job(
         >>> run_job(job, InProcess(), show=False)
         Explanations(1 of 1 rows in 1 shard)
     """
-    check_seconds(max_seconds)
+    Limits(max_seconds=max_seconds)
     clock = Clock(max_seconds)
     if isinstance(executor, Processes):
         end_if_imported_by_a_worker()

@@ -4,8 +4,19 @@ from leastpath.methods import METHODS
 result = METHODS["guided_ig"](score, inputs, baselines)
 """
 
-from leastpath.methods.method import Method, Methods, UnknownMethod
+from leastpath.methods.method import Method, Methods, method
+from leastpath.methods.problem import Explained, Problem
 from leastpath.methods.smoothing import smooth
-from leastpath.methods.table import METHODS, register
+from leastpath.methods.table import METHODS, method_of, register
 
-__all__ = ["METHODS", "Method", "Methods", "UnknownMethod", "register", "smooth"]
+__all__ = [
+    "METHODS",
+    "Explained",
+    "Method",
+    "Methods",
+    "Problem",
+    "method",
+    "method_of",
+    "register",
+    "smooth",
+]

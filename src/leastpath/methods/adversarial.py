@@ -13,7 +13,8 @@ from torch import Tensor
 from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
 
@@ -22,11 +23,7 @@ SHARP_STEP = 0.1  # Euclidean, the published 100 α
 SMOOTH_STEP = 0.001  # of each feature, the published α
 
 
-def _agi_described(n_classes: int, step: float, n_steps: int, limits: Limits) -> str:
-    return f"AGI(n_classes={n_classes}, step={step:g}, n_steps={n_steps}, limits={limits})"
-
-
-@method_without_path(_agi_described, chooses_start=True)
+@method("AGI", "The way back from adversarial examples of other classes.", takes_baselines=False)
 def agi(
     problem: Problem, *, n_classes: int = 20, step: float = 0.05, n_steps: int = 50, limits: Limits = None
 ) -> Explained:
@@ -101,11 +98,7 @@ def _mean_of(values: Tensor, example: Tensor, rows: Tensor) -> Tensor:
     return total / per_row(torch.bincount(at, minlength=len(rows)).clamp_min(1).to(total), total)
 
 
-def _mfaba_described(variant: Variant, step: float | None, n_steps: int, max_distance: float, limits: Limits) -> str:
-    return f"MFABA({variant}, step={step}, n_steps={n_steps}, max_distance={max_distance:g}, limits={limits})"
-
-
-@method_without_path(_mfaba_described, chooses_start=True)
+@method("MFABA", "The attack that lowers the score until the class changes.", takes_baselines=False)
 def mfaba(
     problem: Problem,
     *,

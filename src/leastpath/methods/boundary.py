@@ -42,7 +42,7 @@ class BoundaryIG:
     Example:
         >>> import leastpath as lp
         >>> score = lp.Score(lambda x: torch.stack([x[:, 0], 0.2 + 0 * x[:, 0]], 1), target=0)
-        >>> round(float(lp.attribute(score, torch.ones(1, 1), solver=BoundaryIG()).values), 2)
+        >>> round(float(lp.attribute(score, torch.ones(1, 1), method=BoundaryIG()).values), 2)
         0.8
     """
 

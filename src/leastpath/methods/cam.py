@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.captum_peers import imported_captum, in_chunks
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
 
@@ -24,7 +25,13 @@ def _name_of(layer: nn.Module | None) -> str:
     return "auto" if layer is None else type(layer).__name__
 
 
-@method_without_path(lambda layer, relu: f"GradCam(layer={_name_of(layer)}, relu={relu})")
+@method(
+    "Grad-CAM",
+    "The last convolution's maps, weighted by their mean gradients.",
+    extra="captum",
+    fits=("image",),
+    cost=(1, 1),
+)
 def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """Grad-CAM: the last convolution's maps, weighted by their mean gradients, on the input's pixels.
 
@@ -45,7 +52,13 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
     return Explained(in_chunks(problem, chunk))
 
 
-@method_without_path(lambda layer: f"GradCamPlusPlus(layer={_name_of(layer)})")
+@method(
+    "Grad-CAM++",
+    "The last convolution's maps, weighted by positive gradients.",
+    extra="captum",
+    fits=("image",),
+    cost=(2, 1),
+)
 def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
     """Grad-CAM++: positive gradients weighted place by place, for several objects of one class.
 
@@ -64,7 +77,13 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
     return _of_maps(problem, layer, "grad_cam_plus_plus", combined)
 
 
-@method_without_path(lambda layer, relu: f"XGradCam(layer={_name_of(layer)}, relu={relu})")
+@method(
+    "XGrad-CAM",
+    "The last convolution's maps, weighted by gradients where they are active.",
+    extra="captum",
+    fits=("image",),
+    cost=(2, 1),
+)
 def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """XGrad-CAM: Grad-CAM with gradients averaged where the map is active, Σ(g A) / ΣA.
 
@@ -82,7 +101,13 @@ def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = 
     return _of_maps(problem, layer, "xgrad_cam", combined, relu)
 
 
-@method_without_path(lambda layer, relu: f"HiResCam(layer={_name_of(layer)}, relu={relu})")
+@method(
+    "HiRes-CAM",
+    "Gradient times activation, place by place, of the last convolution.",
+    extra="captum",
+    fits=("image",),
+    cost=(2, 1),
+)
 def hires_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """HiRes-CAM: gradient × activation at each place. No average blurs where the gradient points.
 
@@ -95,7 +120,13 @@ def hires_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = 
     return _of_maps(problem, layer, "hires_cam", torch.mul, relu)
 
 
-@method_without_path(lambda layer: f"LayerCam(layer={_name_of(layer)})")
+@method(
+    "Layer-CAM",
+    "Positive gradient times activation, place by place, of any convolution.",
+    extra="captum",
+    fits=("image",),
+    cost=(2, 1),
+)
 def layer_cam(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
     """Layer-CAM: positive gradient × activation at each place, which serves earlier layers, too.
 

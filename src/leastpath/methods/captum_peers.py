@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,7 +22,8 @@ from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.features.groups import feature_groups, shared_evenly, window_of
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import KINDS, method
+from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
 from leastpath.score.outputs import Output
@@ -42,26 +43,23 @@ def _forward_of(problem: Problem) -> Callable[..., Tensor]:
     return partial(differentiable_values, problem.bound)
 
 
-def _coalitions(n_samples: int | None, segments: int | Tensor | None) -> str:
-    samples = "10 a group" if n_samples is None else n_samples
-    return f"n_samples={samples}, segments={'given' if isinstance(segments, Tensor) else segments}"
-
-
-@method_without_path(lambda: "InputXGradient()")
+@method("Input × Gradient", "The input times the gradient at the input.", extra="captum", cost=(1, 1))
 def input_x_gradient(problem: Problem) -> Explained:
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
     peer = imported_captum("input_x_gradient").InputXGradient(_forward_of(problem))
     return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
-@method_without_path(lambda: "Saliency()")
+@method("Saliency", "The size of the gradient at the input.", extra="captum", cost=(1, 1))
 def saliency(problem: Problem) -> Explained:
     """Saliency: |∂ᵢf(x)|. One gradient an example."""
     peer = imported_captum("saliency").Saliency(_forward_of(problem))
     return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
-@method_without_path(lambda n_samples, noise: f"GradientShap(n_samples={n_samples}, noise={noise:g})")
+@method(
+    "Gradient SHAP", "Gradients at random points between input and baselines, averaged.", extra="captum", cost=(50, 0)
+)
 def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) -> Explained:
     """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
 
@@ -87,7 +85,13 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
     return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
 
-@method_without_path(lambda: "DeepLift()")
+@method(
+    "DeepLift",
+    "Secants in place of gradients at activations (rescale rule).",
+    complete=True,
+    extra="captum",
+    cost=(2, 1),
+)
 def deep_lift(problem: Problem) -> Explained:
     """DeepLift with the rescale rule. Two rows an example, run with gradient.
 
@@ -113,13 +117,17 @@ def deep_lift(problem: Problem) -> Explained:
     return Explained(values, remarks=_missed(values, problem.change, _without_rule(score.output, model)))
 
 
-def _hiding(window: Any, stride: Any, segments: int | Tensor | None) -> str:
-    if segments is not None:
-        return f"Occlusion(segments={'given' if isinstance(segments, Tensor) else segments})"
-    return f"Occlusion(window={window}, stride={stride})"
+def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
+    return 0, 225 if len(shape) == 3 else math.prod(shape)
 
 
-@method_without_path(_hiding)
+@method(
+    "Occlusion",
+    "How much the score falls when a window is hidden.",
+    extra="captum",
+    recommended=KINDS,
+    cost=_occlusion_cost,
+)
 def occlusion(
     problem: Problem,
     *,
@@ -175,7 +183,7 @@ def _occluded_groups(problem: Problem, window: Any, stride: Any, segments: int |
     return Explained(torch.stack(values), {"n_groups": counts[:: problem.m]}, remarks)
 
 
-@method_without_path(lambda n_samples, segments: f"KernelShap({_coalitions(n_samples, segments)})")
+@method("Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum")
 def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
 
@@ -191,7 +199,7 @@ def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int
     return _surrogate(problem, lambda row: peer, n_samples, segments, "kernel_shap")
 
 
-@method_without_path(lambda n_samples, segments, alpha: f"Lime({_coalitions(n_samples, segments)}, alpha={alpha:g})")
+@method("LIME", "A sparse linear model of the score around the input.", extra="captum")
 def lime(
     problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50, alpha: float = 0.01
 ) -> Explained:

@@ -13,19 +13,15 @@ from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.attack import Limits, check_limits, clipped
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
 
 SHARE = 0.01  # of the distance to the reference: about the published step, 256 for images of 224 pixels up to 255
 
 
-def _described(representation: nn.Module | None, n_steps: int, step: float | None, limits: Limits) -> str:
-    layer = "outputs" if representation is None else type(representation).__name__
-    return f"IG2(representation={layer}, n_steps={n_steps}, step={step}, limits={limits})"
-
-
-@method_without_path(_described)
+@method("IG²", "The descent from the input to the representation of a reference.")
 def ig2(
     problem: Problem,
     *,

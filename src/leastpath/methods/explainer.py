@@ -8,12 +8,12 @@ from functools import cached_property, partial
 from typing import Any
 
 from leastpath._support.fingerprint import described
-from leastpath.attribution import attribute
-from leastpath.methods import METHODS, Method
+from leastpath.methods.method import Method
+from leastpath.methods.table import METHODS, method_of
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
 from leastpath.score.score import Baselines, Inputs, Score
-from leastpath.solvers.solution import Solver, chooses_start
+from leastpath.solvers.solution import Solver
 
 Contender = str | Method | Solver | Callable[[Score, Inputs, Baselines, int], Attribution]
 """What `explainer_of` takes."""
@@ -49,30 +49,28 @@ class Explainer:
 
 
 def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> Explainer:
-    """A name of `leastpath.methods.METHODS`, a `Method`, a solver, or a callable
-    `(score, inputs, baselines, seed) -> Attribution`, as an explainer.
+    """A name of the table, a `Method`, a solver, or a callable `(score, inputs, baselines, seed) -> Attribution`.
 
     Args:
         given: what explains.
         name: what to call it; a callable needs one.
         settings: of a method that the table has.
     """
-    if isinstance(given, str):
-        given = METHODS[given]
-    if isinstance(given, Method):
-        method = given.with_settings(**settings)
+    if isinstance(given, str | Method | Solver | type):
+        method = method_of(given)
+        if settings and isinstance(given, Solver):
+            raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
+        method = method.with_settings(**settings)
+        if isinstance(given, Solver):
+            return Explainer(name or method.name, partial(_call, method), given)
         # A user's own method is also described by its code, as another method may get the same name.
         code = [] if method.name in METHODS.built_in else [method.explain]
         return Explainer(name or method.name, partial(_call, method), [method.name, method.defaults, *code])
     if settings:
         raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
-    if isinstance(given, type):
-        raise ValueError(f"{given.__name__} is a class: pass an instance, {given.__name__}()")
-    if isinstance(given, Solver):
-        return Explainer(name or type(given).__name__, partial(_solve, given), given)
     if not callable(given):
         raise ValueError(
-            f"{given!r} is not a method: pass a name of leastpath.methods.METHODS, a Method, a solver, or a callable "
+            f"{given!r} is not a method: pass a name of lp.METHODS, a Method, a solver, or a callable "
             "(score, inputs, baselines, seed) -> Attribution"
         )
     if name is None:
@@ -80,13 +78,8 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
     return Explainer(name, given, given)
 
 
-# Functions of the module and not closures, so that they can be pickled for other processes.
+# A function of the module and not a closure, so that it can be pickled for other processes.
 
 
 def _call(method: Method, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
     return method(score, inputs, baselines if method.takes_baselines else None, seed=seed)
-
-
-def _solve(solver: Solver, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-    given = None if chooses_start(solver) else baselines  # such a solver refuses baselines
-    return attribute(score, inputs, given, solver=solver, seed=seed)

@@ -51,7 +51,7 @@ class FisherRaoPath:
     Example:
         >>> import leastpath as lp
         >>> score = lp.Score(torch.nn.Linear(3, 4).eval(), target=1, output="softmax")
-        >>> result = lp.attribute(score, torch.ones(2, 3), solver=FisherRaoPath())
+        >>> result = lp.attribute(score, torch.ones(2, 3), method=FisherRaoPath())
         >>> bool((result.stats["distance_left"] < result.stats["distance"]).all())
         True
     """

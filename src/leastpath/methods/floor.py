@@ -7,10 +7,11 @@ import hashlib
 import torch
 from torch import Tensor
 
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 
 
-@method_without_path(lambda: "Random()")
+@method("Random", "Normal numbers that know nothing of the model.", role="floor", cost=(0, 0))
 def random(problem: Problem) -> Explained:
     """Standard normal numbers, drawn for each example from the seed and the example's own values.
 

@@ -7,17 +7,14 @@ from typing import Literal, get_args
 import torch
 
 from leastpath._support.checks import check_setting
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 from leastpath.solvers.samp import SAMP, Direction, Walk
 
 Directions = Literal["both", "insertion", "deletion"]
 
 
-def _samp_described(n_portions: int, direction: Directions) -> str:
-    return f"SAMP(n_portions={n_portions}, direction={direction})"
-
-
-@method_without_path(_samp_described)
+@method("SAMP", "Features whose move changes the score most move first, and get gradient × move.")
 def samp(problem: Problem, *, n_portions: int = 14, direction: Directions = "both") -> Explained:
     """SAMP: features whose move changes the score most move first, and get gradient × move.
 
@@ -32,11 +29,7 @@ def samp(problem: Problem, *, n_portions: int = 14, direction: Directions = "bot
     return _walked(problem, direction, n_portions=n_portions)
 
 
-def _plus_described(n_portions: int, direction: Directions, max_step: float | None, momentum: float | None) -> str:
-    return f"SAMP++(n_portions={n_portions}, direction={direction}, max_step={max_step}, momentum={momentum})"
-
-
-@method_without_path(_plus_described)
+@method("SAMP++", "SAMP in small steps, with a running mean of gradients.")
 def samp_plus_plus(
     problem: Problem,
     *,

@@ -15,11 +15,11 @@ from leastpath.account.budget import Budget
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
+from leastpath.integral.accuracy import Accuracy
 from leastpath.integral.block import FEW_FEATURES
 from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.integrator import integrate
 from leastpath.integral.result import Integral, unknown_integral
-from leastpath.integral.sums import Measure
 from leastpath.integral.weightings import Weighting
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
@@ -29,9 +29,10 @@ LENGTH_FACTOR = 2  # of the tolerance of values: how exact the length of a path 
 TIME_FOR_INTEGRALS = 0.9  # of what is left of max_seconds; the rest is for the test by removal
 
 
-def steps_reserved(tolerance: float | None, n_steps: int | None) -> int:
-    """Gradients an example that no solver may spend: fixed steps are promised, and a quarter as many for the line."""
-    return 0 if tolerance is not None or n_steps is None else n_steps + math.ceil(n_steps / 4)
+def steps_reserved(accuracy: Accuracy) -> int:
+    """Gradients per example that no solver may spend: fixed steps are promised, and a quarter as many for the line."""
+    n_steps = accuracy.n_steps
+    return 0 if accuracy.tolerance is not None or n_steps is None else n_steps + math.ceil(n_steps / 4)
 
 
 @dataclass
@@ -45,12 +46,9 @@ class Measuring:
     bound: BoundScore
     metric: Metric
     weighting: Weighting | None
-    tolerance: float | None
-    n_steps: int | None
-    rule: str
+    accuracy: Accuracy
     run: Run
     has_samples: bool  # whether the solver gave further paths
-    measure: Measure = "all"
     interrupted: bool = False  # then a coarse look at the rest must be enough
 
     def __post_init__(self) -> None:
@@ -65,8 +63,14 @@ class Measuring:
 
         Where it is interrupted before anything is known, it is unknown, or an error if the path is not worth keeping.
         """
-        budget, run, compares = self.for_path, self.run, self.measure == "all" and not solution.path.is_straight.all()
-        if self.tolerance is not None and compares:  # a bent path keeps a quarter, for measuring the straight line
+        budget, run, compares = (
+            self.for_path,
+            self.run,
+            self.accuracy.measure == "all" and not solution.path.is_straight.all(),
+        )
+        if (
+            self.accuracy.tolerance is not None and compares
+        ):  # a bent path keeps a quarter, for measuring the straight line
             budget = budget.keeping(torch.where(solution.path.is_straight, 0, torch.floor(budget.left() / 4)))
         if compares or solution.samples:
             run = replace(run, clock=run.clock.part(0.75 if compares else 0.5))
@@ -76,7 +80,7 @@ class Measuring:
         if integral is None:
             return unknown_integral(self.bound, len(solution.path))
         self.length_gradients = integral.n_gradients - integral.value_gradients
-        if self.measure == "all":
+        if self.accuracy.measure == "all":
             return integral
         unknown = torch.full_like(integral.length, torch.nan)
         return replace(integral, length=unknown, length_error=unknown)
@@ -87,7 +91,8 @@ class Measuring:
 
         With few features they are, since there their errors are the least certain, and gradients the cheapest.
         """
-        return None if self.tolerance is None or self.few_features else min(LENGTH_FACTOR * self.tolerance, 0.5)
+        tolerance = self.accuracy.tolerance
+        return None if tolerance is None or self.few_features else min(LENGTH_FACTOR * tolerance, 0.5)
 
     @property
     def few_features(self) -> bool:
@@ -118,12 +123,13 @@ class Measuring:
     def tried(self, path: Path, budget: Budget, run: Run | None = None, **how: Any) -> Integral | None:
         """The integral along a path; None where it was interrupted before anything was known."""
         before = budget.spent()
-        steps = (None, FIRST_GRADIENTS) if self.interrupted else (self.tolerance, self.n_steps)
-        how = {"measure": self.measure, "length_tolerance": self.length_tolerance, **how}
+        accuracy = replace(self.accuracy, length_tolerance=self.length_tolerance)
+        if self.interrupted:
+            accuracy = replace(accuracy, tolerance=None, n_steps=FIRST_GRADIENTS)
         try:
             integral = integrate(
-                self.bound, path, self.metric, tolerance=steps[0], n_steps=steps[1], rule=self.rule,
-                run=run or self.run, max_gradients=budget.grant(), **how,
+                self.bound, path, self.metric, accuracy=accuracy, run=run or self.run, max_gradients=budget.grant(),
+                **how,
             )  # fmt: skip
         except KeyboardInterrupt:
             self.interrupted = True
@@ -156,7 +162,7 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     measured = None
     if payable.any():
         rival = None if work.few_features else integral.length
-        measured = work.of_lines(lines.only(payable), known=solution.line, only_length=True, rival=rival)
+        measured = work.of_lines(lines.only(payable), known=solution.line, measure="length", rival=rival)
     if measured is None:
         return solution, integral, line
     line = _replaced(line, payable, measured)

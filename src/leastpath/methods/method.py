@@ -1,19 +1,34 @@
-"""Method: one way to explain, with its name, its settings and what may be expected of it."""
+"""Method: one way to explain, which knows its name, its settings, its cost and what it fits."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from leastpath._support.checks import seed_of
+import torch
+from torch import Tensor
+
+from leastpath._support.checks import shown
+from leastpath._support.registry import Registry
+from leastpath.features.kinds import Kind
+from leastpath.methods.problem import Explained, Problem
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import Several
 from leastpath.score.score import Baselines, Inputs, Score
 
-Kind = Literal["path", "weighting", "peer", "floor"]
+Role = Literal["path", "weighting", "peer", "floor"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Cost = Callable[[Sequence[int], Mapping[str, Any]], "tuple[int, int] | None"]
+"""From the shape of an input and the settings to gradients and forwards per baseline; None: nobody knows beforehand."""
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """What a method's explain may declare: settings that it refuses before the model runs."""
+
+    def check(self, score: Score, settings: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,68 +38,206 @@ class Method:
     Args:
         name: key of the table, e.g. "guided_ig".
         title: as tables print it, e.g. "Guided IG".
-        kind: "path" (a path and the line integral), "weighting" (a path and another integrand), "peer" (no path:
+        role: "path" (a path and the line integral), "weighting" (a path and another integrand), "peer" (no path:
             Captum's attributions, for instance), "floor" (what every method must beat).
         summary: one sentence.
         complete: whether attributions add up to f(x) − f(x̄), up to the error of the integral.
-        explain: the function that is called: `explain(score, inputs, baselines, seed=…, progress=…, **settings)`.
+        explain: the function that is called: `explain(problem, **settings) -> Explained`.
         defaults: all settings with their defaults.
         takes_baselines: whether baselines may be given; a method that chooses its own start refuses them.
         extra: the extra of `pip install leastpath[extra]` that it needs, or None.
+        needs: settings of which one must be given.
+        fits: the kinds of input that it is made for.
+        recommended: those of them for which the documentation recommends it.
+        costs: see `cost`.
+        settings_by_kind: other defaults for some kinds of input.
 
     Example:
         >>> import leastpath as lp, torch
-        >>> from leastpath.methods import METHODS
-        >>> METHODS["integrated_gradients"](lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)).values
+        >>> lp.METHODS["integrated_gradients"](lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)).values
         tensor([[0.5000, 0.5000]])
     """
 
     name: str
     title: str
-    kind: Kind
+    role: Role
     summary: str
     complete: bool
-    explain: Callable[..., Attribution]
+    explain: Callable[..., Explained]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
     takes_baselines: bool = True
+    needs: tuple[str, ...] = ()
+    fits: tuple[Kind, ...] = KINDS
+    recommended: tuple[Kind, ...] = ()
+    costs: Cost | None = None
+    settings_by_kind: Mapping[Kind, Mapping[str, Any]] = field(default_factory=dict)
 
     def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines | Several = None,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        **settings: Any,
+        self, score: Score, inputs: Inputs, baselines: Baselines | Several = None, **settings: Any
     ) -> Attribution:
-        """Explain inputs (batch, *features); `settings` are those named in `defaults`."""
-        if not isinstance(score, Score):
-            raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
+        """Explain inputs (batch, *features): `lp.attribute(score, inputs, baselines, method=self, **settings)`."""
+        import leastpath as lp  # called by itself, a method is a door to the verb, which stands above it
+
+        return lp.attribute(score, inputs, baselines, method=self, **settings)
+
+    @property
+    def has_path(self) -> bool:
+        """Whether its values come from a path that can be walked."""
+        return self.role in ("path", "weighting")
+
+    def check(self, score: Score, baselines: Baselines | Several, settings: Mapping[str, Any]) -> None:
+        """Refuse what cannot work, before the model runs."""
+        if not self.takes_baselines and baselines is not None:
+            raise ValueError(
+                f"{self.name} chooses its own start, so baselines cannot be given: attribute(score, inputs, method=…)"
+            )
         given = self.with_settings(**settings).defaults
-        if isinstance(baselines, Several):
-            baselines = baselines.of(inputs, score)
-        return self.explain(score, inputs, baselines, seed=seed_of(seed), progress=progress, **given)
+        if isinstance(self.explain, Checks):
+            self.explain.check(score, given)
 
     def with_settings(self, **settings: Any) -> Method:
         """The same method with other defaults.
 
         Example:
-            >>> from leastpath.methods import METHODS
-            >>> METHODS["integrated_gradients"].with_settings(tolerance=None, n_steps=50).defaults["n_steps"]
+            >>> import leastpath as lp
+            >>> lp.METHODS["integrated_gradients"].with_settings(tolerance=None, n_steps=50).defaults["n_steps"]
             50
         """
         unknown = sorted(set(settings) - set(self.defaults))
         if unknown:
-            raise ValueError(f"{self.name} has no setting {unknown[0]!r}: it has {', '.join(sorted(self.defaults))}")
+            has = ", ".join(sorted(self.defaults)) or "none"
+            raise ValueError(f"{self.name} has no setting {unknown[0]!r}: it has {has}")
         return replace(self, defaults={**self.defaults, **settings})
 
+    def settings_for(self, kind: Kind) -> dict[str, Any]:
+        """All settings with their defaults for a kind of input.
+
+        Example:
+            >>> import leastpath as lp
+            >>> lp.METHODS["staircase"].settings_for("image")["n_orders"]
+            4
+        """
+        return {**self.defaults, **self.settings_by_kind.get(kind, {})}
+
+    def cost(self, shape: Sequence[int], max_gradients: float | None = None) -> tuple[int, int] | None:
+        """About how many gradients and forwards it takes per example and baseline. None: nobody knows beforehand.
+
+        Args:
+            shape: of an input, without the batch.
+            max_gradients: a limit that the user set.
+
+        Example:
+            >>> import leastpath as lp
+            >>> lp.METHODS["saliency"].cost((3, 128, 128)), lp.METHODS["staircase"].cost((10,))
+            ((1, 1), (0, 80))
+        """
+        if self.costs is None:
+            return None
+        limit = (
+            {} if max_gradients is None or "max_gradients" not in self.defaults else {"max_gradients": max_gradients}
+        )
+        return self.costs(shape, {**self.defaults, **limit})
+
     def __repr__(self) -> str:
-        return f"Method({self.name!r}: {self.title}, {self.kind}, {'complete' if self.complete else 'not complete'})"
+        return f"Method({self.name!r}: {self.title}, {self.role}, {'complete' if self.complete else 'not complete'})"
 
 
-def settings_of(explain: Callable[..., Attribution]) -> dict[str, Any]:
+# ---- making one --------------------------------------------------------------------------------------------------
+
+
+def method(
+    title: str,
+    summary: str,
+    *,
+    complete: bool = False,
+    role: Role = "peer",
+    extra: str | None = None,
+    takes_baselines: bool = True,
+    needs: tuple[str, ...] = (),
+    fits: tuple[Kind, ...] = KINDS,
+    recommended: tuple[Kind, ...] = (),
+    cost: Cost | tuple[int, int] | None = None,
+    settings_by_kind: Mapping[Kind, Mapping[str, Any]] | None = None,
+) -> Callable[[Callable[..., Explained]], Method]:
+    """Make a `Method` of a function `(problem, *, settings) -> Explained`, which finds values without a path.
+
+    The function's name is the method's, and its keyword-only parameters are its settings. The arguments are those of
+    `Method`; `cost` is a function, or (gradients, forwards) per baseline.
+
+    Example:
+        >>> import leastpath as lp
+        >>> @method("Scaled change", "The difference from the baseline, times a number.")
+        ... def scaled_change(problem: Problem, *, scale: float = 1.0) -> Explained:
+        ...     return Explained(scale * (problem.end - problem.start))
+        >>> scaled_change(lp.Score(lambda x: x.sum(1)), torch.ones(1, 2), scale=3.0).values
+        tensor([[3., 3.]])
+    """
+
+    def make(function: Callable[..., Explained]) -> Method:
+        name = function.__name__
+        # The module has the Method under this name: so pickle finds the function as its attribute.
+        function.__qualname__ = f"{function.__qualname__}.explain.function"
+        costs = (lambda *_: cost) if isinstance(cost, tuple) else cost
+        explain, defaults = Rowwise(name, function), settings_of(function)
+        return Method(
+            name, title, role, summary, complete, explain, defaults, extra, takes_baselines, needs, fits, recommended,
+            costs, settings_by_kind or {},
+        )  # fmt: skip
+
+    return make
+
+
+@dataclass(frozen=True, eq=False)
+class Rowwise:
+    """A function `(problem, **settings) -> Explained` without a path, with a progress bar and its name for results."""
+
+    name: str
+    function: Callable[..., Explained]
+
+    def __call__(self, problem: Problem, **settings: Any) -> Explained:
+        problem.change  # noqa: B018 - before the function, which may change what the model counts
+        bar = problem.run.bar(self.name, len(problem))
+        # Captum differentiates: the caller's gradient mode must not reach it.
+        with torch.inference_mode(False), torch.enable_grad(), bar as shown_bar:
+            explained = self.function(replace(problem, bar=shown_bar), **settings)
+        return replace(explained, described=describe(self.name, settings))
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A function `(score, inputs, baselines, *, seed, progress, **settings) -> Attribution` as a method's explain."""
+
+    name: str
+    function: Callable[..., Attribution]
+
+    def __call__(self, problem: Problem, **settings: Any) -> Explained:
+        run = problem.run
+        result = self.function(
+            problem.score, problem.inputs, problem.baselines, seed=run.seed, progress=run.progress, **settings
+        )
+        if not isinstance(result, Attribution):
+            raise ValueError(f"{self.name} returned a {type(result).__name__}, expected an Attribution")
+        return Explained(problem.end, whole=result)
+
+
+def describe(name: str, settings: Mapping[str, Any]) -> str:
+    """What a result calls a method: its name, and its settings where they can be written.
+
+    Example:
+        >>> describe("occlusion", {"window": 8, "groups": torch.zeros(2)})
+        'occlusion(window=8, groups=given)'
+    """
+
+    def write(value: Any) -> str:
+        if isinstance(value, Tensor):
+            return "given"
+        return type(value).__name__ if isinstance(value, torch.nn.Module) else shown(value)
+
+    return f"{name}({', '.join(f'{key}={write(value)}' for key, value in settings.items())})"
+
+
+def settings_of(explain: Callable[..., Any]) -> dict[str, Any]:
     """The keyword-only parameters of an explaining function with their defaults, without seed and progress."""
     return {
         name: parameter.default
@@ -93,53 +246,31 @@ def settings_of(explain: Callable[..., Attribution]) -> dict[str, Any]:
     }
 
 
-class UnknownMethod(KeyError, ValueError):
-    """The table has no method of this name. It is a KeyError, so `in` and `.get` work as in any mapping.
+# ---- the table ---------------------------------------------------------------------------------------------------
+
+
+class Methods(Registry[Method]):
+    """The table name -> Method, in the order in which reports show it. `register` adds to it, and so do installed
+    packages by entry points of the group `leastpath.methods`; nothing is ever removed.
 
     Example:
-        >>> from leastpath.methods import METHODS
-        >>> METHODS.get("magic") is None
-        True
-    """
-
-    def __str__(self) -> str:  # KeyError would show the repr of the sentence
-        return str(self.args[0])
-
-
-class Methods(Mapping[str, Method]):
-    """A table name -> Method, in the order in which reports show it. `register` adds to it; nothing is ever removed.
-
-    Example:
-        >>> from leastpath.methods import METHODS
-        >>> "random" in METHODS, METHODS["random"].kind
+        >>> import leastpath as lp
+        >>> "random" in lp.METHODS, lp.METHODS["random"].role
         (True, 'floor')
     """
 
-    def __init__(self, methods: tuple[Method, ...]) -> None:
-        self._methods = {method.name: method for method in methods}
-        self.built_in = frozenset(self._methods)
-        """Names whose meaning no user can change."""
+    def fitting(self, kind: Kind) -> list[Method]:
+        """The methods that are made for a kind of input and need nothing that only their user has; the recommended
+        ones first.
 
-    def add(self, method: Method) -> None:
-        """Add a method of a user's own. Adding its name again replaces it."""
-        if method.name in self.built_in:
-            raise ValueError(f"{method.name!r} is a method of leastpath itself: give yours another name")
-        if not re.fullmatch(r"[\w.-]+", method.name):
-            raise ValueError(f"{method.name!r} is not a method's name: use letters, digits, '_', '-' and '.' only")
-        self._methods[method.name] = method
-
-    def __getitem__(self, name: str) -> Method:
-        if name not in self._methods:
-            known, own = ", ".join(self._methods), "in every process that asks for it, by leastpath.methods.register"
-            raise UnknownMethod(f"no method is called {name!r}: use one of {known}; or add yours, {own}")
-        return self._methods[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._methods)
-
-    def __len__(self) -> int:
-        return len(self._methods)
+        Example:
+            >>> import leastpath as lp
+            >>> [method.name for method in lp.METHODS.fitting("few")][:2]
+            ['integrated_gradients', 'occlusion']
+        """
+        found = [method for method in self.values() if kind in method.fits and not method.needs]
+        return sorted(found, key=lambda method: kind not in method.recommended)
 
     def __repr__(self) -> str:
-        rows = [f"  {m.name:<22}{m.kind:<11}{m.title}" for m in self.values()]
+        rows = [f"  {m.name:<22}{m.role:<11}{m.title}" for m in self.values()]
         return "\n".join([f"{len(self)} methods", *rows])

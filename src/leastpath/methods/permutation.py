@@ -7,15 +7,11 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath.features.groups import feature_groups, shared_evenly
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 
 
-def _described(n_permutations: int, segments: int | Tensor | None) -> str:
-    given = "given" if isinstance(segments, Tensor) else segments
-    return f"PermutationShap(n_permutations={n_permutations}, segments={given})"
-
-
-@method_without_path(_described)
+@method("Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True)
 def permutation_shap(problem: Problem, *, n_permutations: int = 10, segments: int | Tensor | None = 50) -> Explained:
     """Permutation SHAP: what each group adds when groups join one by one, averaged over orders and their reverses.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from leastpath.account.budget import OutOfTime
 from leastpath.account.run import Run
+from leastpath.integral.accuracy import Accuracy
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.solution import PlansGradients, Solver
 
@@ -17,20 +18,18 @@ OF_LINE, OF_BENT = 120, 200  # gradients that measuring a path typically takes; 
 TIME_TO_SOLVE = 0.5  # of max_seconds; the rest is for measuring
 
 
-def planned_gradients(
-    solver: Solver, tolerance: float | None, n_steps: int | None, max_gradients: int | None
-) -> tuple[int, int]:
+def planned_gradients(solver: Solver, accuracy: Accuracy, max_gradients: int | None) -> tuple[int, int]:
     """How many gradients an example will take, about: to find its path, and to measure it.
 
     Example:
         >>> import leastpath as lp
-        >>> planned_gradients(lp.StraightLine(), None, 50, None)
+        >>> planned_gradients(lp.StraightLine(), Accuracy(tolerance=None, n_steps=50), None)
         (0, 50)
     """
     finding = solver.planned_gradients if isinstance(solver, PlansGradients) else 0
     measuring = OF_BENT if finding else OF_LINE
-    if tolerance is None and n_steps is not None:
-        measuring = n_steps + (n_steps // 4 if finding else 0)
+    if accuracy.tolerance is None and accuracy.n_steps is not None:
+        measuring = accuracy.n_steps + (accuracy.n_steps // 4 if finding else 0)
     if max_gradients is None:
         return finding, measuring
     return min(finding, max_gradients // 2), min(measuring, max_gradients - min(finding, max_gradients // 2))
@@ -98,11 +97,3 @@ def in_words(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {s} s" if minutes else f"{s} s"
-
-
-def check_seconds(max_seconds: float | None) -> None:
-    """Raise on a time that is no time."""
-    asked: object = max_seconds
-    if asked is None or (isinstance(asked, int | float) and asked > 0):
-        return
-    raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")

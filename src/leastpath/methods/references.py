@@ -11,10 +11,11 @@ from torch import Tensor
 from leastpath._support.checks import check_features, check_integer
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.integral.pieces import integrate_lines
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 
 
-@method_without_path(lambda n_samples: f"ExpectedGradients(n_samples={n_samples})")
+@method("Expected Gradients", "Gradients between the input and random references, averaged.")
 def expected_gradients(problem: Problem, *, n_samples: int = 200) -> Explained:
     """Expected Gradients: the mean of (x − x′)ᵢ ∂ᵢf at random points between x and random references x′.
 
@@ -39,11 +40,11 @@ def expected_gradients(problem: Problem, *, n_samples: int = 200) -> Explained:
     return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
 
-def _lpi_described(points: Tensor | None, represent: object, n_centers: int, n_references: int, n_steps: int) -> str:
-    return f"LPI(n_centers={n_centers}, n_references={n_references}, n_steps={n_steps})"
-
-
-@method_without_path(_lpi_described, chooses_start=True)
+@method(
+    "Local path integration",
+    "Integrated Gradients from references of the input's own neighbourhood.",
+    takes_baselines=False,
+)
 def lpi(
     problem: Problem,
     *,

@@ -9,14 +9,11 @@ from leastpath._support.checks import check_integer
 from leastpath._support.rows import per_row
 from leastpath.features.groups import feature_groups
 from leastpath.integral.pieces import integrate_lines
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import method
+from leastpath.methods.problem import Explained, Problem
 
 
-def _described(n_steps: int, segments: int | Tensor | None) -> str:
-    return f"SequentialIG(n_steps={n_steps}, segments={'given' if isinstance(segments, Tensor) else segments})"
-
-
-@method_without_path(_described)
+@method("Sequential IG", "The line of each token by itself, all others as they are.")
 def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor | None = 50) -> Explained:
     """Sequential IG: for each token the line from the input without this token, which is set to its baseline.
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_setting, check_tensor
+from leastpath._support.checks import check_integer, check_setting
 from leastpath.methods.captum_peers import imported_captum, seeded
-from leastpath.methods.method import Method
-from leastpath.methods.pathless import Explained, Problem, pathless
+from leastpath.methods.method import Method, Rowwise, describe
+from leastpath.methods.problem import Explained, Problem
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
-from leastpath.score.score import Baselines, Inputs, Score, rows_of
+from leastpath.score.score import Score, rows_of
 
 
 def smooth(method: Method, *, name: str | None = None, title: str | None = None) -> Method:
@@ -34,78 +35,73 @@ def smooth(method: Method, *, name: str | None = None, title: str | None = None)
         torch.Size([2, 3])
     """
     name, title = name or f"smooth_{method.name}", title or f"SmoothGrad of {method.title}"
-    summary = f"Mean of {method.title} over noisy copies of the input."
     defaults = {**method.defaults, "n_samples": 10, "noise": 0.15}
-    explain = SmoothExplainer(method)
-    return Method(name, title, "peer", summary, False, explain, defaults, "captum", method.takes_baselines)
+    return replace(
+        method, name=name, title=title, role="peer", summary=f"Mean of {method.title} over noisy copies of the input.",
+        complete=False, explain=Smoothed(name, method), defaults=defaults, extra="captum", recommended=(), costs=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothExplainer:
+class Smoothed:
     """NoiseTunnel around a method of ours."""
 
+    name: str
     method: Method
 
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines = None,
-        *,
-        n_samples: int,
-        noise: float,
-        seed: int = 0,
-        progress: bool = False,
-        **settings: Any,
-    ) -> Attribution:
-        captum = imported_captum("smooth")
-        parts = inputs if isinstance(inputs, tuple) else (inputs,)
-        check_integer("n_samples", n_samples, 1)
+    def __call__(self, problem: Problem, *, n_samples: int, noise: float, **settings: Any) -> Explained:
+        explain = partial(self._explain, n_samples=n_samples, noise=noise, settings=settings)
+        explained = Rowwise(self.name, explain)(problem)
+        return replace(explained, described=describe(self.name, {"n_samples": n_samples, "noise": noise}))
+
+    def check(self, score: Score, settings: Mapping[str, Any]) -> None:
+        """Refuse settings that cannot work, before the model runs."""
+        check_integer("n_samples", settings["n_samples"], 1)
+        noise = settings["noise"]
         check_setting("noise", noise, float)
         if not 0 <= noise < float("inf"):
             raise ValueError(f"noise={noise} must be a finite number of at least 0: a share of the input's range")
-        for part in parts:
-            check_tensor("inputs", part)
+
+    def _explain(self, problem: Problem, *, n_samples: int, noise: float, settings: Mapping[str, Any]) -> Explained:
+        m, values, changes, remarks = problem.m, [], [], []
+        for row in range(0, len(problem), m):
+            mean, copies = self._smooth(problem, problem.bound.space.row(row), n_samples, noise, settings)
+            values.append(problem.bound.space.join(mean))
+            changes.append(copies.score_change.mean())
+            problem.bound.gradients_spent[row] += int(copies.n_gradients.sum())
+            problem.bound.forwards_spent[row] += int(copies.n_forwards.sum())
+            n_ok = sum(status.ok for status in copies.status)
+            remarks += [f"{n_ok} of {n_samples} noisy copies went well" if n_ok < n_samples else ""] * m
+            problem.bar.advance(m)
+        # A method with a start of its own has its own change of score, here the mean over the copies.
+        change = None if self.method.takes_baselines else torch.stack(changes)
+        stats = {"n_samples": n_samples}
+        return Explained(torch.cat(values).repeat_interleave(m, 0), stats, remarks, change, uses_all_baselines=True)
+
+    def _smooth(
+        self, problem: Problem, example: int, n_samples: int, noise: float, settings: Mapping[str, Any]
+    ) -> tuple[tuple[Tensor, ...], Attribution]:
+        """The mean of one example's attributions, and the result of its noisy copies."""
+        captum, inputs = imported_captum("smooth"), problem.inputs
+        parts = inputs if isinstance(inputs, tuple) else (inputs,)
         if not all(part.is_floating_point() for part in parts):
             raise ValueError("integers cannot be made noisy: smooth needs floating-point inputs")
+        own, _, start = rows_of(problem.score, inputs, problem.baselines, [example] * n_samples)
+        found: list[Attribution] = []
 
-        def smoothed(example: int) -> tuple[tuple[Tensor, ...], Attribution]:
-            """The mean of one example's attributions, and the result of its noisy copies."""
-            own, _, start = rows_of(score, inputs, baselines, [example] * n_samples)
-            found: list[Attribution] = []
+        def of_copies(copies: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            noisy = tuple(copy.to(part.dtype) for copy, part in zip(copies, parts, strict=True))  # noise is float32
+            asked = noisy if isinstance(inputs, tuple) else noisy[0]
+            found.append(finished(self.method(own, asked, start, seed=problem.seed, support=False, **settings)))
+            values = found[0].values
+            return values if isinstance(values, tuple) else (values,)
 
-            def of_copies(copies: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-                noisy = tuple(copy.to(part.dtype) for copy, part in zip(copies, parts, strict=True))  # noise is float32
-                asked = noisy if isinstance(inputs, tuple) else noisy[0]
-                found.append(finished(self.method(own, asked, start, seed=seed, **settings)))
-                values = found[0].values
-                return values if isinstance(values, tuple) else (values,)
-
-            clean = tuple(part[example : example + 1].detach() for part in parts)
-            deviations = tuple(noise * float(x.max() - x.min()) for x in clean)
-            tunnel = captum.NoiseTunnel(_as_captum(captum, of_copies))
-            with seeded(seed):
-                mean = tunnel.attribute(clean, nt_type="smoothgrad", nt_samples=n_samples, stdevs=deviations)
-            return mean, found[0]
-
-        def explain_rows(problem: Problem) -> Explained:
-            m, values, changes, remarks = problem.m, [], [], []
-            for row in range(0, len(problem), m):
-                mean, copies = smoothed(problem.bound.space.row(row))
-                values.append(problem.bound.space.join(mean))
-                changes.append(copies.score_change.mean())
-                problem.bound.gradients_spent[row] += int(copies.n_gradients.sum())
-                problem.bound.forwards_spent[row] += int(copies.n_forwards.sum())
-                n_ok = sum(status.ok for status in copies.status)
-                remarks += [f"{n_ok} of {n_samples} noisy copies went well" if n_ok < n_samples else ""] * m
-                problem.bar.advance(m)
-            # A method with a start of its own has its own change of score, here the mean over the copies.
-            change = None if self.method.takes_baselines else torch.stack(changes)
-            stats = {"n_samples": n_samples}
-            return Explained(torch.cat(values).repeat_interleave(m, 0), stats, remarks, change, uses_all_baselines=True)
-
-        described = f"NoiseTunnel({self.method.title}, n_samples={n_samples}, noise={noise:g})"
-        return pathless(score, inputs, baselines, explain_rows, described=described, seed=seed, progress=progress)
+        clean = tuple(part[example : example + 1].detach() for part in parts)
+        deviations = tuple(noise * float(x.max() - x.min()) for x in clean)
+        tunnel = captum.NoiseTunnel(_as_captum(captum, of_copies))
+        with seeded(problem.seed):
+            mean = tunnel.attribute(clean, nt_type="smoothgrad", nt_samples=n_samples, stdevs=deviations)
+        return mean, found[0]
 
 
 def _as_captum(captum: Any, explain: Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]) -> Any:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath.features.groups import feature_groups, is_image, shared_evenly
-from leastpath.methods.pathless import Explained, Problem, method_without_path
+from leastpath.methods.method import KINDS, method
 from leastpath.methods.permutation import gains_of_order, score_of_start
+from leastpath.methods.problem import Explained, Problem
 
 PATCHES = 8  # a side: about as many steps as a straight line has
 
 
-def _described(n_orders: int, patch: int | None) -> str:
-    return f"Staircase(n_orders={n_orders}, patch={patch})"
+def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
+    return 0, 650 if len(shape) == 3 else 2 * settings["n_orders"] * math.prod(shape)
 
 
-@method_without_path(_described)
+@method(
+    "Random staircases",
+    "One patch, token or feature after another enters and gets what is gained.",
+    complete=True,
+    recommended=KINDS,
+    cost=_cost,
+)
 def staircase(problem: Problem, *, n_orders: int = 4, patch: int | None = None) -> Explained:
     """Random staircases: the mean of path integrals along which one patch after another enters the image.
 

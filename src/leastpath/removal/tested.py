@@ -19,9 +19,8 @@ from torch import Tensor
 
 from leastpath._support.numbers import written
 from leastpath._support.rows import flat_rows
+from leastpath.account.run import Run
 from leastpath.features.kinds import kind_of
-from leastpath.geometry.path import Path
-from leastpath.methods.measuring import Line
 from leastpath.removal.gain import SHARES, Rank, default_rank, judged_score, patches, removal_places, symmetric_gain
 from leastpath.removal.gain import Kind as JudgedKind
 from leastpath.result.status import Note, Outcome, Status
@@ -111,53 +110,49 @@ def not_tested(examples: int) -> Tested:
 def tested(
     bound: BoundScore,
     inputs: Inputs,
-    path: Path,
+    starts: Tensor,
     values: Tensor,
-    line: Line,
-    baselines: int,
-    wanted: bool | Tensor | None,
-    max_gradients: int | None,
-    in_time: bool = True,
+    line: Tensor | None = None,
+    bent: Tensor | None = None,
+    labels: Tensor | None = None,
+    run: Run | None = None,
+    wanted: bool = True,
 ) -> Tested:
     """Measure the support of explanations, and that of the straight line where the path is bent.
 
     Args:
         bound: the explained score.
         inputs: as the user gave them.
-        path: one for each example and baseline.
-        values: (examples · baselines, *features) attributions along it.
-        line: the same of the straight line.
-        baselines: of each example.
-        wanted: None: only where a path is bent. True: everywhere. False: nowhere. Integers (1 or examples, *features):
-            everywhere, with the features that are removed together.
-        max_gradients: the budget of the call; a small one gets a coarser test.
-        in_time: whether there is time left for it.
+        starts: (examples, baselines, *features) what stands in for removed features.
+        values: (examples, *features) attributions.
+        line: the same of the straight line, NaN where it was not measured; None: there is no line to compare with.
+        bent: (examples,) whether a path is not the straight line itself.
+        labels: (1 or examples, *features) integers, the features that are removed together; None: each by itself.
+        run: of the call; a small budget gets a coarser test, and one without time left none.
+        wanted: False: nothing is tested.
     """
-    examples, bent = len(path) // baselines, ~path.is_straight.unflatten(0, (-1, baselines)).all(1)
-    if wanted is False or (wanted is None and not bent.any()):
+    examples, is_bent = len(starts), torch.zeros(len(starts), dtype=torch.bool) if bent is None else bent
+    if not wanted:
         return not_tested(examples)
-    if not in_time:
+    if run is not None and run.clock.left() <= 0:
         return _failed(examples, Outcome.BUDGET_SPENT, "max_seconds left no time to test it; raise max_seconds")
-    mean_values, mean_line = (x.unflatten(0, (-1, baselines)).mean(1) for x in (values, line.values))
     score, kind = judged_score(cast(Score, bound.score), "sigmoid" if bound.score.output == "sigmoid" else "auto")
-    labels, rank = removed_together(bound, wanted, examples), default_rank(kind_of(bound), kind)
+    rank = default_rank(kind_of(bound), kind)
     try:
         judged = score.bind(inputs)
-        test = _Test(judged, kind, path.start.unflatten(0, (-1, baselines)), labels, rank, max_gradients)
-        mine = test.of(mean_values)
-        of_line = mine
-        if bent.any():  # a line that was not measured is not tested
-            tests_line = bool(torch.isfinite(mean_line).any())
-            of_line = torch.where(bent, test.of(mean_line) if tests_line else torch.nan, mine)
+        test = _Test(judged, kind, starts, labels, rank, None if run is None else run.max_gradients)
+        mine = test.of(values)
+        of_line = mine if line is not None else torch.full_like(mine, torch.nan)
+        if line is not None and is_bent.any():  # a line that was not measured is not tested
+            tests_line = bool(torch.isfinite(line).any())
+            of_line = torch.where(is_bent, test.of(line) if tests_line else torch.nan, mine)
     except KeyboardInterrupt:
         return _failed(examples, Outcome.INTERRUPTED, "the test was interrupted")
     except Exception as error:  # the explanation stands, but the model may refuse inputs that lack features as it likes
         return _failed(examples, Outcome.UNSUPPORTED, str(error).partition("\n")[0] or type(error).__name__)
-    if wanted is None:
-        mine, of_line = (torch.where(bent, x, torch.nan) for x in (mine, of_line))
     unit = "in probability" if kind == "log_odds" else "in units of the score"
-    unknown = [ASK if wanted is None and not b else NO_ORDER for b in bent.tolist()]
-    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit, unknown, bent.tolist())
+    straight = [] if bent is None else bent.tolist()
+    return Tested(mine, of_line, torch.as_tensor(judged.forwards_spent).long(), unit, [NO_ORDER] * examples, straight)
 
 
 def _failed(examples: int, outcome: Outcome, why: str) -> Tested:
@@ -204,20 +199,17 @@ def _started(start: Tensor, rows: Tensor, masked: Tensor) -> Tensor:
     return start[rows.to(start.device)]
 
 
-def removed_together(bound: BoundScore, wanted: bool | Tensor | None, examples: int) -> Tensor | None:
+def removed_together(bound: BoundScore, groups: Tensor | None, examples: int) -> Tensor | None:
     """What is removed together, as labels (1 or examples, *features); None: every feature by itself."""
-    shape = bound.shape
-    if isinstance(wanted, Tensor):
-        fits = wanted.shape[1:] == shape and wanted.ndim == len(shape) + 1 and len(wanted) in (1, examples)
-        if wanted.is_floating_point() or wanted.dtype == torch.bool or not fits:
+    shape, kind = bound.shape, kind_of(bound)
+    if groups is not None:
+        fits = groups.shape[1:] == shape and groups.ndim == len(shape) + 1 and len(groups) in (1, examples)
+        if groups.is_floating_point() or groups.dtype == torch.bool or not fits:
             raise ValueError(
-                f"support has dtype {wanted.dtype} and shape {tuple(wanted.shape)}, expected True, False, or integer "
-                f"labels of shape {(1, *shape)} or {(examples, *shape)}"
+                f"groups have dtype {groups.dtype} and shape {tuple(groups.shape)}, expected integer labels of shape "
+                f"{(1, *shape)} or {(examples, *shape)}"
             )
-        return wanted
-    if not (wanted is None or isinstance(wanted, bool)):
-        raise ValueError(f"support={wanted!r} must be True, False, None, or integer labels")
-    kind = kind_of(bound)
+        return groups
     if kind == "tokens":
         return torch.arange(shape[0])[None, :, None].expand(1, *shape)
     if kind == "image":

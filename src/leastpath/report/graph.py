@@ -40,7 +40,7 @@ def plot_graph(
 
     Args:
         graph: made by `NeighborGraph.build`, over points of two features.
-        result: of `attribute(…, solver=graph)`.
+        result: of `attribute(…, method=graph)`.
         examples: whose routes to draw.
         background: the score as shaded contours, `evaluation.score_plane(score, points)`, if given.
         ax: where to draw; a new figure by default.
@@ -51,19 +51,19 @@ def plot_graph(
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
         >>> points = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
         >>> graph = lp.NeighborGraph(points, n_neighbors=6).build(score, lp.Conformal())
-        >>> result = lp.attribute(score, torch.ones(1, 2), solver=graph)
+        >>> result = lp.attribute(score, torch.ones(1, 2), method=graph)
         >>> figure = plot_graph(graph, result, background=score_plane(score, points))
     """
     if not hasattr(graph, "topology") or not hasattr(result, "path"):
         what = f"a {type(graph).__name__} and a {type(result).__name__}"
         raise ValueError(
-            f"got {what}, expected a built graph and a result: plot_graph(graph, attribute(…, solver=graph))"
+            f"got {what}, expected a built graph and a result: plot_graph(graph, attribute(…, method=graph))"
         )
     points = graph.topology.points.detach().cpu().double().numpy()
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"the graph has points of shape {points.shape}, expected two features: (n, 2)")
     if result.path is None:
-        raise ValueError("the result has no path: pass the result of attribute(…, solver=graph)")
+        raise ValueError("the result has no path: pass the result of attribute(…, method=graph)")
     figure, axes = drawing_on(ax, 6.4, 4.8)
     from matplotlib.collections import LineCollection
 

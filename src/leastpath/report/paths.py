@@ -49,7 +49,7 @@ def path_film(
         >>> from leastpath.report import path_film
         >>> score = lp.Score(lambda x: torch.sigmoid(x.flatten(1).sum(1) - 8))
         >>> from leastpath.evaluation import scores_along
-        >>> result = lp.attribute(score, torch.rand(1, 1, 4, 4), solver=lp.StraightLine())
+        >>> result = lp.attribute(score, torch.rand(1, 1, 4, 4), method=lp.StraightLine())
         >>> figure = path_film(result, frames=5, scores=scores_along(score, result, frames=5))
     """
     path, example = checked_path(result, example)
@@ -113,7 +113,7 @@ def path_profile(profiles: Mapping[str, Profile]) -> Figure:
         >>> import torch, leastpath as lp
         >>> from leastpath.evaluation import profile_paths
         >>> score = lp.Score(lambda x: torch.sigmoid(9 * x[:, 0] - 5) + x[:, 1] ** 2)
-        >>> result = lp.attribute(score, torch.ones(1, 2), solver=lp.Descent())
+        >>> result = lp.attribute(score, torch.ones(1, 2), method=lp.Descent())
         >>> figure = path_profile(profile_paths(score, {"Descent": result}))
     """
     given: object = profiles

@@ -24,7 +24,7 @@ class Attribution:
 
     Example:
         >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), solver=lp.StraightLine())
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), method=lp.StraightLine())
         >>> result.values.shape, result.status[0].ok
         (torch.Size([2, 2]), True)
     """
@@ -48,14 +48,15 @@ class Attribution:
     `length_error`. inf where the score does not change, NaN for metrics that do not bound the score. For `Fisher` and
     `Pullback`: length / the distance of the two ends, of which the same is true."""
     path: Path | None
-    """One polyline per example (per example and baseline, where there are several: row b · m + j)."""
+    """One polyline per example (per example and baseline, where there are several: row b · m + j); None for methods
+    without a path."""
     status: tuple[Status, ...]
     """What became of each example; `status[b].value` is the sentence to read."""
     support: Tensor
     """Does removal confirm the explanation? The symmetric relevance gain: how much more the score loses without the
     most important features than without the least important ones. 0 is what random orders have on average, higher is
     better. In probability for class scores. For one input it is a hint: a single random order of few features can have
-    a support of ±.3 (docs/choosing.md). NaN where it was not measured: along straight lines, unless asked for."""
+    a support of ±.3 (docs/choosing.md). NaN where it was not measured, `support=False`."""
     n_gradients: Tensor
     """Model gradients spent, solver and integral together (int64)."""
     score_change: Tensor
@@ -70,8 +71,8 @@ class Attribution:
     path_spread: Inputs | None
     """Standard deviation of `values` over paths that the solver sampled, shaped like them; None where it sampled
     none."""
-    solver: str
-    """The solver that found the path, with its settings."""
+    method: str
+    """The method that found the values, with its settings: the solver's, where it has a path."""
     geometry: str
     """The score that the path was found for. Lengths and certificates are always of the explained score."""
     metric: str
@@ -86,7 +87,7 @@ class Attribution:
         ok, known = sum(s.ok for s in self.status), not bool(self.support.isnan().all())
         shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
         return (
-            f"Attribution(values={', '.join(map(str, shapes))}, solver={self.solver}, metric={self.metric}, "
+            f"Attribution(values={', '.join(map(str, shapes))}, method={self.method}, metric={self.metric}, "
             f"ok={ok}/{len(self.status)}, "
             f"{f'median support={float(self.support.nanmedian()):.2g}' if known else 'support not measured'}, "
             f"median |completeness_gap|={float(self.completeness_gap.abs().median()):.2g}, "
@@ -101,7 +102,7 @@ class Attribution:
         Example:
             >>> import pytest, tempfile, leastpath as lp
             >>> _ = pytest.importorskip("safetensors")
-            >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+            >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
             >>> lp.load(result.save(f"{tempfile.mkdtemp()}/result.safetensors")).values
             tensor([[0.5000, 0.5000]])
         """
@@ -111,7 +112,7 @@ class Attribution:
         names = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change")
         evidence = {name.replace("_", " "): getattr(self, name) for name in names}
         evidence["gradients"] = self.n_gradients
-        return result_html(self.values, self.status, evidence, f"{self.solver}, {self.metric}")
+        return result_html(self.values, self.status, evidence, f"{self.method}, {self.metric}")
 
 
 def load(path: str | os.PathLike[str]) -> Attribution:
@@ -144,7 +145,8 @@ def without_path(
     *,
     n_gradients: Tensor,
     n_forwards: Tensor,
-    solver: str,
+    method: str,
+    support: Tensor | None = None,
     baseline_spread: Inputs | None = None,
     stats: Mapping[str, Any] | None = None,
 ) -> Attribution:
@@ -160,14 +162,14 @@ def without_path(
         certificate=unknown,
         path=None,
         status=status,
-        support=unknown,
+        support=unknown if support is None else support,
         n_gradients=n_gradients,
         score_change=score_change,
         n_forwards=n_forwards,
         attribution_error=unknown,
         baseline_spread=baseline_spread,
         path_spread=None,
-        solver=solver,
+        method=method,
         geometry="none",
         metric="none",
         stats=stats or {},

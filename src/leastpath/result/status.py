@@ -128,7 +128,7 @@ def finished(result: Result) -> Result:
 
     Example:
         >>> import leastpath as lp, torch
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=lp.StraightLine())
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
         >>> finished(result) is result
         True
     """

@@ -132,7 +132,7 @@ def several(*choices: Choice) -> Several:
         >>> import leastpath as lp
         >>> images = torch.rand(2, 1, 4, 4)
         >>> score = lp.Score(lambda x: x.flatten(1).sum(1))
-        >>> result = lp.attribute(score, images, several("black", "white"), solver=lp.StraightLine())
+        >>> result = lp.attribute(score, images, several("black", "white"), method=lp.StraightLine())
         >>> result.path.start.shape
         torch.Size([4, 1, 4, 4])
     """

@@ -33,9 +33,9 @@ class Amortized:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x.mean(1) - 10))
         >>> x = torch.rand(8, 30, generator=torch.Generator().manual_seed(0))
-        >>> solved = lp.attribute(score, x, solver=lp.Descent())
+        >>> solved = lp.attribute(score, x, method=lp.Descent())
         >>> solver = lp.Amortized.fit(solved, epochs=20)
-        >>> lp.attribute(score, x[:2] + 0.01, solver=solver).values.shape
+        >>> lp.attribute(score, x[:2] + 0.01, method=solver).values.shape
         torch.Size([2, 30])
     """
 

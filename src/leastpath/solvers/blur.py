@@ -33,7 +33,7 @@ class BlurIG:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: (x**2).sum((1, 2)))
-        >>> result = lp.attribute(score, torch.rand(2, 8, 8), solver=lp.BlurIG(max_sigma=3.0))
+        >>> result = lp.attribute(score, torch.rand(2, 8, 8), method=lp.BlurIG(max_sigma=3.0))
         >>> result.path.start.std() < result.path.end.std()
         tensor(True)
     """

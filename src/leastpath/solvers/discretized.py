@@ -39,7 +39,7 @@ class DiscretizedIG:
         >>> import torch, leastpath as lp
         >>> words = torch.tensor([[0.0, 0.0], [0.5, 0.2], [1.0, 1.0]])
         >>> solver = lp.DiscretizedIG(words, n_neighbors=2, n_words=1)
-        >>> lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), solver=solver).path[0]
+        >>> lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=solver).path[0]
         tensor([[0.0000, 0.0000],
                 [0.5000, 0.2000],
                 [1.0000, 1.0000]])

@@ -41,7 +41,7 @@ class GuidedIG:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: x[:, 0] + 10 * x[:, 1])
         >>> solver = lp.GuidedIG(fraction=0.5, max_distance=1.0, n_steps=2)
-        >>> lp.attribute(score, torch.ones(1, 2), solver=solver).path[0]
+        >>> lp.attribute(score, torch.ones(1, 2), method=solver).path[0]
         tensor([[0., 0.],
                 [1., 0.],
                 [1., 1.]])

@@ -68,7 +68,7 @@ class GeodesicODE:
         >>> import torch, leastpath as lp
         >>> half_plane = lp.Score(lambda x: x[:, 1].log())  # ‖∇f‖ = 1 / x₁: shortest paths are arcs of circles
         >>> ends = torch.tensor([[-1.0, 1.0]]), torch.tensor([[1.0, 1.0]])
-        >>> result = lp.attribute(half_plane, ends[1], ends[0], solver=lp.GeodesicODE())
+        >>> result = lp.attribute(half_plane, ends[1], ends[0], method=lp.GeodesicODE())
         >>> print(f"{float(result.length):.2f}")  # arcosh 3
         1.76
     """

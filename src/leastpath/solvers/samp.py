@@ -42,7 +42,7 @@ class SAMP:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: x[:, 0] + 10 * x[:, 1])
-        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.SAMP(n_portions=2)).path[0]
+        >>> lp.attribute(score, torch.ones(1, 2), method=lp.SAMP(n_portions=2)).path[0]
         tensor([[0., 0.],
                 [0., 1.],
                 [1., 1.]])

@@ -237,7 +237,7 @@ def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: R
     quiet, lengths = Run(run.seed, run.max_gradients), []
     for path in paths:
         before = budget.spent()
-        measured = integrate(score, path.only(able), metric, only_length=True, max_gradients=grant, run=quiet)
+        measured = integrate(score, path.only(able), metric, measure="length", max_gradients=grant, run=quiet)
         budget.settle(before, measured.n_gradients)
         lengths.append(measured.length)
     best, which = torch.stack(lengths).min(0)

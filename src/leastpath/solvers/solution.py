@@ -140,16 +140,16 @@ def paths_of(result: Any) -> Path:
 
     Example:
         >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), solver=lp.StraightLine())
+        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), method=lp.StraightLine())
         >>> len(paths_of(result))
         2
     """
     if not hasattr(result, "path"):
         raise ValueError(
-            f"result is a {type(result).__name__}, expected what attribute returns: attribute(…, solver=Descent())"
+            f"result is a {type(result).__name__}, expected what attribute returns: attribute(…, method=Descent())"
         )
     if not isinstance(result.path, Path):
-        raise ValueError("the result has no paths to learn from: pass the result of attribute(…, solver=Descent())")
+        raise ValueError("the result has no paths to learn from: pass the result of attribute(…, method=Descent())")
     return result.path
 
 

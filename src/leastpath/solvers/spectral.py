@@ -31,7 +31,7 @@ class SpectralIG:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: x.flatten(1).prod(1))
         >>> solver = lp.SpectralIG(overlap=0.5, n_knots=3)
-        >>> lp.attribute(score, torch.diag(torch.tensor([3.0, 1.0]))[None], solver=solver).path[0][1]
+        >>> lp.attribute(score, torch.diag(torch.tensor([3.0, 1.0]))[None], method=solver).path[0][1]
         tensor([[3.0000, 0.0000],
                 [0.0000, 0.3333]])
     """

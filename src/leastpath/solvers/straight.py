@@ -20,7 +20,7 @@ class StraightLine:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(torch.nn.Linear(3, 2).eval(), target=0)
-        >>> lp.attribute(score, torch.ones(1, 3), solver=lp.StraightLine()).values.shape
+        >>> lp.attribute(score, torch.ones(1, 3), method=lp.StraightLine()).values.shape
         torch.Size([1, 3])
     """
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from leastpath.attribution import LENGTH_MARGIN
 from leastpath.evaluation.statistics import holm
+from leastpath.methods.by_path import LENGTH_MARGIN
 from leastpath.solvers import StraightLine, Variational
 from studies.findings.config import Setting
 from studies.findings.half_moons.rows import (

@@ -59,7 +59,7 @@ class MoonsTask:
     def explained(self, solver: Solver, metric: Metric | None = None) -> Attribution:
         """Attributions (n, 2) with their evidence."""
         found = attribute(
-            self.score, self.inputs, self.baseline, solver=solver, metric=metric, tolerance=TOLERANCE, seed=self.seed
+            self.score, self.inputs, self.baseline, method=solver, metric=metric, tolerance=TOLERANCE, seed=self.seed
         )
         return finished(found)
 
@@ -150,6 +150,6 @@ def conformal_ratio(score: Score, path: Path) -> Tensor:
     """
     lines = Path.straight(path.start, path.end)
     found, line = (
-        integrate(score, p, Conformal(), tolerance=TOLERANCE, only_length=True).length for p in (path, lines)
+        integrate(score, p, Conformal(), tolerance=TOLERANCE, measure="length").length for p in (path, lines)
     )
     return found / line

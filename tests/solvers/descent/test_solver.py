@@ -25,7 +25,7 @@ B = torch.tensor([[0.8, 0.6], [1.5, 1.5]], dtype=torch.float64)
 
 
 def test_half_plane_against_closed_form():
-    result = lp.attribute(lp.Score(half_plane), B, A, solver=lp.Descent(max_gradients=3000))
+    result = lp.attribute(lp.Score(half_plane), B, A, method=lp.Descent(max_gradients=3000))
     torch.testing.assert_close(result.length, half_plane_length(A, B), rtol=0.02, atol=0)
     assert all(status.ok for status in result.status)
 
@@ -33,13 +33,13 @@ def test_half_plane_against_closed_form():
 def test_way_round_a_hill_against_fine_grid():
     a, b = (-1.0, 0.0), (1.0, 0.2)
     ends = (torch.tensor([p], dtype=torch.float64) for p in (b, a))
-    result = lp.attribute(lp.Score(bump), *ends, metric=lp.Conformal(0.05), solver=lp.Descent(max_gradients=3000))
+    result = lp.attribute(lp.Score(bump), *ends, metric=lp.Conformal(0.05), method=lp.Descent(max_gradients=3000))
     assert float(result.length) <= 1.03 * grid_length(bump, 0.05, a, b)
     assert float(result.length_ratio) < 0.8
 
 
 def test_linear_score_keeps_the_line_and_says_so():
-    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(2, 30), solver=lp.Descent())
+    result = lp.attribute(lp.Score(lambda x: x.sum(1)), torch.ones(2, 30), method=lp.Descent())
     assert (result.length_ratio <= 1.0 + 1e-6).all()
     torch.testing.assert_close(result.values, torch.ones(2, 30), rtol=1e-3, atol=1e-3)
 
@@ -49,8 +49,8 @@ def test_linear_score_keeps_the_line_and_says_so():
 
 @pytest.mark.parametrize("output", ["softmax", "log_softmax"])
 def test_shortens_saturating_nets_within_the_budget(output):
-    result = lp.attribute(lp.Score(NET, CLASSES, output=output), X, solver=lp.Descent())
-    line = lp.attribute(lp.Score(NET, CLASSES, output=output), X, solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(NET, CLASSES, output=output), X, method=lp.Descent())
+    line = lp.attribute(lp.Score(NET, CLASSES, output=output), X, method=lp.StraightLine())
     assert float(result.length_ratio.median()) < 0.45 and (result.length_ratio <= 1).all()
     assert (result.stats["solver_gradients"] <= 500).all()
     assert float(result.cancellation.median()) < 0.5 * float(line.cancellation.median())
@@ -65,7 +65,7 @@ RIPPLED = seeded(lambda: torch.randn(3, 60), 6)
 
 
 def test_rippled_sigmoid_is_crossed_by_way_of_the_plateau():
-    result = lp.attribute(lp.Score(ripples), RIPPLED, solver=lp.Descent())
+    result = lp.attribute(lp.Score(ripples), RIPPLED, method=lp.Descent())
     assert float(result.length_ratio.median()) < 0.3
     for ratio, status in zip(result.length_ratio.tolist(), result.status, strict=True):
         assert ratio < 1 or Outcome.FELL_BACK in status
@@ -73,17 +73,17 @@ def test_rippled_sigmoid_is_crossed_by_way_of_the_plateau():
 
 @pytest.mark.parametrize("metric", [lp.RankOne(), lp.NoCancellation(), lp.Conformal(0.01)], ids=repr)
 def test_other_metrics_are_never_longer_than_the_line(metric):
-    result = lp.attribute(SCORE, X, solver=lp.Descent(), metric=metric)
+    result = lp.attribute(SCORE, X, method=lp.Descent(), metric=metric)
     assert (result.length_ratio <= 1.0 + 1e-6).all() and result.path.points.isfinite().all()
 
 
 def test_euclidean_is_the_line_at_once():
-    result = lp.attribute(SCORE, X, solver=lp.Descent(), metric=lp.Euclidean())
+    result = lp.attribute(SCORE, X, method=lp.Descent(), metric=lp.Euclidean())
     assert result.path.is_straight.all() and (result.stats["solver_gradients"] == 0).all()
 
 
 def test_ends_are_exact_and_knots_distinct():
-    result = lp.attribute(SCORE, X, 0.3, solver=lp.Descent())
+    result = lp.attribute(SCORE, X, 0.3, method=lp.Descent())
     assert torch.equal(result.path.end, X) and torch.equal(result.path.start, torch.full_like(X, 0.3))
     for b in range(len(X)):
         assert (torch.linalg.vector_norm(result.path[b].diff(dim=0), dim=1) > 0).all()
@@ -92,10 +92,10 @@ def test_ends_are_exact_and_knots_distinct():
 def test_batch_equals_loop():
     model = NET.to(torch.float64)
     try:
-        together = lp.attribute(lp.Score(model, CLASSES, output="softmax"), X.double(), solver=lp.Descent())
+        together = lp.attribute(lp.Score(model, CLASSES, output="softmax"), X.double(), method=lp.Descent())
         for b in range(len(X)):
             alone = lp.attribute(
-                lp.Score(model, int(CLASSES[b]), output="softmax"), X[b : b + 1].double(), solver=lp.Descent()
+                lp.Score(model, int(CLASSES[b]), output="softmax"), X[b : b + 1].double(), method=lp.Descent()
             )
             torch.testing.assert_close(together.path[b], alone.path[0], rtol=1e-6, atol=1e-6)
             assert int(together.stats["solver_gradients"][b]) == int(alone.stats["solver_gradients"][0])
@@ -104,14 +104,14 @@ def test_batch_equals_loop():
 
 
 def test_blocks_change_nothing(monkeypatch):
-    whole = lp.attribute(SCORE, X, solver=lp.Descent())
+    whole = lp.attribute(SCORE, X, method=lp.Descent())
     monkeypatch.setattr("leastpath.solvers.descent.solver.BLOCK_ELEMENTS", 1)
-    torch.testing.assert_close(lp.attribute(SCORE, X, solver=lp.Descent()).values, whole.values, rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(lp.attribute(SCORE, X, method=lp.Descent()).values, whole.values, rtol=1e-2, atol=1e-3)
 
 
 def test_seed_decides_and_global_state_is_left_alone():
     before = torch.get_rng_state()
-    first, again, other = (lp.attribute(lp.Score(ripples), RIPPLED, solver=lp.Descent(), seed=s) for s in (1, 1, 2))
+    first, again, other = (lp.attribute(lp.Score(ripples), RIPPLED, method=lp.Descent(), seed=s) for s in (1, 1, 2))
     assert torch.equal(first.path.points, again.path.points)
     assert first.path.points.shape != other.path.points.shape or not torch.equal(first.path.points, other.path.points)
     assert torch.equal(before, torch.get_rng_state())
@@ -123,7 +123,7 @@ def test_seed_decides_and_global_state_is_left_alone():
 @pytest.mark.parametrize("budget", [60, 300, 700])
 def test_budget_is_kept_and_half_is_left_for_the_measurement(budget):
     model = Counted(NET)
-    result = lp.attribute(lp.Score(model, CLASSES, output="softmax"), X, solver=lp.Descent(), max_gradients=budget)
+    result = lp.attribute(lp.Score(model, CLASSES, output="softmax"), X, method=lp.Descent(), max_gradients=budget)
     assert (result.stats["solver_gradients"] <= budget // 2).all()
     assert model.gradient_rows == int(result.n_gradients.sum()) <= budget * len(X)
     if budget == 60:
@@ -152,17 +152,17 @@ def test_nan_on_the_line_falls_back_and_spares_the_others():
 
 def test_trial_points_outside_the_domain_are_avoided():
     a, b = torch.tensor([[-1.0, 0.02]]).double(), torch.tensor([[1.0, 0.02]]).double()
-    result = lp.attribute(lp.Score(half_plane), b, a, solver=lp.Descent(max_gradients=2000))
+    result = lp.attribute(lp.Score(half_plane), b, a, method=lp.Descent(max_gradients=2000))
     assert float(result.length) <= 1.3 * float(half_plane_length(a, b))
 
 
 def test_input_at_its_baseline_stays_there():
-    result = lp.attribute(SCORE, X, X, solver=lp.Descent())
+    result = lp.attribute(SCORE, X, X, method=lp.Descent())
     assert torch.equal(result.path.end, X) and torch.equal(result.values, torch.zeros_like(X))
 
 
 def test_progress_shows_the_length_ratio(capfd):
-    lp.attribute(SCORE, X, solver=lp.Descent(), progress=True)
+    lp.attribute(SCORE, X, method=lp.Descent(), progress=True)
     shown = "".join(capfd.readouterr())
     assert "descent" in shown and "of the line" in shown
 
@@ -171,18 +171,18 @@ def test_progress_shows_the_length_ratio(capfd):
 
 
 def test_warm_start_from_its_own_solution_is_as_short_and_cheaper():
-    first = lp.attribute(SCORE, X, solver=lp.Descent())
-    again = lp.attribute(SCORE, X, solver=lp.Descent(start_from=first.path))
+    first = lp.attribute(SCORE, X, method=lp.Descent())
+    again = lp.attribute(SCORE, X, method=lp.Descent(start_from=first.path))
     assert (again.length_ratio <= first.length_ratio + 0.02).all()
     assert again.stats["solver_gradients"].sum() < 0.7 * first.stats["solver_gradients"].sum()
 
 
 def test_warm_start_takes_the_nearest_solved_input():
-    first = lp.attribute(SCORE, X, solver=lp.Descent())
+    first = lp.attribute(SCORE, X, method=lp.Descent())
     solver = lp.Descent().warm(first, X)
     near = X.flip(0) + 0.002
-    warm = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, solver=solver)
-    cold = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, solver=lp.Descent())
+    warm = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, method=solver)
+    cold = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, method=lp.Descent())
     assert warm.stats["solver_gradients"].sum() < cold.stats["solver_gradients"].sum()
     assert float(warm.length_ratio.mean()) < 1.2 * float(cold.length_ratio.mean())
     assert "Descent" in warm.solver
@@ -190,8 +190,8 @@ def test_warm_start_takes_the_nearest_solved_input():
 
 def test_warm_start_that_does_not_help_costs_little():
     bad = lp.Path.polyline(torch.stack([torch.zeros(1, 24), torch.full((1, 24), 9.0), torch.ones(1, 24)], 1))
-    warm = lp.attribute(SCORE, X, solver=lp.Descent(start_from=bad))
-    cold = lp.attribute(SCORE, X, solver=lp.Descent())
+    warm = lp.attribute(SCORE, X, method=lp.Descent(start_from=bad))
+    cold = lp.attribute(SCORE, X, method=lp.Descent())
     torch.testing.assert_close(warm.length_ratio, cold.length_ratio, rtol=0.5, atol=0.1)
 
 
@@ -218,7 +218,7 @@ def test_the_nearest_input_against_brute_force():
 def test_a_warm_start_of_other_features_is_refused():
     warm = lp.WarmDescent(lp.Descent(), torch.ones(1, 3), lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3)))
     with pytest.raises(ValueError, match=r"what is solved already has features \(3,\), the inputs \(24,\)"):
-        lp.attribute(SCORE, X, solver=warm)
+        lp.attribute(SCORE, X, method=warm)
 
 
 def small_cnn() -> nn.Module:
@@ -234,7 +234,7 @@ def test_resolution_makes_the_deviation_smooth():
     net, x = small_cnn(), seeded(lambda: torch.rand(2, 1, 16, 16), 3)
     score = lp.Score(net, net(x).argmax(1), output="softmax")
     for resolution in (None, 4):
-        result = lp.attribute(score, x, solver=lp.Descent(resolution=resolution))
+        result = lp.attribute(score, x, method=lp.Descent(resolution=resolution))
         assert (result.length_ratio <= 1).all()
         roughness = []
         for b in range(2):
@@ -251,7 +251,7 @@ def test_double_backward_against_finite_difference():
     lengths = []
     for hessian in ("finite_difference", "double_backward"):
         solver = lp.Descent(max_gradients=2000, hessian=hessian)
-        lengths.append(lp.attribute(lp.Score(net, 1), x, -x, solver=solver).length)
+        lengths.append(lp.attribute(lp.Score(net, 1), x, -x, method=solver).length)
     torch.testing.assert_close(*lengths, rtol=0.02, atol=0)
 
 
@@ -284,13 +284,13 @@ def test_settings_are_checked(settings, message):
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="resolution=4 needs inputs of shape"):
-        lp.attribute(SCORE, X, solver=lp.Descent(resolution=4))
+        lp.attribute(SCORE, X, method=lp.Descent(resolution=4))
     two = lp.Path.straight(torch.zeros(2, 24), torch.ones(2, 24))
     with pytest.raises(ValueError, match="start_from has 2 paths for 5 examples"):
-        lp.attribute(SCORE, X, solver=lp.Descent(start_from=two))
+        lp.attribute(SCORE, X, method=lp.Descent(start_from=two))
     small = lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3))
     with pytest.raises(ValueError, match="expected the same features"):
-        lp.attribute(SCORE, X, solver=lp.Descent(start_from=small))
-    result = lp.attribute(SCORE, X, solver=lp.StraightLine())
+        lp.attribute(SCORE, X, method=lp.Descent(start_from=small))
+    result = lp.attribute(SCORE, X, method=lp.StraightLine())
     with pytest.raises(ValueError, match="the result has 5 paths for 2 inputs"):
         lp.Descent().warm(result, X[:2])

@@ -41,7 +41,7 @@ SCORE = lp.Score(NET, NET(X).argmax(1), "log_softmax")
 def band(score=SCORE, x=X, baselines=None, metric=None, tolerance=0.01, max_gradients=None, **settings):
     solver = lp.ElasticBand(**settings)
     how = {"metric": metric, "tolerance": tolerance, "max_gradients": max_gradients}
-    return lp.attribute(score, x, baselines, solver=solver, **how)
+    return lp.attribute(score, x, baselines, method=solver, **how)
 
 
 def shares_of_the_way(result, x, base) -> torch.Tensor:
@@ -106,7 +106,7 @@ def test_free_knots_leave_the_box():
 
 @pytest.mark.parametrize("monotone", [True, False])
 def test_endless_stiffness_is_the_straight_line(monotone):
-    line = lp.attribute(SCORE, X, solver=lp.StraightLine())
+    line = lp.attribute(SCORE, X, method=lp.StraightLine())
     assert torch.equal(band(stiffness=float("inf"), monotone=monotone).values, line.values)
 
 
@@ -117,7 +117,7 @@ def test_great_stiffness_tends_to_the_straight_line(seed, monotone):
     score = lp.Score(NET.double(), 1, "log_softmax")
     values = [band(score, x, base, stiffness=s, monotone=monotone, tolerance=1e-4).values for s in (1e3, 1e5, 1e7)]
     NET.float()
-    line = lp.attribute(score, x.float(), base.float(), solver=lp.StraightLine(), tolerance=1e-4).values
+    line = lp.attribute(score, x.float(), base.float(), method=lp.StraightLine(), tolerance=1e-4).values
     away = [float((v - line).abs().max() / line.abs().max()) for v in values]
     assert away[0] < 0.1 and away[1] < 5e-3 and away[2] < 1e-3
 
@@ -260,7 +260,7 @@ def test_features_of_a_group_go_the_same_share_of_their_way():
 
 def test_one_group_is_the_straight_line():
     result = band(groups=torch.zeros(6, dtype=torch.long), stiffness=0.3)
-    line = lp.attribute(SCORE, X, solver=lp.StraightLine())
+    line = lp.attribute(SCORE, X, method=lp.StraightLine())
     torch.testing.assert_close(result.values, line.values, rtol=0.02, atol=0.02)
     for b in range(4):
         s = result.path[b] / X[b]
@@ -295,7 +295,7 @@ def test_tokens_of_a_layer():
     net = steep(seeded(TextNet))
     score = lp.Score(net, 1, layer=net.embedding)
     ids = torch.tensor([[1, 5, 7, 2]])
-    result = lp.attribute(score, ids, torch.zeros_like(ids), solver=lp.ElasticBand(0.1, groups="token"))
+    result = lp.attribute(score, ids, torch.zeros_like(ids), method=lp.ElasticBand(0.1, groups="token"))
     s = (result.path[0] - result.path[0][0]) / (result.path[0][-1] - result.path[0][0])
     torch.testing.assert_close(s, s[..., :1].expand_as(s), rtol=1e-3, atol=1e-4)
     assert result.values.shape == (1, 4, 4)

@@ -69,7 +69,7 @@ def test_the_seed_alone_decides_and_nothing_global_is_touched():
 def test_outputs_and_activations(output, activation):
     x = flat_points(2, 4)
     result = lp.attribute(
-        lp.Score(mlp(4, activation=activation), torch.tensor([0, 1]), output), x, solver=lp.Hamiltonian(**FAST)
+        lp.Score(mlp(4, activation=activation), torch.tensor([0, 1]), output), x, method=lp.Hamiltonian(**FAST)
     )
     assert torch.equal(result.path.start, torch.zeros(2, 4)) and torch.equal(result.path.end, x)
     assert torch.isfinite(result.values).all() and result.path_spread.shape == x.shape
@@ -79,17 +79,17 @@ def test_outputs_and_activations(output, activation):
 def test_images():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).eval()
     x = torch.rand(1, 3, 8, 8, dtype=torch.float32)
-    result = lp.attribute(lp.Score(model, 0, "log_softmax"), x, solver=lp.Hamiltonian(**FAST))
+    result = lp.attribute(lp.Score(model, 0, "log_softmax"), x, method=lp.Hamiltonian(**FAST))
     assert result.values.shape == x.shape == result.path_spread.shape
 
 
 def test_the_budget_is_kept_and_said():
     x, score = flat_points(2, 3), lp.Score(mlp(3), 0)
-    result = lp.attribute(score, x, solver=lp.Hamiltonian(n_points=3, warmup=3), max_gradients=2000)
+    result = lp.attribute(score, x, method=lp.Hamiltonian(n_points=3, warmup=3), max_gradients=2000)
     assert (result.n_gradients <= 2000).all()
     assert "ended by max_gradients=2000 after" in result.status[0].value
     assert 0 < result.stats["draws"][0] < 200
-    poor = lp.attribute(score, x, solver=lp.Hamiltonian(), max_gradients=40)
+    poor = lp.attribute(score, x, method=lp.Hamiltonian(), max_gradients=40)
     assert "the straight line was used" in poor.status[0].value and poor.path.is_straight.all()
 
 

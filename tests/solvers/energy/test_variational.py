@@ -72,9 +72,9 @@ def test_away_removes_cancellation_and_toward_adds_to_it():
     # has the distribution.
     x = torch.cat([moons_points(8)[4:], torch.tensor([[1.0, 0.5]]).double() - moons_points(8)[-1:]])
     score, baseline = moons_score(x), BASELINE.double()
-    straight = lp.attribute(score, x, baseline, solver=lp.StraightLine()).cancellation.mean()
+    straight = lp.attribute(score, x, baseline, method=lp.StraightLine()).cancellation.mean()
     away, toward = (
-        lp.attribute(score, x, baseline, solver=lp.Variational(300, 30, sign=sign, n_samples=0)).cancellation.mean()
+        lp.attribute(score, x, baseline, method=lp.Variational(300, 30, sign=sign, n_samples=0)).cancellation.mean()
         for sign in ("away", "toward")
     )
     assert away < 0.2 * straight
@@ -109,7 +109,7 @@ def test_scales_settle_where_the_spread_says():
 def test_outputs_activations_and_precisions(output, activation, dtype):
     x = flat_points(3, 4, dtype=dtype)
     score = lp.Score(mlp(4, activation=activation).to(dtype), torch.tensor([0, 1, 2]), output)
-    result = lp.attribute(score, x, solver=lp.Variational(**FAST))
+    result = lp.attribute(score, x, method=lp.Variational(**FAST))
     assert result.values.dtype == dtype and result.path.points.dtype == dtype
     assert torch.isfinite(result.values).all() and torch.isfinite(result.path_spread).all()
     assert result.path_spread.shape == x.shape and (result.path_spread > 0).any()
@@ -118,7 +118,7 @@ def test_outputs_activations_and_precisions(output, activation, dtype):
 def test_images():
     model = seeded(lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))).eval()
     x = torch.rand(2, 3, 8, 8)
-    result = lp.attribute(lp.Score(model, torch.tensor([0, 1]), "log_softmax"), x, solver=lp.Variational(**FAST))
+    result = lp.attribute(lp.Score(model, torch.tensor([0, 1]), "log_softmax"), x, method=lp.Variational(**FAST))
     assert result.values.shape == x.shape == result.path_spread.shape
     assert result.stats["scale"].shape == (2, 6, 3, 8, 8)
 
@@ -126,21 +126,21 @@ def test_images():
 def test_tuples_several_baselines_and_no_samples():
     score = lp.Score(lambda a, b: (a.sum(1) * b.prod(1)).tanh())
     x = flat_points(2, 3), flat_points(2, 2)
-    result = lp.attribute(score, x, solver=lp.Variational(**FAST))
+    result = lp.attribute(score, x, method=lp.Variational(**FAST))
     assert [part.shape for part in result.path_spread] == [part.shape for part in x]
-    several = lp.attribute(lp.Score(mlp(3), 0), x[0], torch.randn(2, 2, 3), solver=lp.Variational(**FAST))
+    several = lp.attribute(lp.Score(mlp(3), 0), x[0], torch.randn(2, 2, 3), method=lp.Variational(**FAST))
     assert several.path_spread.shape == (2, 3)
     settings = FAST | {"n_samples": 0}
-    assert lp.attribute(lp.Score(mlp(3), 0), x[0], solver=lp.Variational(**settings)).path_spread is None
+    assert lp.attribute(lp.Score(mlp(3), 0), x[0], method=lp.Variational(**settings)).path_spread is None
 
 
 def test_the_budget_is_kept_and_said():
     x = moons_points(2)
-    result = lp.attribute(moons_score(x), x, BASELINE, solver=lp.Variational(n_points=6), max_gradients=900)
+    result = lp.attribute(moons_score(x), x, BASELINE, method=lp.Variational(n_points=6), max_gradients=900)
     assert (result.n_gradients <= 900).all()
     assert lp.Outcome.BUDGET_SPENT in result.status[0]
     assert "ended by max_gradients=900 after" in result.status[0].value
-    poor = lp.attribute(moons_score(x), x, BASELINE, solver=lp.Variational(), max_gradients=90)
+    poor = lp.attribute(moons_score(x), x, BASELINE, method=lp.Variational(), max_gradients=90)
     assert "max_gradients=90 is too small for one iteration of 100" in poor.status[0].value
     assert poor.path.is_straight.all() and (poor.n_gradients <= 90).all()
 
@@ -148,7 +148,7 @@ def test_the_budget_is_kept_and_said():
 def test_sampled_paths_are_counted():
     x = moons_points(2)
     without, with_samples = (
-        lp.attribute(moons_score(x), x, BASELINE, solver=lp.Variational(**(FAST | {"n_samples": n}))) for n in (0, 2)
+        lp.attribute(moons_score(x), x, BASELINE, method=lp.Variational(**(FAST | {"n_samples": n}))) for n in (0, 2)
     )
     assert (with_samples.n_gradients > without.n_gradients).all()
     torch.testing.assert_close(with_samples.values, without.values)
@@ -229,8 +229,8 @@ def test_a_block_that_is_taken_apart_keeps_within_the_budget():
         return value * torch.nan if len(calls) == 70 else value
 
     solver = lp.Variational(n_iterations=60, n_points=3, n_samples=0, tolerance=0)
-    result = lp.attribute(lp.Score(model), torch.ones(2, 2), solver=solver, max_gradients=400)
+    result = lp.attribute(lp.Score(model), torch.ones(2, 2), method=solver, max_gradients=400)
     assert (result.n_gradients <= 400).all()
     assert (
-        not lp.attribute(lp.Score(mlp(3), 0), torch.ones(1, 3), solver=solver, max_gradients=4).path.n_knots.gt(2).any()
+        not lp.attribute(lp.Score(mlp(3), 0), torch.ones(1, 3), method=solver, max_gradients=4).path.n_knots.gt(2).any()
     )

@@ -12,7 +12,7 @@ SCORE = lp.Score(moons_net(), 1, "log_softmax")
 
 
 def explain(solver, score=SCORE, inputs=X, baselines=BASE, **rest):
-    return lp.attribute(score, inputs, baselines, solver=solver, **rest)
+    return lp.attribute(score, inputs, baselines, method=solver, **rest)
 
 
 A, B = torch.tensor([0.0, -1.0, 2.0]), torch.tensor([3.0, 3.0, 2.0])  # five apart

@@ -18,7 +18,7 @@ SCORE = lp.Score(moons_net(), 1, "log_softmax")
 
 
 def explain(solver, score=SCORE, inputs=X, baselines=BASE, **rest):
-    return lp.attribute(score, inputs, baselines, solver=solver, **rest)
+    return lp.attribute(score, inputs, baselines, method=solver, **rest)
 
 
 def route_length(nodes, metric):

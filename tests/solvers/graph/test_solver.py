@@ -20,7 +20,7 @@ SCORE = lp.Score(moons_net(), 1, "log_softmax")
 
 
 def explain(solver, score=SCORE, inputs=X, baselines=BASE, **rest):
-    return lp.attribute(score, inputs, baselines, solver=solver, **rest)
+    return lp.attribute(score, inputs, baselines, method=solver, **rest)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(METRICS[:3]))
@@ -153,10 +153,10 @@ def test_a_second_target_against_a_graph_built_afresh_for_it(monkeypatch):
     graph = lp.NeighborGraph(POINTS, 8).build(first, lp.Conformal(), baselines)
     grown = graph.with_targets(second, lp.Conformal())
     assert len(searches) == 1 and len(trees) == 4 and set(grown.trees) > set(graph.trees)
-    asked = lp.attribute(second, POINTS[:6] + 0.01, baselines[:1], solver=grown)
+    asked = lp.attribute(second, POINTS[:6] + 0.01, baselines[:1], method=grown)
     assert len(searches) == 1 and len(trees) == 4  # no neighbours of points are searched again, and no tree is grown
     fresh = lp.NeighborGraph(POINTS, 8).build(second, lp.Conformal(), baselines)
-    expected = lp.attribute(second, POINTS[:6] + 0.01, baselines[:1], solver=fresh)
+    expected = lp.attribute(second, POINTS[:6] + 0.01, baselines[:1], method=fresh)
     assert torch.equal(asked.values, expected.values) and torch.equal(asked.length, expected.length)
     assert grown.with_targets(second, lp.Conformal()).trees.keys() == grown.trees.keys() and len(trees) == 6
 
@@ -340,7 +340,7 @@ def test_building_over_a_trainable_metric_leaves_no_graph():
 def test_images_and_double_precision():
     model = torch.nn.Sequential(torch.nn.Flatten(), mlp(12, 2, activation=torch.nn.ReLU)).double().eval()
     points = flat_points(30, 12, dtype=torch.float64).reshape(30, 3, 2, 2)
-    result = lp.attribute(lp.Score(model, 0), points[:3], solver=lp.NeighborGraph(points, 5))
+    result = lp.attribute(lp.Score(model, 0), points[:3], method=lp.NeighborGraph(points, 5))
     assert result.values.shape == (3, 3, 2, 2) and result.values.dtype == torch.float64
 
 
@@ -388,7 +388,7 @@ def test_data_metric_bends_the_path_onto_the_data(solver):
     score = lp.Score(lambda x: torch.sigmoid(4 * x[:, 0] + 2 * x[:, 1]))
     x, base = torch.tensor([[1.0, 0.0]]), torch.tensor([[-1.0, 0.0]])
     for metric in (lp.DataDensity(data), lp.Mixed(lp.Conformal(), lp.DataDensity(data), 0.3)):
-        result = lp.attribute(score, x, base, solver=solver, metric=metric)
+        result = lp.attribute(score, x, base, method=solver, metric=metric)
         points = result.path.at(torch.linspace(0, 1, 50))[0]
         assert (points.norm(dim=1) - 1).abs().mean() < 0.06 and float(result.length_ratio) < 0.5
 

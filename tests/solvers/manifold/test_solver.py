@@ -77,8 +77,8 @@ def test_linear_decoder_gives_the_straight_line():
     path = knots(solve(lp.Manifold(lambda x: x @ pinv, lambda z: z @ w), start, end))
     t = torch.linspace(0, 1, 32)[None, :, None]
     torch.testing.assert_close(path[:, 1:-1], torch.lerp(start[:, None], end[:, None], t), rtol=0, atol=1e-4)
-    result = lp.attribute(SCORE, end, start, solver=lp.Manifold(lambda x: x @ pinv, lambda z: z @ w), tolerance=1e-3)
-    line = lp.attribute(SCORE, end, start, solver=lp.StraightLine(), tolerance=1e-3)
+    result = lp.attribute(SCORE, end, start, method=lp.Manifold(lambda x: x @ pinv, lambda z: z @ w), tolerance=1e-3)
+    line = lp.attribute(SCORE, end, start, method=lp.StraightLine(), tolerance=1e-3)
     torch.testing.assert_close(result.values, line.values, rtol=1e-2, atol=1e-2)
 
 
@@ -113,7 +113,7 @@ def test_blocks_equal_one_block(monkeypatch):
 def test_ends_are_exact_and_joined_by_straight_pieces():
     """Ends at radius 4 and 2 are rebuilt at radius 1: the pieces are 3 and 1 long, and the status says so."""
     start, end = sphere_ends()
-    result = lp.attribute(SCORE, 2 * end, 4 * start, solver=lp.Manifold(on_sphere, sphere))
+    result = lp.attribute(SCORE, 2 * end, 4 * start, method=lp.Manifold(on_sphere, sphere))
     assert torch.equal(result.path.start, 4 * start) and torch.equal(result.path.end, 2 * end)
     path = torch.stack([result.path[b] for b in range(6)])
     torch.testing.assert_close(path[:, 1], start)
@@ -123,13 +123,13 @@ def test_ends_are_exact_and_joined_by_straight_pieces():
     torch.testing.assert_close(result.stats["end_share"], shares)
     assert f"takes {shares[0, 0]:.0%} and {shares[0, 1]:.0%} of the path" in result.status[0].value
     assert "fit it better" in result.status[0].value and (shares.sum(1) > 0.5).all()
-    assert "fit it better" not in lp.attribute(SCORE, end, start, solver=lp.Manifold(on_sphere, sphere)).status[0].value
+    assert "fit it better" not in lp.attribute(SCORE, end, start, method=lp.Manifold(on_sphere, sphere)).status[0].value
 
 
 def test_decoder_gradients_are_not_the_models():
     model = Counted(lambda x: x.prod(1))
     start, end = sphere_ends()
-    result = lp.attribute(lp.Score(model), end, start, solver=lp.Manifold(on_sphere, sphere))
+    result = lp.attribute(lp.Score(model), end, start, method=lp.Manifold(on_sphere, sphere))
     assert int(result.n_gradients.sum()) == model.gradient_rows
 
 
@@ -138,7 +138,7 @@ def test_modules_keep_mode_gradients_and_dtype():
     encoder, decoder = mlp(3, 2, 1), mlp(2, 3, 2)
     decoder(torch.zeros(1, 2)).sum().backward()
     before = [p.grad.clone() for p in decoder.parameters()]
-    result = lp.attribute(SCORE, flat_points(2, 3, 1, torch.float64), solver=lp.Manifold(encoder, decoder))
+    result = lp.attribute(SCORE, flat_points(2, 3, 1, torch.float64), method=lp.Manifold(encoder, decoder))
     assert result.values.dtype == torch.float64 and result.path.points.isfinite().all()
     assert all(torch.equal(p.grad, g) for p, g in zip(decoder.parameters(), before, strict=True))
     assert all(p.grad is None for p in encoder.parameters())
@@ -148,7 +148,7 @@ def test_image_shapes_and_tuple_encoders():
     encode = lambda x: (x.flatten(1)[:, :2], None)  # noqa: E731
     decode = lambda z: nn.functional.pad(z, (0, 6)).view(-1, 2, 2, 2)  # noqa: E731
     x = flat_points(3, 8).view(3, 2, 2, 2)
-    result = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), x, solver=lp.Manifold(encode, decode, n_knots=5))
+    result = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), x, method=lp.Manifold(encode, decode, n_knots=5))
     torch.testing.assert_close(result.values, x, rtol=1e-3, atol=1e-4)
     assert result.path[0].shape == (7, 2, 2, 2)
 
@@ -156,7 +156,7 @@ def test_image_shapes_and_tuple_encoders():
 def test_budget_makes_curves_coarser_and_then_straight():
     start, end = sphere_ends()
     for budget, count in ((60, 21), (9, 2)):
-        result = lp.attribute(SCORE, end, start, solver=lp.Manifold(on_sphere, sphere), max_gradients=budget)
+        result = lp.attribute(SCORE, end, start, method=lp.Manifold(on_sphere, sphere), max_gradients=budget)
         assert (result.n_gradients <= budget).all() and len(result.path[0]) == count
     assert Outcome.BUDGET_SPENT in result.status[0] and "raise it" in result.status[0].value
 
@@ -190,7 +190,7 @@ def test_undefined_decoder_falls_back_for_its_example_only():
         return torch.where((z[:, :1] > 0.5) & (z[:, :1] < 1), torch.nan, cylinder(z))
 
     start, end = cylinder(torch.tensor([[0.0, 0.0], [0.0, 0.0]])), cylinder(torch.tensor([[1.5, 0.0], [-1.5, 0.0]]))
-    result = lp.attribute(SCORE, end, start, solver=lp.Manifold(on_cylinder, decode))
+    result = lp.attribute(SCORE, end, start, method=lp.Manifold(on_cylinder, decode))
     assert Outcome.FELL_BACK in result.status[0] and "NaN or infinite" in result.status[0].value
     assert Outcome.FELL_BACK not in result.status[1] and result.path.n_knots.tolist() == [2, 34]
 
@@ -221,7 +221,7 @@ def test_bad_settings(change, words):
 )
 def test_bad_autoencoders(encoder, decoder, words):
     with pytest.raises(ValueError, match=words):
-        lp.attribute(SCORE, flat_points(2, 3), solver=lp.Manifold(encoder, decoder))
+        lp.attribute(SCORE, flat_points(2, 3), method=lp.Manifold(encoder, decoder))
 
 
 def test_energy_gradient_against_finite_differences():
@@ -243,7 +243,7 @@ def test_a_stuck_search_is_not_told_to_go_on():
         return 2 * point.detach() - point
 
     solver = lp.Manifold(lambda x: x[:, :1], decoder)
-    status = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.tensor([[1.0, 0.1]]), solver=solver).status[0]
+    status = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.tensor([[1.0, 0.1]]), method=solver).status[0]
     assert lp.Outcome.NOT_CONVERGED in status and "No step made the latent curve any shorter" in status.value
     assert "raise n_iterations" not in status.value
 
@@ -274,7 +274,7 @@ def test_reconstruction_tells_data_from_what_is_off_them(learnt, arc):
 def test_manifold_follows_the_learnt_data(learnt, arc):
     """The decoded geodesic stays nearer the data than the straight line between the arc's ends does."""
     x, base = arc[:1], arc[-1:]
-    path = lp.attribute(lp.Score(lambda x: x.sum(1)), x, base, solver=lp.Manifold(*learnt)).path
+    path = lp.attribute(lp.Score(lambda x: x.sum(1)), x, base, method=lp.Manifold(*learnt)).path
     line = lp.Path.straight(base, x)
     far = [torch.cdist(p.at(torch.linspace(0, 1, 50))[0], arc).amin(1).mean() for p in (path, line)]
     assert far[0] < 0.5 * far[1]

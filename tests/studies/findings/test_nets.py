@@ -121,10 +121,10 @@ def test_attributions_of_a_batch_are_those_of_its_rows(setting: Setting, archite
     net, images = digit_net(setting, architecture), _unseen(3)
     predicted = net(images).argmax(1)
     score = lp.Score(net, predicted, "log_softmax")
-    result = lp.attribute(score, images, solver=lp.StraightLine(), tolerance=0.01)
+    result = lp.attribute(score, images, method=lp.StraightLine(), tolerance=0.01)
     assert all(status.ok for status in result.status)
     alone = lp.attribute(
-        lp.Score(net, predicted[1:2], "log_softmax"), images[1:2], solver=lp.StraightLine(), tolerance=0.01
+        lp.Score(net, predicted[1:2], "log_softmax"), images[1:2], method=lp.StraightLine(), tolerance=0.01
     )
     torch.testing.assert_close(result.values[1:2], alone.values, rtol=1e-3, atol=1e-4)
 

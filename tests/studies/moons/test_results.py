@@ -12,7 +12,7 @@ def test_units_hold_what_the_method_gives(run):
     unit = MethodOnNet("integrated_gradients", Moons(0.35, 24))
     model, inputs = net_of(run.store, unit.net), unit.net.test[0][:60]
     score = lp.Score(model, model(inputs).argmax(1), "log_softmax")
-    direct = lp.attribute(score, inputs, torch.tensor([BASELINE]), solver=lp.StraightLine(), seed=24)
+    direct = lp.attribute(score, inputs, torch.tensor([BASELINE]), method=lp.StraightLine(), seed=24)
     kept = explained(run.store, unit)
     assert torch.equal(kept["values"], direct.values)
     torch.testing.assert_close(kept["cancellation"], direct.cancellation)

@@ -24,12 +24,12 @@ def test_table_equals_purity_computed_from_the_model(run):
         net = Moons(noise, 24)
         model, inputs, baseline = net_of(run.store, net), net.test[0][:60], torch.tensor([BASELINE])
         score = lp.Score(model, model(inputs).argmax(1), "log_softmax")
-        result = lp.attribute(score, inputs, baseline, solver=lp.StraightLine(), seed=24)
+        result = lp.attribute(score, inputs, baseline, method=lp.StraightLine(), seed=24)
         expected = purity_of(score, inputs, baseline, result)
         assert float(results["integrated_gradients"].purity[1, j]) == expected
         rows = TINY.rows_of("geodesic_variational", run.store.read(f"net {net.key}").arrays["other_class"])
         fewer = lp.Score(model, model(inputs[rows]).argmax(1), "log_softmax")
-        line = lp.attribute(fewer, inputs[rows], baseline, solver=lp.StraightLine(), seed=24)
+        line = lp.attribute(fewer, inputs[rows], baseline, method=lp.StraightLine(), seed=24)
         expected = purity_of(fewer, inputs[rows], baseline, line)
         assert float(results["geodesic_variational"].reference[1, j]) == expected  # the same points
     areas = results["random"].purity.mean(1) * (TINY.noises[1] - TINY.noises[0])  # a trapezoid of two points

@@ -30,13 +30,13 @@ def test_a_batch_gives_what_a_loop_gives():
 def test_without_spread_and_a_linear_score_it_is_idgi_on_the_line():
     weights = torch.linspace(-1, 1, 30)
     score = lp.Score(lambda x: x @ weights)
-    line = lp.attribute(score, inputs(), solver=lp.StraightLine(), weighting=lp.IDGI()).values
+    line = lp.attribute(score, inputs(), method=lp.StraightLine(), weighting=lp.IDGI()).values
     torch.testing.assert_close(sampled_idgi(score, inputs(), spread=0.0, **QUICK).values, line)
 
 
 def test_lines_alone_are_idgi_where_nothing_is_drawn():
     line = lp.attribute(
-        SCORE, inputs(), solver=lp.StraightLine(), weighting=lp.IDGI(), tolerance=None, n_steps=16, rule="midpoint"
+        SCORE, inputs(), method=lp.StraightLine(), weighting=lp.IDGI(), tolerance=None, n_steps=16, rule="midpoint"
     ).values
     torch.testing.assert_close(line_sampled_idgi(SCORE, inputs(), spread=0.0).values, line)
 

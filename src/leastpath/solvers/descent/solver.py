@@ -74,7 +74,7 @@ class Descent:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x.mean(1) - 10))
-        >>> result = lp.attribute(score, torch.ones(1, 30), solver=lp.Descent())
+        >>> result = lp.attribute(score, torch.ones(1, 30), method=lp.Descent())
         >>> bool(result.length_ratio <= 1)
         True
     """
@@ -153,8 +153,8 @@ class WarmDescent:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x.mean(1) - 10))
         >>> x = torch.ones(1, 30)
-        >>> first = lp.attribute(score, x, solver=lp.Descent())
-        >>> again = lp.attribute(score, 0.99 * x, solver=lp.Descent().warm(first, x))
+        >>> first = lp.attribute(score, x, method=lp.Descent())
+        >>> again = lp.attribute(score, 0.99 * x, method=lp.Descent().warm(first, x))
         >>> bool(again.stats["solver_gradients"] <= first.stats["solver_gradients"])
         True
     """

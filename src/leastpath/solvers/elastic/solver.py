@@ -58,7 +58,7 @@ class ElasticBand:
     Example:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(8 * x[:, 0] * x[:, 1] - 4))
-        >>> result = lp.attribute(score, torch.tensor([[1.0, 1.0, 0.0]]), solver=lp.ElasticBand())
+        >>> result = lp.attribute(score, torch.tensor([[1.0, 1.0, 0.0]]), method=lp.ElasticBand())
         >>> bool(result.length_ratio <= 1), float(result.values[0, 2])
         (True, 0.0)
     """

@@ -63,7 +63,7 @@ class Hamiltonian:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(8 * (x[:, 0] - x[:, 1] ** 2)))
         >>> solver = lp.Hamiltonian(n_samples=4, warmup=2, n_points=4, max_tree_depth=1, n_paths=2)
-        >>> result = lp.attribute(score, torch.ones(1, 2), solver=solver)
+        >>> result = lp.attribute(score, torch.ones(1, 2), method=solver)
         >>> result.path[0].shape, sorted(result.stats)[:4]
         (torch.Size([6, 2]), ['acceptance', 'beta', 'divergences', 'draws'])
     """

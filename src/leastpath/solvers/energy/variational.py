@@ -72,7 +72,7 @@ class Variational:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(8 * (x[:, 0] - x[:, 1] ** 2)))
         >>> solver = lp.Variational(n_iterations=5, n_points=4, n_samples=2)
-        >>> result = lp.attribute(score, torch.ones(1, 2), solver=solver)
+        >>> result = lp.attribute(score, torch.ones(1, 2), method=solver)
         >>> result.path[0].shape, result.path_spread.shape
         (torch.Size([6, 2]), torch.Size([1, 2]))
     """

@@ -67,7 +67,7 @@ class NeighborGraph:
         >>> import torch, leastpath as lp
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
         >>> points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
-        >>> result = lp.attribute(score, torch.ones(1, 2), solver=lp.NeighborGraph(points, n_neighbors=10))
+        >>> result = lp.attribute(score, torch.ones(1, 2), method=lp.NeighborGraph(points, n_neighbors=10))
         >>> bool(result.certificate >= 1)
         True
     """
@@ -196,7 +196,7 @@ class EnhancedIG:
         >>> import torch, leastpath as lp
         >>> points = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
         >>> score = lp.Score(lambda x: x.prod(1))
-        >>> lp.attribute(score, torch.ones(1, 2), solver=lp.EnhancedIG(points, 5)).values.shape
+        >>> lp.attribute(score, torch.ones(1, 2), method=lp.EnhancedIG(points, 5)).values.shape
         torch.Size([1, 2])
     """
 
@@ -250,7 +250,7 @@ class Graph:
         >>> score = lp.Score(lambda x: torch.sigmoid(20 * x[:, 0] - 10))
         >>> points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
         >>> graph = lp.NeighborGraph(points, n_neighbors=10).build(score, lp.Conformal())
-        >>> lp.attribute(score, torch.ones(1, 2), solver=graph).values.shape
+        >>> lp.attribute(score, torch.ones(1, 2), method=graph).values.shape
         torch.Size([1, 2])
     """
 

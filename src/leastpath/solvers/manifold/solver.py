@@ -55,7 +55,7 @@ class Manifold:
         ...     return torch.cat([z.cos(), z.sin()], 1)
         >>> solver = lp.Manifold(lambda x: torch.atan2(x[:, 1:], x[:, :1]), on_circle, n_knots=9)
         >>> score = lp.Score(lambda x: x.prod(1))
-        >>> result = lp.attribute(score, torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), solver=solver)
+        >>> result = lp.attribute(score, torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), method=solver)
         >>> bool(torch.allclose(result.path[0].norm(dim=1), torch.ones(11)))
         True
     """

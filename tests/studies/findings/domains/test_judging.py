@@ -15,7 +15,7 @@ def test_removal_of_a_class_is_comprehensiveness():
     """Oracle: the library's measure."""
     score, inputs = lp.Score(mlp(6), torch.tensor([0, 2, 1]), "log_softmax"), flat_points(3, 6)
     start = torch.zeros_like(inputs)
-    result = lp.attribute(score, inputs, start, solver=lp.StraightLine())
+    result = lp.attribute(score, inputs, start, method=lp.StraightLine())
     masking = Masking(normalize=True)
     expected = Comprehensiveness(masking)(score, inputs, start, result).values
     torch.testing.assert_close(removal(masking, score, inputs, start, result), expected)
@@ -62,6 +62,6 @@ def test_the_straight_line_gives_nothing_to_what_rests():
     """Closed form: A = (x − x̄) · mean gradient."""
     inputs = flat_points(4, 6)
     inputs[:, ::2] = 0
-    result = lp.attribute(lp.Score(mlp(6), 1, "log_softmax"), inputs, solver=lp.StraightLine())
+    result = lp.attribute(lp.Score(mlp(6), 1, "log_softmax"), inputs, method=lp.StraightLine())
     assert (share_of(result.values, inputs == 0) == 0).all()
     assert (share_of(result.values, inputs != 0) == 1).all()

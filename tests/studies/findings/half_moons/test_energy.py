@@ -29,7 +29,7 @@ def test_the_quick_section_of_settings(setting):
 def test_records_hold_what_the_library_gives(setting, signs):
     record, task = signs[f"{NETS[0].key} IG"], moons_task(setting, NETS[0], 8)
     result = lp.attribute(
-        task.score, task.inputs, torch.tensor([[-0.5, -0.5]]).double(), solver=lp.StraightLine(), tolerance=1e-3
+        task.score, task.inputs, torch.tensor([[-0.5, -0.5]]).double(), method=lp.StraightLine(), tolerance=1e-3
     )
     assert record["cancellation"] == pytest.approx(result.cancellation.tolist(), rel=1e-3, abs=1e-12)
     assert record["across"] == task.across.tolist()

@@ -35,7 +35,7 @@ def test_mean_square_gradient_of_a_parabola():
 
 def test_conformal_ratio_is_what_attribute_measures():
     score, ends = lp.Score(lambda x: torch.sigmoid(3 * x[:, 0] - x[:, 1])), torch.ones(1, 2, dtype=torch.float64)
-    result = lp.attribute(score, ends, solver=lp.Descent(), tolerance=1e-3)
+    result = lp.attribute(score, ends, method=lp.Descent(), tolerance=1e-3)
     torch.testing.assert_close(conformal_ratio(score, result.path), result.length_ratio, rtol=5e-3, atol=0)
 
 

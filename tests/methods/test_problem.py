@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from leastpath.methods.pathless import Explained, pathless
 
 import leastpath as lp
-from leastpath.methods.pathless import Explained, pathless
 
 WEIGHTS = torch.tensor([2.0, -1.0, 0.5])
 SCORE = lp.Score(lambda x: x @ WEIGHTS)

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from leastpath.methods.paths import SolverExplainer
 
 import leastpath as lp
 from helpers import flat_points, mlp
 from leastpath.methods import METHODS
-from leastpath.methods.paths import SolverExplainer
 
 
 def scored(dtype: torch.dtype = torch.float32) -> lp.Score:
@@ -37,7 +37,7 @@ def test_a_solver_made_by_hand_keeps_its_own_of_a_name_that_the_integral_has():
     assert explain.defaults["fraction"] == 0.5 and explain.defaults["n_steps"] is None
     x = flat_points(3, 4, 1)
     found = explain(scored(), x, seed=0, progress=False, **explain.defaults)
-    expected = lp.attribute(scored(), x, solver=lp.GuidedIG(n_steps=6, fraction=0.5))
+    expected = lp.attribute(scored(), x, method=lp.GuidedIG(n_steps=6, fraction=0.5))
     assert torch.equal(found.values, expected.values)
 
 
