@@ -235,7 +235,7 @@ def test_explain_gives_what_attribute_gives_with_the_certificates():
 
 def test_default_solver_is_that_of_attribute():
     result = GeodesicIntegratedGradients(mlp(4)).explain(flat_points(1, 4), target=0)
-    assert result.solver.startswith("ElasticBand")
+    assert result.method.startswith("ElasticBand")
 
 
 def test_captum_metrics_accept_the_explainer():

@@ -171,9 +171,9 @@ def test_baselines_against_closed_form():
 def test_the_choice_is_said():
     graph = explain(additive, FRAME, background=BACKGROUND, max_points=60, n_neighbors=15)
     assert graph.choice == "NeighborGraph over 60 rows of the background, 15 neighbours each"
-    assert graph.result.solver.startswith("NeighborGraph") and "60 rows" in repr(graph)
+    assert graph.result.method.startswith("NeighborGraph") and "60 rows" in repr(graph)
     usual = explain(additive, FRAME, background=BACKGROUND, max_gradients=100)
-    assert usual.choice == "ElasticBand, one step for each column" and usual.result.solver.startswith("ElasticBand")
+    assert usual.choice == "ElasticBand, one step for each column" and usual.result.method.startswith("ElasticBand")
     assert explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine()).choice == "StraightLine, as asked"
 
 

@@ -537,7 +537,7 @@ def table_with(caption: str) -> str:
 def tables_of_methods() -> Iterator[Case]:
     methods = table_of_methods.METHODS
     yield Case("methods.METHODS", "an unknown name", lambda: methods["magic"], Refused("no method is called 'magic'"))
-    yield Case("methods.UnknownMethod", "is a KeyError too", lambda: methods.get("magic"), Right(lambda: None))
+    yield Case("methods.UnknownName", "is a KeyError too", lambda: methods.get("magic"), Right(lambda: None))
     yield Case(
         "methods.Methods",
         "a name of ours",

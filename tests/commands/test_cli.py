@@ -66,7 +66,7 @@ def test_methods_lists_the_table():
 
 def test_a_module_of_ones_own_adds_methods(monkeypatch, tmp_path):
     """As a user has it: a file in the folder where the command is called."""
-    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(METHODS, "_things", dict(METHODS._things))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_methods_of_test_cli.py").write_text(

@@ -32,7 +32,7 @@ def run_picture(source, out, **more):
 
 def test_another_method_beside_integrated_gradients(folder, tmp_path, monkeypatch):
     """Any name of the table, a user's own too. Oracle: the method called directly."""
-    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(METHODS, "_things", dict(METHODS._things))
     register(METHODS["random"], "my_random", title="My numbers")
     run = run_row(folder, tmp_path / "out", solver=None, method="my_random")
     case = table_case(read_table(folder / "table.csv", ["name"]), 7, load_model(folder / "row.pt", trust=True))

@@ -117,6 +117,7 @@ def test_idg_spends_exactly_its_steps():
         flat_points(3, 4),
         method=lp.StraightLine(),
         weighting=lp.IDG(),
+        support=False,
         **FIXED,
     )
     assert result.n_gradients.tolist() == [40, 40, 40]

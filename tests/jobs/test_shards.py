@@ -87,7 +87,7 @@ def test_work_travels_as_bytes_and_a_shard_is_done_once(tmp_path):
 def test_a_worker_need_not_know_the_name_of_a_users_own_method(tmp_path, monkeypatch):
     """The worker stands for another process: its table has the methods of leastpath alone."""
     with monkeypatch.context() as here:
-        here.setattr(METHODS, "_methods", dict(METHODS._methods))
+        here.setattr(METHODS, "_things", dict(METHODS._things))
         register(toy_jobs.four_steps, "mine")
         job = a_job(tmp_path, method="mine")
         pickled = Assignment(job, job.config()).pickled
@@ -96,7 +96,7 @@ def test_a_worker_need_not_know_the_name_of_a_users_own_method(tmp_path, monkeyp
 
 
 def test_a_users_own_method_that_cannot_travel_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(METHODS, "_things", dict(METHODS._things))
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     register(lambda score, inputs, baselines=None, *, seed=0, progress=False: None, "mine")
     with pytest.raises(ValueError, match="define its data, factory and method at the top of a module"):

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from leastpath.methods.paths import SolverExplainer
 
 import leastpath as lp
 from helpers import flat_points, mlp
-from leastpath.methods import METHODS
+from leastpath.methods import METHODS, method_of
 
 
 def scored(dtype: torch.dtype = torch.float32) -> lp.Score:
@@ -33,10 +32,10 @@ def test_a_method_that_needs_an_autoencoder_says_so():
 
 
 def test_a_solver_made_by_hand_keeps_its_own_of_a_name_that_the_integral_has():
-    explain = SolverExplainer(lp.GuidedIG(n_steps=6, fraction=0.5))
-    assert explain.defaults["fraction"] == 0.5 and explain.defaults["n_steps"] is None
+    method = method_of(lp.GuidedIG(n_steps=6, fraction=0.5))
+    assert method.defaults["fraction"] == 0.5 and method.defaults["n_steps"] is None
     x = flat_points(3, 4, 1)
-    found = explain(scored(), x, seed=0, progress=False, **explain.defaults)
+    found = method(scored(), x)
     expected = lp.attribute(scored(), x, method=lp.GuidedIG(n_steps=6, fraction=0.5))
     assert torch.equal(found.values, expected.values)
 
@@ -48,5 +47,5 @@ def test_a_solver_that_is_not_a_dataclass_has_the_settings_of_the_integral():
         def solve(self, score, metric, start, end, run):
             return lp.Solution(lp.Path.straight(start, end))
 
-    own = {"metric", "geometry", "support", "tolerance", "n_steps", "rule", "max_gradients", "max_seconds", "measure"}
-    assert set(SolverExplainer(Line()).defaults) == own
+    own = {"metric", "geometry", "weighting", "tolerance", "n_steps", "rule", "max_gradients", "max_seconds", "measure"}
+    assert set(method_of(Line()).defaults) == own

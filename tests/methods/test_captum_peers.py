@@ -126,7 +126,7 @@ def test_occlusion_hides_all_columns_of_a_category_together():
         torch.testing.assert_close(result.values[:, columns == column].sum(1), fall, atol=1e-5, rtol=1e-4)
     assert torch.equal(result.values[:, 0], result.values[:, 3])
     assert result.stats["n_groups"].tolist() == [2, 2, 2]
-    assert "segments=given" in result.solver
+    assert "segments=given" in result.method
     with pytest.raises(ValueError, match="windows or segments"):
         METHODS["occlusion"](scored(model), x, baselines, segments=columns, window=1)
 
@@ -149,7 +149,7 @@ def test_occlusion_of_images_hides_patches_of_all_channels():
     result = METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x)
     assert result.stats["window"] == (3, 2, 2) and result.stats["stride"] == (3, 1, 1)
     assert torch.equal(result.values[:, 0], result.values[:, 2])
-    coarse = METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x, window=8, stride=8)
+    coarse = METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x, window=8, stride=8, support=False)
     assert int(coarse.n_forwards[1]) <= 3 + 2 + 4  # four patches, the input itself, the ends and a check
     corner = x.clone()
     corner[..., :8, :8] = 0

@@ -38,7 +38,7 @@ def test_settings_change_the_method_and_its_description():
 
 def test_of_a_method_of_ones_own_the_code_counts_too(monkeypatch):
     """A name may come to mean another function, and stored results must not be taken for its own."""
-    monkeypatch.setattr(METHODS, "_methods", dict(METHODS._methods))
+    monkeypatch.setattr(METHODS, "_things", dict(METHODS._things))
     register(lambda score, inputs, baselines=None, *, seed=0, progress=False: 1, "mine")
     first = explainer_of("mine").what
     register(lambda score, inputs, baselines=None, *, seed=0, progress=False: 2, "mine")

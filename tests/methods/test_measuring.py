@@ -12,8 +12,9 @@ X, BASE = flat_points(3), flat_points(3, seed=1)
 
 def measuring(model=None, max_gradients=None, has_samples=False, tolerance=0.01, n_steps=None) -> Measuring:
     bound = lp.Score(model or moons_net(), 1, "softmax").bind(X)
-    run = lp.Run(0, max_gradients, False, steps_reserved(tolerance, n_steps))
-    return Measuring(bound, lp.Conformal(), None, tolerance, n_steps, "gauss_legendre", run, has_samples)
+    accuracy = lp.Accuracy(tolerance, n_steps)
+    run = lp.Run(0, max_gradients, False, steps_reserved(accuracy))
+    return Measuring(bound, lp.Conformal(), None, accuracy, run, has_samples)
 
 
 def bowed(never_longer: bool, offset: float = 0.5) -> lp.Solution:
@@ -25,7 +26,7 @@ def bowed(never_longer: bool, offset: float = 0.5) -> lp.Solution:
     ("tolerance", "n_steps", "reserved"), [(0.01, None, 0), (0.01, 50, 0), (None, 50, 63), (None, 4, 5)]
 )
 def test_fixed_steps_and_a_quarter_as_many_are_reserved(tolerance, n_steps, reserved):
-    assert steps_reserved(tolerance, n_steps) == reserved
+    assert steps_reserved(lp.Accuracy(tolerance, n_steps)) == reserved
 
 
 def test_a_bent_path_leaves_a_quarter_for_the_line_and_half_for_further_paths():

@@ -5,12 +5,13 @@ import torch
 
 import leastpath as lp
 from helpers import flat_points, mlp
-from leastpath.methods import METHODS, Method, Methods, UnknownMethod
+from leastpath._support.registry import UnknownName
+from leastpath.methods import METHODS, Method, Methods
 from leastpath.methods.method import settings_of
 
 
 def test_unknown_names_and_settings_are_refused_with_the_known_ones():
-    with pytest.raises(UnknownMethod, match=r"no method is called 'ig': use one of random, .*geodesic_descent"):
+    with pytest.raises(UnknownName, match=r"no method is called 'ig': use one of random, .*geodesic_descent"):
         METHODS["ig"]
     assert METHODS.get("ig") is None and "ig" not in METHODS
     with pytest.raises(ValueError, match=r"lime has no setting 'n_sample': it has .*n_samples"):
@@ -20,7 +21,7 @@ def test_unknown_names_and_settings_are_refused_with_the_known_ones():
 
 
 def test_an_unknown_name_says_how_to_add_one():
-    with pytest.raises(UnknownMethod, match=r"or add yours, in every process that asks for it, by .*register"):
+    with pytest.raises(UnknownName, match=r"or add yours, in every process that asks for it, by .*register"):
         METHODS["nobodys_method"]
 
 
@@ -34,11 +35,11 @@ def test_settings_are_the_keyword_only_parameters():
 
 def test_a_table_keeps_its_order_and_what_it_was_made_with():
     first = Method("first", "First", "peer", "One.", False, nothing, {"width": 3})
-    table = Methods((first,))
-    table.add(Method("second", "Second", "peer", "Two.", False, nothing))
+    table = Methods("method", {"first": first}, group="nobodys.methods", adder="register")
+    table.add("second", Method("second", "Second", "peer", "Two.", False, nothing))
     assert list(table) == ["first", "second"] and table.built_in == {"first"} and len(table) == 2
     with pytest.raises(ValueError, match="'first' is a method of leastpath itself"):
-        table.add(first.with_settings(width=4))
+        table.add("first", first.with_settings(width=4))
     assert table["first"].defaults["width"] == 3
 
 

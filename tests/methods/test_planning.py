@@ -5,10 +5,9 @@ import torch
 
 import leastpath as lp
 from helpers import flat_points, moons_net
-from leastpath import attribution
 from leastpath.account.budget import Clock, OutOfTime
-from leastpath.methods import planning
-from leastpath.methods.planning import Watch, check_seconds, in_words, planned_gradients
+from leastpath.methods import by_path, planning
+from leastpath.methods.planning import Watch, in_words, planned_gradients
 
 X = flat_points(3)
 
@@ -30,7 +29,7 @@ class Ticking:
 @pytest.fixture
 def ticking(monkeypatch):
     clock = Ticking()
-    monkeypatch.setattr(attribution, "Clock", lambda max_seconds: Clock(max_seconds, lambda: clock.now))
+    monkeypatch.setattr(by_path, "Clock", lambda max_seconds: Clock(max_seconds, lambda: clock.now))
     return clock
 
 
@@ -52,29 +51,29 @@ def test_time_ends_the_work_and_the_status_says_what_was_cut(ticking, solver, se
 
 
 def test_without_a_limit_time_changes_nothing(ticking):
-    free, timed = explained(ticking, solver=lp.Descent()), explained(ticking, solver=lp.Descent(), max_seconds=1e9)
+    free, timed = explained(ticking, method=lp.Descent()), explained(ticking, solver=lp.Descent(), max_seconds=1e9)
     assert torch.equal(free.values, timed.values) and torch.equal(free.n_gradients, timed.n_gradients)
 
 
 def test_fixed_steps_that_time_does_not_pay_for(ticking):
-    result = explained(ticking, solver=lp.ElasticBand(), max_seconds=100, tolerance=None, n_steps=500)
+    result = explained(ticking, method=lp.ElasticBand(), max_seconds=100, tolerance=None, n_steps=500)
     assert "max_seconds=100 left no more" in result.status[0].value
 
 
 def test_the_plan_is_said_once_after_the_first_gradients(ticking, capsys):
-    explained(ticking, solver=lp.ElasticBand(), progress=True)
+    explained(ticking, method=lp.ElasticBand(), progress=True)
     said = capsys.readouterr().err
     assert said.count("about") == 1 and "130 gradients to find a path and 200 to measure it" in said
     assert "for each of 3 examples, at 1 s a gradient" in said
     assert "about 16 min 30 s" in said  # 3 · (130 + 200) seconds
-    explained(ticking, solver=lp.ElasticBand())
+    explained(ticking, method=lp.ElasticBand())
     assert not capsys.readouterr().err
 
 
 def test_the_plan_respects_the_budget():
-    assert planned_gradients(lp.Descent(), 0.01, None, 100) == (50, 50)
-    assert planned_gradients(lp.StraightLine(), 0.01, None, None) == (0, planning.OF_LINE)
-    assert planned_gradients(lp.ElasticBand(), None, 40, None) == (130, 50)
+    assert planned_gradients(lp.Descent(), lp.Accuracy(), 100) == (50, 50)
+    assert planned_gradients(lp.StraightLine(), lp.Accuracy(), None) == (0, planning.OF_LINE)
+    assert planned_gradients(lp.ElasticBand(), lp.Accuracy(None, 40), None) == (130, 50)
 
 
 def test_a_watch_names_the_limit():
@@ -95,4 +94,4 @@ def test_times_are_easy_to_read():
 @pytest.mark.parametrize("wrong", [0, -1, "10", float("nan")])
 def test_what_is_no_time_is_refused(wrong):
     with pytest.raises(ValueError, match=r"max_seconds=.* must be a positive number"):
-        check_seconds(wrong)
+        lp.Limits(max_seconds=wrong)

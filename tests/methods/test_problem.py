@@ -2,16 +2,19 @@
 
 import pytest
 import torch
-from leastpath.methods.pathless import Explained, pathless
 
 import leastpath as lp
+from leastpath.methods import Explained
 
 WEIGHTS = torch.tensor([2.0, -1.0, 0.5])
 SCORE = lp.Score(lambda x: x @ WEIGHTS)
 
 
 def explained(values_of, inputs, baselines=None):
-    return pathless(SCORE, inputs, baselines, values_of, described="Mine()")
+    def mine(problem):
+        return values_of(problem)
+
+    return lp.attribute(SCORE, inputs, baselines, method=mine)
 
 
 def test_gap_and_cancellation_are_those_of_the_values():

@@ -11,7 +11,6 @@ import leastpath as lp
 from helpers import Counted, Polyline, cnn, flat_points, mlp
 from leastpath import Outcome
 from leastpath.evaluation.support import symmetric_relevance_gain
-from leastpath.methods.measuring import Line
 from leastpath.removal import tested as removal  # pytest would take a function of that name for a test
 from leastpath.removal.tested import headline
 
@@ -27,10 +26,9 @@ def additive(weights=WEIGHTS, target=0, output="log_softmax"):
 def note_of(values, score=None, line=None, **given):
     """The status of some values (1, 4) that a solver might have returned, for an input of ones and a black baseline."""
     score, x = score or additive(), torch.ones(1, 4)
-    path = lp.Path.polyline(torch.stack([torch.zeros(1, 4), torch.rand(1, 4), x], 1))
-    line = Line(torch.ones(1), torch.full_like(values, torch.nan) if line is None else line)
-    given = {"baselines": 1, "wanted": None, "max_gradients": None} | given
-    return lp.Status((removal.tested(score.bind(x), x, path, values, line, **given).note(0),))
+    starts, bent = torch.zeros(1, 1, 4), torch.tensor([True])
+    line = torch.full_like(values, torch.nan) if line is None else line
+    return lp.Status((removal.tested(score.bind(x), x, starts, values, line, bent, **given).note(0),))
 
 
 # ---- what the number says -----------------------------------------------------------------------------------------
@@ -102,10 +100,10 @@ def test_one_feature_has_no_order_to_test():
 # ---- when it is measured ------------------------------------------------------------------------------------------
 
 
-def test_straight_lines_are_tested_only_on_request():
+def test_straight_lines_are_tested_unless_told_not_to():
     x = torch.ones(2, 4)
-    quiet = lp.attribute(additive(), x, method=lp.StraightLine())
-    asked = lp.attribute(additive(), x, method=lp.StraightLine(), support=True)
+    quiet = lp.attribute(additive(), x, method=lp.StraightLine(), support=False)
+    asked = lp.attribute(additive(), x, method=lp.StraightLine())
     assert quiet.support.isnan().all() and quiet.stats["line_support"].isnan().all()
     assert (asked.support > 0).all() and asked.n_forwards[0] - quiet.n_forwards[0] == 18  # two a share
     torch.testing.assert_close(asked.support.double(), asked.stats["line_support"])
@@ -124,12 +122,12 @@ def test_bent_paths_are_tested_beside_the_line_unless_told_not_to():
 
 def test_labels_are_removed_together_and_those_below_zero_never():
     x, labels = torch.ones(2, 4), torch.tensor([[0, 0, 1, -1]])
-    result = lp.attribute(additive(), x, method=BENT, support=labels)
+    result = lp.attribute(additive(), x, method=BENT, groups=labels)
     expected = symmetric_relevance_gain(additive(), x, result.values, features=labels)
     torch.testing.assert_close(result.support.double(), expected)
     each = torch.tensor([[0, 0, 1, -1], [0, 1, 2, 3]])
     whole = lp.attribute(additive(), x, method=BENT)
-    mixed = lp.attribute(additive(), x, method=BENT, support=each)
+    mixed = lp.attribute(additive(), x, method=BENT, groups=each)
     assert mixed.support.tolist() == pytest.approx([float(result.support[0]), float(whole.support[1])])
 
 
@@ -138,8 +136,8 @@ def test_labels_are_removed_together_and_those_below_zero_never():
 )
 def test_wrong_labels_are_refused_before_the_solver_works(labels):
     model = Counted(lambda x: x @ WEIGHTS)
-    with pytest.raises(ValueError, match=r"expected True, False, or integer labels of shape \(1, 4\)"):
-        lp.attribute(lp.Score(model), torch.ones(2, 4), method=BENT, support=labels)
+    with pytest.raises(ValueError, match=r"expected integer labels of shape \(1, 4\)"):
+        lp.attribute(lp.Score(model), torch.ones(2, 4), method=BENT, groups=labels)
     assert model.gradient_rows == 0
 
 
@@ -181,7 +179,7 @@ def test_the_test_costs_at_most_a_tenth_of_the_budget(budget, baselines):
     x = flat_points(2, 4)
     score, bases = lp.Score(mlp(), 1, "log_softmax"), flat_points(2 * baselines, 4, seed=1).view(2, baselines, 4)
     with_test, without = (
-        lp.attribute(score, x, bases, method=BENT, max_gradients=budget, support=asked) for asked in (None, False)
+        lp.attribute(score, x, bases, method=BENT, max_gradients=budget, support=asked) for asked in (True, False)
     )
     spent = with_test.n_forwards - without.n_forwards
     assert torch.equal(with_test.n_gradients, without.n_gradients)
@@ -230,7 +228,7 @@ def test_the_headline_names_support_first():
 def test_a_status_says_what_was_not_tested():
     """An integral within tolerance is no verdict on the explanation."""
     x, score = torch.ones(2, 4), lp.Score(mlp(), 1)
-    untested = lp.attribute(score, x, method=lp.StraightLine()).status[0]
+    untested = lp.attribute(score, x, method=lp.StraightLine(), support=False).status[0]
     assert untested.value.startswith("The integral is within tolerance 0.01, after ")
     assert untested.value.endswith(". The explanation was not tested: support=True tests it.")
     assert untested.outcomes == (Outcome.REACHED, Outcome.NOT_TESTED) and untested.ok

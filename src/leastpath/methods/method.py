@@ -77,9 +77,11 @@ class Method:
         self, score: Score, inputs: Inputs, baselines: Baselines | Several = None, **settings: Any
     ) -> Attribution:
         """Explain inputs (batch, *features): `lp.attribute(score, inputs, baselines, method=self, **settings)`."""
-        import leastpath as lp  # called by itself, a method is a door to the verb, which stands above it
+        # Called by itself, a method is a door to the verb, which stands above it.
+        from leastpath import attribute
 
-        return lp.attribute(score, inputs, baselines, method=self, **settings)
+        result: Attribution = attribute(score, inputs, baselines, method=self, **settings)
+        return result
 
     @property
     def has_path(self) -> bool:
@@ -93,8 +95,9 @@ class Method:
                 f"{self.name} chooses its own start, so baselines cannot be given: attribute(score, inputs, method=…)"
             )
         given = self.with_settings(**settings).defaults
-        if isinstance(self.explain, Checks):
-            self.explain.check(score, given)
+        explain: Any = self.explain
+        if isinstance(explain, Checks):
+            explain.check(score, given)
 
     def with_settings(self, **settings: Any) -> Method:
         """The same method with other defaults.

@@ -148,13 +148,14 @@ BUILT_IN = (
     ),
 )  # fmt: skip
 
+
 def _adopt(given: Any, name: str) -> Method:
     return replace(method_of(given), name=name)
 
 
 METHODS = Methods(
-    "method", {method.name: method for method in BUILT_IN}, group="leastpath.methods", adder="leastpath.methods.register",
-    adopt=_adopt,
+    "method", {method.name: method for method in BUILT_IN}, group="leastpath.methods",
+    adder="leastpath.methods.register", adopt=_adopt,
 )  # fmt: skip
 """Every method by its name."""
 
@@ -235,7 +236,8 @@ def _method_of_function(function: Callable[..., Any]) -> Method:
         except TypeError as error:
             raise ValueError(
                 f"{name} cannot be called as a method ({error}): define it as {name}(problem, *, settings) -> "
-                f"Explained, or as {name}(score, inputs, baselines=None, *, seed=0, progress=False, settings) -> Attribution"
+                f"Explained, or as {name}(score, inputs, baselines=None, *, seed=0, progress=False, settings) -> "
+                "Attribution"
             ) from None
     summary = (inspect.getdoc(function) or "A method of your own.").partition("\n")[0]
     return Method(name, name, "peer", summary, False, explain, settings_of(function))

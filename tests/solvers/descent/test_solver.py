@@ -185,7 +185,7 @@ def test_warm_start_takes_the_nearest_solved_input():
     cold = lp.attribute(lp.Score(NET, CLASSES.flip(0), output="softmax"), near, method=lp.Descent())
     assert warm.stats["solver_gradients"].sum() < cold.stats["solver_gradients"].sum()
     assert float(warm.length_ratio.mean()) < 1.2 * float(cold.length_ratio.mean())
-    assert "Descent" in warm.solver
+    assert "Descent" in warm.method
 
 
 def test_warm_start_that_does_not_help_costs_little():
