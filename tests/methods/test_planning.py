@@ -41,7 +41,7 @@ def explained(ticking, **how):
 @pytest.mark.parametrize("seconds", [1, 30, 200, 600])
 def test_time_ends_the_work_and_the_status_says_what_was_cut(ticking, solver, seconds):
     """A gradient takes a second. What is always taken: one gradient a segment, and the model call that has begun."""
-    result = explained(ticking, solver=solver, max_seconds=seconds, tolerance=1e-6)
+    result = explained(ticking, method=solver, max_seconds=seconds, tolerance=1e-6)
     largest_call = 3 * 70  # a round of the solver, or one look at every segment, for all examples
     assert ticking.now <= seconds + 2 * largest_call and torch.isfinite(result.values).all()
     assert ticking.now == result.n_gradients.sum()

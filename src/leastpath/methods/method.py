@@ -70,7 +70,7 @@ class Method:
     needs: tuple[str, ...] = ()
     fits: tuple[Kind, ...] = KINDS
     recommended: tuple[Kind, ...] = ()
-    costs: Cost | None = None
+    costs: Cost | tuple[int, int] | None = None
     settings_by_kind: Mapping[Kind, Mapping[str, Any]] = field(default_factory=dict)
 
     def __call__(
@@ -135,8 +135,8 @@ class Method:
             >>> lp.METHODS["saliency"].cost((3, 128, 128)), lp.METHODS["staircase"].cost((10,))
             ((1, 1), (0, 80))
         """
-        if self.costs is None:
-            return None
+        if self.costs is None or isinstance(self.costs, tuple):
+            return self.costs
         limit = (
             {} if max_gradients is None or "max_gradients" not in self.defaults else {"max_gradients": max_gradients}
         )
@@ -181,11 +181,10 @@ def method(
         name = function.__name__
         # The module has the Method under this name: so pickle finds the function as its attribute.
         function.__qualname__ = f"{function.__qualname__}.explain.function"
-        costs = (lambda *_: cost) if isinstance(cost, tuple) else cost
         explain, defaults = Rowwise(name, function), settings_of(function)
         return Method(
             name, title, role, summary, complete, explain, defaults, extra, takes_baselines, needs, fits, recommended,
-            costs, settings_by_kind or {},
+            cost, settings_by_kind or {},
         )  # fmt: skip
 
     return make
