@@ -51,7 +51,7 @@ def test_time_ends_the_work_and_the_status_says_what_was_cut(ticking, solver, se
 
 
 def test_without_a_limit_time_changes_nothing(ticking):
-    free, timed = explained(ticking, method=lp.Descent()), explained(ticking, solver=lp.Descent(), max_seconds=1e9)
+    free, timed = explained(ticking, method=lp.Descent()), explained(ticking, method=lp.Descent(), max_seconds=1e9)
     assert torch.equal(free.values, timed.values) and torch.equal(free.n_gradients, timed.n_gradients)
 
 

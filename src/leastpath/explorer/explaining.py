@@ -20,7 +20,6 @@ from leastpath.explorer.subject import Kind, Subject
 from leastpath.explorer.walk import PLACES, Walk, walk_along
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
-from leastpath.methods.problem import Problem
 from leastpath.removal.tested import NO_ORDER, Tested
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Outcome, Status
