@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,17 +58,31 @@ def in_plain_numbers(value: Any) -> Any:
         >>> in_plain_numbers({"values": pack(torch.tensor([[0.1, 2.0]])), "frame": pack(torch.ones(2).byte())})
         {'values': [[0.1, 2.0]]}
     """
+    if is_array(value):
+        numbers = unpack(value)
+        digits = [float(f"{number:.7g}") for number in numbers.flatten().tolist()]
+        return np.array(digits).reshape(numbers.shape).tolist()
     if isinstance(value, Mapping):
-        if set(value) == {"dtype", "shape", "data"}:
-            numbers = unpack(value)
-            digits = [float(f"{number:.7g}") for number in numbers.flatten().tolist()]
-            return np.array(digits).reshape(numbers.shape).tolist()
-        return {key: in_plain_numbers(inner) for key, inner in value.items() if not _is_picture(inner)}
+        shown = {key: inner for key, inner in value.items() if not (is_array(inner) and inner["dtype"] == "uint8")}
+        return {key: in_plain_numbers(inner) for key, inner in shown.items()}
     return [in_plain_numbers(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def _is_picture(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.get("dtype") == "uint8"
+def is_array(value: Any) -> bool:
+    """Whether it is what `pack` makes."""
+    return isinstance(value, Mapping) and set(value) == {"dtype", "shape", "data"}
+
+
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Nested mappings and lists whose leaves, arrays of `pack` among them, are changed.
+
+    Example:
+        >>> map_leaves({"a": [1, -2]}, abs)
+        {'a': [1, 2]}
+    """
+    if isinstance(value, Mapping) and not is_array(value):
+        return {str(key): map_leaves(inner, change) for key, inner in value.items()}
+    return [map_leaves(inner, change) for inner in value] if isinstance(value, (list, tuple)) else change(value)
 
 
 def as_json(value: Any) -> str:
@@ -78,12 +92,5 @@ def as_json(value: Any) -> str:
         >>> as_json({"gap": float("nan"), "n": 1})
         '{"gap":null,"n":1}'
     """
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    finite = map_leaves(value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf)
+    return json.dumps(finite, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

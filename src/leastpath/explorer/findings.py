@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor
@@ -12,28 +13,38 @@ from leastpath._support.numbers import written
 from leastpath.explorer.arrays import pack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
-from leastpath.explorer.removal import Curve, rank_of, removal_order
+from leastpath.explorer.removal import rank_of, removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, shares_moved
 from leastpath.removal.gain import Rank
 from leastpath.result.attribution import Attribution
 
-HINTS = {
-    "support": "How much more the prediction loses without what is ranked first than without what is ranked last. 0 is "
-    "a random order, higher is better.",
-    "line_support": "The support of Integrated Gradients along the straight line, for comparison.",
-    "completeness_gap": "The sum of all values minus the change of the score. 0 is best.",
-    "cancellation": "How much positive and negative values cancel: the sum of sizes minus the change of the score.",
-    "length": "The length of the path, measured by the model's gradient.",
-    "length_ratio": "The length of the path compared with the straight line. Below 1 it is shorter.",
-    "certificate": "The length divided by the change of the score. 1 proves that no path is shorter.",
-    "n_gradients": "Gradients of the model that the explanation took.",
-    "seconds": "Time that it took.",
-}
-LABELS = {
-    "support": "Support", "line_support": "Support of the straight line", "completeness_gap": "Completeness gap",
-    "cancellation": "Cancellation", "length": "Length", "length_ratio": "Length against the line",
-    "certificate": "Certificate", "n_gradients": "Gradients", "seconds": "Seconds",
+EVIDENCE = {  # in the order of showing: a label, and what it means
+    "support": (
+        "Support",
+        "How much more the prediction loses without what is ranked first than without what is ranked last. 0 is a "
+        "random order, higher is better.",
+    ),
+    "line_support": (
+        "Support of the straight line",
+        "The support of Integrated Gradients along the straight line, for comparison.",
+    ),
+    "completeness_gap": (
+        "Completeness gap", "The sum of all values minus the change of the score. 0 is best.",
+    ),
+    "cancellation": (
+        "Cancellation",
+        "How much positive and negative values cancel: the sum of sizes minus the change of the score.",
+    ),
+    "length": ("Length", "The length of the path, measured by the model's gradient."),
+    "length_ratio": (
+        "Length against the line", "The length of the path compared with the straight line. Below 1 it is shorter.",
+    ),
+    "certificate": (
+        "Certificate", "The length divided by the change of the score. 1 proves that no path is shorter.",
+    ),
+    "n_gradients": ("Gradients", "Gradients of the model that the explanation took."),
+    "seconds": ("Seconds", "Time that it took."),
 }  # fmt: skip
 
 HARDLY = 0.01  # of probability: every other random order reaches as much, on digits and on a table
@@ -45,7 +56,7 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
     result, subject = finding.result, finding.question.subject
     support = float(result.support[0])
     in_probability = bool(finding.question.classes())
-    told = result.status[0].ok and not finding.stopped
+    is_good = result.status[0].ok and not finding.stopped
     walk = finding.walk
     return {
         "key": key,
@@ -55,13 +66,13 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "stopped": finding.stopped,
         "tested": finding.is_tested,
         "headline": headline(support, in_probability) if finding.is_tested else MEASURING,
-        "trusted": None if math.isnan(support) or _is_hardly(support, in_probability) else told and support > 0,
+        "trusted": None if math.isnan(support) or _is_hardly(support, in_probability) else is_good and support > 0,
         "status": result.status[0].value,
         "evidence": evidence(result, finding.seconds),
         **numbers_of(subject, result, rank_of(subject, finding.question.score)),
         "walk": None if walk is None else walk_of(subject, walk, finding.question.baselines),
         "sentence_walk": _walk_words(finding),
-        "curves": {name: curve_of(curve) for name, curve in finding.curves.items()},
+        "curves": {name: asdict(curve) for name, curve in finding.curves.items()},
     }
 
 
@@ -87,16 +98,19 @@ def _is_hardly(support: float, is_probability: bool) -> bool:
     return is_probability and 0 < support < HARDLY
 
 
-def evidence(result: Attribution, seconds: float | None = None) -> list[dict[str, Any]]:
+def evidence(result: Attribution, seconds: float = math.nan) -> list[dict[str, Any]]:
     """What is known of a result, in the order of showing. What was not measured is left out."""
-    found: dict[str, float] = {"support": float(result.support[0])}
     line = result.stats.get("line_support")
-    found["line_support"] = float(line[0]) if isinstance(line, Tensor) else math.nan
-    for name in ("completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients"):
-        found[name] = float(getattr(result, name)[0])
-    found["seconds"] = math.nan if seconds is None else seconds
+    known = {"line_support": float(line[0]) if isinstance(line, Tensor) else math.nan, "seconds": seconds}
+    found = {name: known[name] if name in known else float(getattr(result, name)[0]) for name in EVIDENCE}
     return [
-        {"name": name, "label": LABELS[name], "value": value, "text": _number(name, value), "hint": HINTS[name]}
+        {
+            "name": name,
+            "label": EVIDENCE[name][0],
+            "value": value,
+            "text": _number(name, value),
+            "hint": EVIDENCE[name][1],
+        }
         for name, value in found.items()
         if not math.isnan(value)
     ]
@@ -152,11 +166,6 @@ def frames_of(subject: Subject, points: Tensor, start: Tensor) -> Tensor:
     return shares_moved(points, start.to(points), subject.inputs, subject.feature_of, len(subject.names)).float().cpu()
 
 
-def curve_of(curve: Curve) -> Mapping[str, Any]:
-    """A curve as the page reads it."""
-    return {"shares": curve.shares, "most": curve.most, "least": curve.least, "support": curve.support}
-
-
 def _walk_words(finding: Finding) -> str:
     if finding.walk is None:
         return "This method has no path to walk along."
@@ -164,20 +173,22 @@ def _walk_words(finding: Finding) -> str:
     return f"Shaded: stretches where the gradient is below 5 % of its mean along the path.{several}"
 
 
-def features_of(subject: Subject) -> list[dict[str, Any]]:
-    """Names of columns or tokens, with what else is known of them."""
-    return [{"name": name, **details} for name, details in zip(subject.names, subject.details, strict=True)]
+def describe(subject: Subject) -> dict[str, Any]:
+    """A subject as the page reads it."""
+    is_image, n = subject.kind == "image", subject.shape[0]
+    channels = ["red", "green", "blue"] if n == 3 else ["grey"] if n == 1 else [f"channel {i}" for i in range(n)]
+    return {
+        "kind": subject.kind,
+        "title": subject.title,
+        "shape": list(subject.shape) if is_image else [len(subject.names)],
+        "input": _input_of(subject),
+        "features": [{"name": name, **more} for name, more in zip(subject.names, subject.details, strict=True)],
+        "channels": channels if is_image else [],
+        "units": None if subject.grid is None else {"shape": list(subject.grid)},
+    }
 
 
-def channels_of(subject: Subject) -> Sequence[str]:
-    """Names of a picture's channels."""
-    if subject.kind != "image":
-        return []
-    n = subject.shape[0]
-    return ["red", "green", "blue"] if n == 3 else ["grey"] if n == 1 else [f"channel {i}" for i in range(n)]
-
-
-def input_of(subject: Subject) -> Mapping[str, Any] | None:
+def _input_of(subject: Subject) -> Mapping[str, Any] | None:
     """What is explained: a picture, the cells of a row; None for a text."""
     if subject.kind == "image":
         return pack(pictures_of(subject.inputs, value_range(subject.inputs))[0])

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from leastpath._support.version import __version__
-from leastpath.explorer.arrays import pack, unpack
+from leastpath.explorer.arrays import is_array, map_leaves, pack, unpack
 from leastpath.explorer.explaining import Finding
-from leastpath.explorer.findings import channels_of, evidence, features_of, frames_of, headline, input_of, numbers_of
+from leastpath.explorer.findings import describe, evidence, frames_of, headline, numbers_of
 from leastpath.explorer.session import Unknown
-from leastpath.explorer.subject import Kind, Subject
+from leastpath.explorer.subject import Kind, Subject, plain_subject
 from leastpath.explorer.walk import PLACES
-from leastpath.removal.gain import Rank, patches
+from leastpath.removal.gain import Rank
 from leastpath.result.attribution import Attribution
 from leastpath.result.files import packed_fields
 from leastpath.score.score import Score
@@ -102,17 +102,11 @@ class SavedSession:
         """How the file is opened in Python."""
         return f"import leastpath as lp\n\nresult = lp.load({self.state()['title']!r})\nprint(result)\n"
 
-    def add(self, name: str, content: bytes) -> dict[str, Any]:
-        """Refused: it needs the model."""
+    def _refuse(self, *_: Any) -> Any:
+        """It needs the model."""
         raise ValueError(READ_ONLY)
 
-    def start(self, name: Any, stiffness: Any = None) -> Any:
-        """Refused: it needs the model."""
-        raise ValueError(READ_ONLY)
-
-    def remove(self, removed: Any, fill: Any) -> dict[str, Any]:
-        """Refused: it needs the model."""
-        raise ValueError(READ_ONLY)
+    add = start = remove = _refuse
 
     def task(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
         """There is none."""
@@ -132,20 +126,8 @@ def _subject(result: Attribution, b: int, title: str) -> Subject:
     shape = values.shape[1:]
     m = 1 if result.path is None else len(result.path) // len(values)
     inputs = torch.zeros(1, *shape) if result.path is None else result.path.end[b * m : b * m + 1].float().cpu()
-    score = Score(_no_model)
-    if len(shape) == 3 and min(shape[1:]) > 1:
-        return Subject("image", title, score, inputs, {}, patches(*shape[1:]).expand(shape))
-    if len(shape) == 2:
-        index, kind, word = torch.arange(shape[0])[:, None].expand(shape), "text", "token"
-    else:
-        index, kind, word = torch.arange(max(1, shape.numel())).reshape(shape), "table", "feature"
-    names = tuple(f"{word} {i}" for i in range(int(index.max()) + 1))
-    chosen: Kind = "text" if kind == "text" else "table"
-    details: list[dict[str, Any]] = [{"word": i, "special": False, "space": " "} for i in range(len(names))]
-    if chosen == "table":
-        details = [{"text": f"{cell:.4g}", "category": None} for cell in inputs.flatten().tolist()]
-    decode = None if chosen == "text" else lambda points: points.flatten(1)
-    return Subject(chosen, title, score, inputs, {}, index, names, index, tuple(details), decode=decode)
+    kind: Kind = "image" if len(shape) == 3 and min(shape[1:]) > 1 else "text" if len(shape) == 2 else "table"
+    return plain_subject(kind, title, Score(_no_model), inputs, starts={})
 
 
 def _no_model(points: Tensor) -> Tensor:
@@ -155,14 +137,10 @@ def _no_model(points: Tensor) -> Tensor:
 def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, str]]) -> dict[str, Any]:
     method = {"name": "saved", "label": _label(result), "sentence": result.method, "path": False, "stiffness": False}
     return {
-        "kind": subject.kind, "title": subject.title, "sentence": SENTENCE, "version": __version__, "offline": True,
-        "samples": names, "sample": b,
-        "shape": list(subject.shape) if subject.kind == "image" else [len(subject.names)],
-        "input": input_of(subject), "features": features_of(subject), "channels": channels_of(subject),
+        **describe(subject), "sentence": SENTENCE, "version": __version__, "offline": True, "samples": names, "sample": b,
         "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
         "baselines": [{"name": "saved", "label": "as saved"}], "baseline": ["saved"],
-        "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [],
-        "rank": SAVED_RANK, "units": None if subject.grid is None else {"shape": list(subject.grid)},
+        "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [], "rank": SAVED_RANK,
         "score": None, "baseline_score": None, "results": [f"saved-{b}"],
     }  # fmt: skip
 
@@ -210,17 +188,9 @@ def _row(result: Attribution, name: str, b: int) -> Any:
 
 def _with_tensors(value: Any) -> Any:
     """Arrays of the page as tensors, which a file keeps without base64."""
-    if isinstance(value, Mapping):
-        if set(value) == {"dtype", "shape", "data"}:
-            return unpack(value)
-        return {str(key): _with_tensors(inner) for key, inner in value.items()}
-    return [_with_tensors(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    return map_leaves(value, lambda leaf: unpack(leaf) if is_array(leaf) else leaf)
 
 
 def _with_arrays(value: Any) -> Any:
     """The inverse."""
-    if isinstance(value, Tensor):
-        return pack(value)
-    if isinstance(value, Mapping):
-        return {key: _with_arrays(inner) for key, inner in value.items()}
-    return [_with_arrays(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    return map_leaves(value, lambda leaf: pack(leaf) if isinstance(leaf, Tensor) else leaf)

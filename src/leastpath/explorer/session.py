@@ -19,7 +19,7 @@ from leastpath.explorer.explaining import (
     make_finding,
     offered_methods,
 )
-from leastpath.explorer.findings import as_result, channels_of, features_of, input_of, removed_view
+from leastpath.explorer.findings import as_result, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import rank_of, without
@@ -30,12 +30,7 @@ MOST_KEPT = 60  # results; the oldest go first
 
 
 class Unknown(LookupError):
-    """Something was asked for that is not there.
-
-    Example:
-        >>> str(Unknown("no result is called x"))
-        'no result is called x'
-    """
+    """Something was asked for that is not there."""
 
 
 class Session:
@@ -73,17 +68,12 @@ class Session:
         labels = {name: start.label for name, start in subject.starts.items()}
         chosen = ", ".join(labels[name] for name in question.starts)
         return {
-            "kind": subject.kind,
-            "title": subject.title,
+            **describe(subject),
             "sentence": self.sentence,
             "version": __version__,
             "offline": False,
             "samples": [{"name": name} for name in self.source.samples],
             "sample": sample,
-            "shape": list(subject.shape) if subject.kind == "image" else [len(subject.names)],
-            "input": input_of(subject),
-            "features": features_of(subject),
-            "channels": channels_of(subject),
             "classes": question.classes(),
             "target": question.target,
             "outputs": list(question.outputs),
@@ -95,7 +85,6 @@ class Session:
                 {"name": name, "label": chosen if name == "baseline" else labels[name]} for name in question.fills
             ],
             "rank": rank_of(subject, question.score),
-            "units": None if subject.grid is None else {"shape": list(subject.grid)},
             "score": question.score_here,
             "baseline_score": question.score_there,
             "results": self._keys_of(question, sample),

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
+from leastpath.removal.gain import patches
 from leastpath.score.score import Score
 
 Lock = AbstractContextManager[Any]
@@ -109,6 +110,33 @@ class Subject:
             return (removed > 0).expand(self.shape)
         assert self.feature_of is not None
         return (removed > 0)[self.feature_of] & (self.units >= 0)
+
+
+def plain_subject(
+    kind: Kind, title: str, score: Score, inputs: Tensor, names: Sequence[Any] | None = None, **more: Any
+) -> Subject:
+    """A subject over numbers as they are: a picture in patches, tokens × width, or one feature per number.
+
+    Example:
+        >>> plain_subject("table", "row 0", Score(lambda x: x.sum(1)), torch.ones(1, 2), starts={}).names
+        ('feature 0', 'feature 1')
+    """
+    shape = inputs.shape[1:]
+    if kind == "image":
+        return Subject(kind, title, score, inputs, units=patches(*shape[1:]).expand(shape), **more)
+    is_text = kind == "text"
+    index = torch.arange(shape[0] if is_text else max(1, shape.numel()))
+    index = index[:, None].expand(shape) if is_text else index.reshape(shape)
+    n, word = int(index.max()) + 1, "token" if is_text else "feature"
+    names = tuple(f"{word} {i}" for i in range(n)) if names is None else tuple(map(str, names))
+    if len(names) != n:
+        raise ValueError(f"names has {len(names)} entries, the inputs have {n} features: pass one for each")
+    tokens: list[dict[str, Any]] = [{"word": i, "special": False, "space": " "} for i in range(n)]
+    cells: list[dict[str, Any]] = [{"text": f"{cell:.4g}", "category": None} for cell in inputs.flatten().tolist()]
+    return Subject(
+        kind, title, score, inputs, units=index, names=names, feature_of=index,
+        details=tuple(tokens if is_text else cells), decode=None if is_text else lambda points: points.flatten(1), **more,
+    )  # fmt: skip
 
 
 @runtime_checkable

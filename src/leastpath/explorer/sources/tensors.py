@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, adding_code
+from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, adding_code, plain_subject
 from leastpath.explorer.uploads import picture_from
-from leastpath.removal.gain import patches
 from leastpath.score.arguments import per_example
 from leastpath.score.baselines import Several, baseline
 from leastpath.score.inputs import Baselines, Inputs, flat_baseline
@@ -89,26 +87,14 @@ class TensorSource:
 
     def subject(self, sample: int) -> Subject:
         """One of the rows."""
-        row = self._rows[sample]
-        subject = Subject(
-            self.kind, row.name, row.score, row.inputs, self._starts(row), torch.zeros(0), classes=self.classes,
+        row, names = self._rows[sample], self.names
+        if names is not None and self.kind == "text" and not isinstance(names[0], str):
+            names = names[sample]  # one list per example
+        subject = plain_subject(
+            self.kind, row.name, row.score, row.inputs, names, starts=self._starts(row), classes=self.classes,
             recipe=self._lines(sample),
         )  # fmt: skip
-        if not subject.is_made_by_recipe:
-            subject = replace(subject, start_code=_start_code)
-        if self.kind == "image":
-            shape = row.inputs.shape[1:]
-            return replace(subject, units=patches(*shape[1:]).expand(shape))
-        names = self._names(row, sample)
-        numbers = torch.arange(len(names))
-        if self.kind == "text":
-            units = numbers[:, None].expand(row.inputs.shape[1:])
-            details = tuple({"word": i, "special": False, "space": " "} for i in range(len(names)))
-            return replace(subject, units=units, feature_of=units, names=names, details=details)
-        cells = tuple({"text": f"{value:.4g}", "category": None} for value in row.inputs[0].tolist())
-        return replace(
-            subject, units=numbers, feature_of=numbers, names=names, details=cells, decode=lambda points: points
-        )
+        return subject if subject.is_made_by_recipe else replace(subject, start_code=_start_code)
 
     def add(self, name: str, content: bytes) -> int:
         """A picture more, of the size of the others."""
@@ -144,45 +130,35 @@ class TensorSource:
         more = "".join(f", {name}={name}" for name in settings)
         return *_IMPORT, given, f"subject = TensorSource(score, inputs{more}).subject({sample})"
 
-    def _names(self, row: _Row, sample: int) -> tuple[str, ...]:
-        n = row.inputs.shape[1]
-        given: Any = self.names
-        if given is not None and self.kind == "text" and not isinstance(given[0], str):
-            given = given[sample]  # one list an example
-        if given is None:
-            word = "token" if self.kind == "text" else "feature"
-            given = [f"{word} {i}" for i in range(n)]
-        if len(given) != n:
-            raise ValueError(f"names has {len(given)} entries, the inputs have {n} features: pass one for each")
-        return tuple(map(str, given))
-
     def _starts(self, row: _Row) -> Mapping[str, Start]:
         starts: dict[str, Start] = {}
+
+        def add(name: str, label: str, has_curves: bool = True, **settings: Any) -> None:
+            starts[name] = Start(label, lambda score: _make_start(name, row, settings), has_curves)
+
         if row.given is not None:
-            starts["given"] = Start(WORDS["given"], partial(_given, row.given))
-        made = partial(_made, row.inputs)
+            add("given", WORDS["given"])
         if self.kind == "image":
             in_range = float(row.inputs.min()) >= 0 and float(row.inputs.max()) <= 1
-            named = ["black", "white", "mean", "blur", "uniform"] if in_range else ["zero", "mean", "blur"]
-            for name in named:
-                starts[name] = Start(WORDS.get(name, name), partial(made, name, {}), name in ("mean", "blur"))
+            for name in ["black", "white", "mean", "blur", "uniform"] if in_range else ["zero", "mean", "blur"]:
+                add(name, WORDS.get(name, name), name in ("mean", "blur"))
             return starts
         if self.data is not None:
-            median = self.data.median(0).values
-            starts["mean"] = Start("mean of the data", partial(made, "mean", {"points": self.data}))
-            starts["median"] = Start("median of the data", lambda score: median[None].to(row.inputs))
-            starts["samples"] = Start("rows of the data", partial(made, "samples", {"points": self.data}), False)
+            add("mean", "mean of the data", points=self.data)
+            add("median", "median of the data", points=self.data)
+            add("samples", "rows of the data", False, points=self.data)
         if row.given is None:
-            starts["zero"] = Start(WORDS["zero"], partial(made, "zero", {}))
+            add("zero", WORDS["zero"])
         return starts
 
 
-def _given(start: Tensor, score: Any) -> Tensor:
-    return start
-
-
-def _made(inputs: Tensor, name: str, settings: Mapping[str, Any], score: Any) -> Tensor:
-    return torch.zeros_like(inputs) if name == "zero" else baseline(name, inputs, **settings)
+def _make_start(name: str, row: _Row, settings: Mapping[str, Any]) -> Tensor:
+    if name == "given":
+        assert row.given is not None
+        return row.given
+    if name == "median":
+        return settings["points"].median(0).values[None].to(row.inputs)
+    return torch.zeros_like(row.inputs) if name == "zero" else baseline(name, row.inputs, **settings)
 
 
 def _row(score: Score, inputs: Tensor, baselines: Baselines | Several, i: int, name: str) -> _Row:
