@@ -444,11 +444,10 @@ def _answers(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
     """What the model says of each row: (rows,) or (rows, classes)."""
     try:
         return score.outputs(inputs)
-    except (RuntimeError, IndexError, UnfitInputs) as error:
-        reason = error.__cause__ if isinstance(error, UnfitInputs) else error
+    except UnfitInputs as error:
         raise ValueError(
             f"the model does not take rows of {len(names)} numbers, {list(names[:8])}{' …' * (len(names) > 8)}: pass "
-            f"the preprocess that it was trained with. The model's error: {reason}"
+            f"the preprocess that it was trained with. The model's error: {error.__cause__}"
         ) from error
 
 

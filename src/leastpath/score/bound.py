@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
@@ -20,7 +21,7 @@ from leastpath._support.threads import in_this_thread
 from leastpath.score.calls import ModelCalls, ScoreFields, default_batch_size, is_out_of_memory
 from leastpath.score.inputs import Baselines, CheckedTarget, Inputs, fits_inputs, flat_baseline
 from leastpath.score.outputs import check_rows, output_tensor, scalar_output
-from leastpath.score.untouched import leave_untouched
+from leastpath.score.untouched import leave_untouched, modules_of
 
 T = TypeVar("T")
 
@@ -380,8 +381,8 @@ def check_rows_are_independent(score: BoundScore, start: Tensor, end: Tensor) ->
         together, alone = among_others[0], _among_copies(score, companions, 0)
         if together == alone == 0:
             together, alone = among_others[1], _among_copies(score, companions, 1)
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
+    except ValueError as error:  # BatchNorm refuses to make statistics of a single row
+        if not any(isinstance(module, _BatchNorm) and module.training for module in modules_of(score.score.model)):
             raise
         raise ValueError(_DEPENDENT_ROWS.format(alone="an error", together="a score")) from error
     # Some kernels round differently from call to call; dependence shows orders of magnitude above that.

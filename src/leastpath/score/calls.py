@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
 from leastpath.score.arguments import Answers, Marked, per_example, readings_of, settle_readings, shared
-from leastpath.score.inputs import Inputs, Target, UnfitInputs, advice_on, check_inputs
+from leastpath.score.inputs import Inputs, Target, UnfitInputs, check_inputs, explain_failure
 from leastpath.score.outputs import Output, check_rows, output_tensor, scalar_output
 from leastpath.score.untouched import as_user_runs_it, leave_untouched, note_draws, ordinary
 
@@ -83,14 +83,10 @@ class ModelCalls:
             with as_user_runs_it(), note_draws(self.model) if self._first_of_its_kind() else nullcontext():
                 return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
-            advice = None
-            if not is_out_of_memory(error):
-                advice = self._advice_on_args(error) or advice_on(
-                    self.model, self.inputs[0], error, [arg for arg, _ in self._args]
-                )
-            if advice is None:
+            if is_out_of_memory(error) or isinstance(error, UnfitInputs):
                 raise
-            raise advice from error
+            args = [arg for arg, _ in self._args]
+            raise UnfitInputs(explain_failure(self.model, self.inputs[0], args, self._unmarked, error)) from error
 
     def _first_of_its_kind(self) -> bool:
         """Whether this is the first call with, or the first without gradient."""
@@ -221,45 +217,32 @@ class ModelCalls:
         except Exception:  # the score is not asked for, or wrong for both readings
             return raw, None
 
-    def _advice_on_args(self, error: Exception) -> UnfitInputs | None:
-        """That an extra argument may be why shapes do not fit: one without a mark, of another length than the batch."""
-        lengths = {i: self._args[i][0].shape for i in self._unmarked if self._args[i][0].ndim}
-        odd = next((i for i, shape in lengths.items() if shape[0] not in (1, self.n_rows)), None)
-        if odd is None:
-            return None
-        return UnfitInputs(
-            f"the model fails with additional_forward_args[{odd}] of shape {tuple(lengths[odd])} and a batch of "
-            f"{self.n_rows}. If it has one row for each example, give {self.n_rows} rows; if all examples share it, "
-            f"mark it lp.shared(…) and see that it fits the model. The model's error: {error}"
-        )
-
 
 @contextmanager
-def record_layer(layer: nn.Module) -> Iterator[list[Tensor]]:
-    """What a layer returns while the model runs inside the block: one tensor for each time it runs."""
-    seen: list[Tensor] = []
+def record_layer(layer: nn.Module) -> Iterator[list[Any]]:
+    """What a layer returns while the model runs inside the block, for `only_tensor`: an entry for each time it runs."""
+    seen: list[Any] = []
 
     def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
         first = output[0] if isinstance(output, tuple) else output
-        if not isinstance(first, Tensor):
-            raise ValueError(
-                f"layer returns {type(first).__name__}, expected a tensor: choose a layer with a tensor output"
-            )
-        seen.append(first.clone())  # what follows may write on the layer's own output
+        seen.append(first.clone() if isinstance(first, Tensor) else first)  # what follows may write on it
 
     with layer.register_forward_hook(in_this_thread(record)):
         yield seen
 
 
-def only_tensor(seen: Sequence[Tensor], rows: int) -> Tensor:
+def only_tensor(seen: Sequence[Any], rows: int) -> Tensor:
     """The one tensor (rows, …) that a layer returned in one forward pass."""
     if len(seen) != 1:
         raise ValueError(
             f"layer ran {len(seen)} times in one forward pass: it must be a part of the model, and run exactly once"
         )
-    if seen[0].ndim == 0 or len(seen[0]) != rows:
-        raise ValueError(f"layer returns {tuple(seen[0].shape)} for {rows} inputs: expected (batch, …)")
-    return seen[0]
+    found = seen[0]
+    if not isinstance(found, Tensor):
+        raise ValueError(f"layer returns {type(found).__name__}, expected a tensor: choose another layer")
+    if found.ndim == 0 or len(found) != rows:
+        raise ValueError(f"layer returns {tuple(found.shape)} for {rows} inputs: expected (batch, …)")
+    return found
 
 
 def _move(part: Tensor) -> Tensor:
@@ -277,7 +260,7 @@ def default_batch_size(elements: int, device: torch.device) -> int:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether a smaller batch might have fitted in memory."""
+    """Whether a smaller batch might have fitted in memory. Only CUDA has a class for it; others say it in words."""
     words = ("out of memory", "can't allocate memory", "not enough memory")
     said = isinstance(error, RuntimeError) and any(part in str(error) for part in words)
     return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))

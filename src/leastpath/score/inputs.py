@@ -6,7 +6,6 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -46,21 +45,6 @@ def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
             remedy = f"drop or repair it, e.g. {name}.nan_to_num()"
             raise ValueError(f"{name} of example {bad} holds NaN or infinite values: {remedy}")
     return tuple(ordinary(part) for part in parts)
-
-
-def check_target(target: Target) -> CheckedTarget:
-    """The target as an int, a tensor of integers (batch,), a callable or None."""
-    if target is None or callable(target):
-        return target
-    if isinstance(target, (bool, float, str)):
-        raise ValueError(f"target={target!r} must be a class index: an int, a (batch,) integer tensor or a callable")
-    if isinstance(target, (int, np.integer)):
-        return int(target)
-    tensor = torch.as_tensor(target)
-    if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim > 1:
-        got = f"dtype {tensor.dtype} and shape {tuple(tensor.shape)}"
-        raise ValueError(f"target has {got}, expected integers of shape (batch,)")
-    return int(tensor) if tensor.ndim == 0 else tensor.detach().long()
 
 
 def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
@@ -115,66 +99,68 @@ def fits_inputs(baseline: Tensor, inputs: Tensor) -> bool:
     return baseline.ndim >= inputs.ndim and shape == inputs.shape[1:] and same_kind
 
 
-TYPE_WORDS = ("same dtype", "type (", "scalar type", "should be the same")
-SHAPE_WORDS = (
-    "cannot be multiplied", "size mismatch", "must match the size", "Dimension out of range", "D input", "(unbatched)",
-    "channels, but got", "normalized_shape", "invalid for input of size",
-)  # fmt: skip
+class UnfitInputs(ValueError, RuntimeError):
+    """The model fails on its inputs. Says what can be seen to be wrong with them; the model's own error is its cause.
+
+    A RuntimeError too, as most errors of PyTorch are.
+    """
 
 
-class UnfitInputs(ValueError):
-    """The model cannot read its inputs. Says what is probably wrong with them; the model's error is its cause."""
+def explain_failure(model: Any, inputs: Tensor, args: Sequence[Any], unmarked: Sequence[int], error: Exception) -> str:
+    """One sentence for a model call that has failed: the shapes, what can be seen to be wrong, the model's own error.
+
+    Args:
+        model: that was called.
+        inputs: the first of its inputs.
+        args: its extra arguments.
+        unmarked: which of these are tensors that nobody has marked as shared or per example.
+        error: that it raised.
+    """
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    also = f" with extra arguments of shape {', '.join(str(tuple(t.shape)) for t in tensors)}" if tensors else ""
+    shape = f"{tuple(inputs.shape)}, {len(inputs)} examples of shape {tuple(inputs.shape[1:])}{also}"
+    advice = _advice_on_args(len(inputs), args, unmarked) or _advice_on_weights(model, inputs, tensors)
+    advice = advice or "expected (batch, *features) as in training; for a single example pass inputs.unsqueeze(0)"
+    return f"the model cannot read inputs of shape {shape}: {advice}. The model's error: {error}"
 
 
-def advice_on(model: Any, inputs: Tensor, error: Exception, extra: Sequence[Any] = ()) -> UnfitInputs | None:
-    """What is probably wrong with inputs and extra arguments, judged by the text of the model's error; None where it
-    does not say."""
-    words = str(error)
-    tensors = [arg for arg in extra if isinstance(arg, Tensor)]
-    advice = _advice_on_ids(model, inputs, words) or _advice_on_types(model, inputs, words, tensors)
-    if advice is None and "Inference tensors cannot be saved" in words:
-        advice = "the model's weights were made under torch.inference_mode(): build or load it outside of that block."
-    if advice is None and any(part in words for part in SHAPE_WORDS):
-        shape = f"{tuple(inputs.shape)}, {len(inputs)} examples of shape {tuple(inputs.shape[1:])}"
-        also = f" with extra arguments of shape {', '.join(str(tuple(t.shape)) for t in tensors)}" if tensors else ""
-        remedy = "expected (batch, *features) as in training. For a single example pass inputs.unsqueeze(0)."
-        advice = f"the model cannot read inputs of shape {shape}{also}: {remedy}"
-    return None if advice is None else UnfitInputs(f"{advice} The model's error: {words}")
+def _advice_on_args(batch: int, args: Sequence[Any], unmarked: Sequence[int]) -> str:
+    for i in unmarked:
+        if args[i].ndim and len(args[i]) not in (1, batch):
+            return (
+                f"additional_forward_args[{i}] has shape {tuple(args[i].shape)} and a batch of {batch}: if it has one "
+                f"row for each example, give {batch} rows; if all examples share it, mark it lp.shared(…)"
+            )
+    return ""
 
 
-def _advice_on_ids(model: Any, inputs: Tensor, words: str) -> str | None:
-    """Where an embedding was given numbers that are no rows of it."""
-    if inputs.is_floating_point() and "'indices'" in words:
-        remedy = "pass integers, and explain the embedding: Score(model, target, layer=model.embedding)."
-        return f"the model looks up token ids, and the inputs are {inputs.dtype}: {remedy}"
-    rows = [module.num_embeddings for module in modules_of(model) if isinstance(module, nn.Embedding)]
-    if not rows or inputs.is_floating_point() or "index out of range" not in words:
-        return None
-    low, high = int(inputs.min()), int(inputs.max())
-    if low >= 0 and high < max(rows):  # the ids may be those of the vocabulary, and something else goes too far
-        found = ", ".join(map(str, sorted(set(rows))))
-        return (
-            f"the inputs of shape {tuple(inputs.shape)} hold ids from {low} to {high}, and the model's embeddings have "
-            f"{found} rows: a text may have more tokens than the model has positions."
-        )
-    return (
-        f"the inputs hold ids from {low} to {high}, and an embedding of the model has {max(rows)} rows: expected "
-        f"ids from 0 to {max(rows) - 1}, from the tokenizer of this model."
-    )
-
-
-def _advice_on_types(model: Any, inputs: Tensor, words: str, extra: Sequence[Tensor]) -> str | None:
-    if not inputs.is_floating_point() or not any(part in words for part in TYPE_WORDS):
-        return None
+def _advice_on_weights(model: Any, inputs: Tensor, args: Sequence[Tensor]) -> str:
+    """Where inputs and extra arguments do not go with the model's weights."""
+    modules = modules_of(model)
+    if any(weight.is_inference() for module in modules for weight in module.parameters(recurse=False)):
+        return "the model's weights were made under torch.inference_mode(): build or load it outside of that block"
+    rows = sorted({module.num_embeddings for module in modules if isinstance(module, nn.Embedding)})
+    if not inputs.is_floating_point():
+        return _advice_on_ids(inputs, rows) if rows else ""
     parameter = parameter_of(model)
     dtype = inputs.dtype if parameter is None else parameter.dtype
     if dtype != inputs.dtype:
-        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})."
+        remedy = f"pass inputs.to({dtype}), or use model.to({inputs.dtype})"
         return f"the inputs are {inputs.dtype}, the model's parameters {dtype}: {remedy}"
-    other = next((t.dtype for t in extra if t.is_floating_point() and t.dtype != dtype), None)
-    return (
-        None if other is None else f"an extra argument is {other}, the inputs are {dtype}: pass argument.to({dtype})."
-    )
+    other = next((t.dtype for t in args if t.is_floating_point() and t.dtype != dtype), None)
+    if other is not None:
+        return f"an extra argument is {other}, the inputs are {dtype}: pass argument.to({dtype})"
+    remedy = "where they stand for ids pass integers, and explain the embedding: Score(…, layer=model.embedding)"
+    return f"the model looks up token ids, and the inputs are {dtype}: {remedy}" if rows else ""
+
+
+def _advice_on_ids(ids: Tensor, rows: Sequence[int]) -> str:
+    low, high = int(ids.min()), int(ids.max())
+    found = f"the inputs hold ids from {low} to {high}, and an embedding of the model has"
+    if low < 0 or high >= rows[-1]:
+        return f"{found} {rows[-1]} rows: expected ids from 0 to {rows[-1] - 1}, from the tokenizer of this model"
+    length = ids.shape[-1]
+    return f"{found} {rows[0]} rows: {length} are more tokens than the model has positions" if length > rows[0] else ""
 
 
 def parameter_of(model: Any) -> Tensor | None:

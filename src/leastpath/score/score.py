@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from leastpath.score.arguments import Marked, has_batch_length, per_example
 from leastpath.score.bound import BoundScore, check_rows_are_independent
 from leastpath.score.calls import FastestSize, ModelCalls
 from leastpath.score.estimators import as_module
-from leastpath.score.inputs import Baselines, Inputs, Target, baselines_per_example, check_target
+from leastpath.score.inputs import Baselines, CheckedTarget, Inputs, Target, baselines_per_example
 from leastpath.score.outputs import Output, OutputName
 from leastpath.score.untouched import leave_untouched
 
@@ -84,7 +85,7 @@ class Score:
         modules = self.model.modules() if isinstance(self.model, nn.Module) else ()
         if self.layer is not None and not any(self.layer is module for module in modules):
             raise ValueError("layer is not a part of model: pass a submodule, as in Score(…, layer=model.embedding)")
-        object.__setattr__(self, "target", check_target(self.target))
+        object.__setattr__(self, "target", _check_target(self.target))
         args = () if self.additional_forward_args is None else self.additional_forward_args
         object.__setattr__(self, "additional_forward_args", args if isinstance(args, tuple) else (args,))
 
@@ -114,6 +115,21 @@ class Score:
         plain = getattr(self.model, "__name__", "callable")
         name = type(self.model).__name__ if isinstance(self.model, nn.Module) else plain
         return f"Score({name}, target={self.target if isinstance(self.target, int) else '…'}, output={self.output!r})"
+
+
+def _check_target(target: Target) -> CheckedTarget:
+    """The target as an int, a tensor of integers (batch,), a callable or None."""
+    if target is None or callable(target):
+        return target
+    if isinstance(target, (bool, float, str)):
+        raise ValueError(f"target={target!r} must be a class index: an int, a (batch,) integer tensor or a callable")
+    if isinstance(target, (int, np.integer)):
+        return int(target)
+    tensor = torch.as_tensor(target)
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim > 1:
+        got = f"dtype {tensor.dtype} and shape {tuple(tensor.shape)}"
+        raise ValueError(f"target has {got}, expected integers of shape (batch,)")
+    return int(tensor) if tensor.ndim == 0 else tensor.detach().long()
 
 
 def bind_paths(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[BoundScore, Tensor, Tensor, int]:
