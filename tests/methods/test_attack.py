@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from leastpath.methods.attack import check_limits, check_logits, clipped
+from leastpath.methods.attack import check_limits, check_logits, clip_to
 
 
 def test_points_are_clipped_to_their_limits_only():
     x = torch.tensor([[-1.0, 0.5], [2.0, 1.0]])
-    assert clipped(x, None) is x and clipped(x, (0, 1)).tolist() == [[0, 0.5], [1, 1]]
+    assert clip_to(x, None) is x and clip_to(x, (0, 1)).tolist() == [[0, 0.5], [1, 1]]
 
 
 def test_what_is_no_range_or_no_classifier_is_refused():

@@ -4,7 +4,7 @@ import torch
 
 import leastpath as lp
 from leastpath.solvers.chords import chord_force, sampled_chords
-from leastpath.solvers.shorten import jittered
+from leastpath.solvers.shorten import jitter_positions
 
 
 def bent(dtype=torch.float64):
@@ -16,7 +16,7 @@ def curved_score():
 
 
 def positions(n=2):
-    return jittered(lp.Run(), 2, n, bent(), 0)
+    return jitter_positions(lp.Run(), 2, n, bent(), 0)
 
 
 def test_against_finite_differences():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.solvers.shorten import Shortening, coarse, shortened
+from leastpath.solvers.shorten import Shortening, coarse, shorten
 
 
 @pytest.mark.parametrize("metric", [lp.Conformal(), lp.NoCancellation()])
@@ -14,7 +14,7 @@ def test_on_a_plateau_no_path_runs_away(metric):
     score = lp.Score(lambda x: torch.exp(-400 - 20 * x[:, 0] ** 2 - x[:, 1])).bind(x)
     knots = lp.Path.straight(torch.zeros_like(x), x).resample(9).points[None]
     run = lp.Run()
-    short = shortened(score, metric, knots, torch.arange(1), run.budget(score), run, Shortening(rounds=60))
+    short = shorten(score, metric, knots, torch.arange(1), run.budget(score), run, Shortening(rounds=60))
     assert float(short.abs().max()) < 60 * float(x.norm())
 
 
@@ -44,7 +44,7 @@ def test_tensors_of_the_cpu_are_never_indexed_by_those_of_a_device(monkeypatch):
     score = lp.Score(lambda x: torch.sigmoid(6 * x[:, 0] - 3 * x[:, 1] ** 2)).bind(x)
     knots = lp.Path.straight(torch.zeros_like(x), x).resample(9).points.unflatten(0, (2, 9)).as_subclass(Elsewhere)
     for run in (lp.Run(), lp.Run(max_gradients=10_000)):
-        short = shortened(score, lp.Conformal(), knots, arange(2), run.budget(score), run, Shortening(rounds=2))
+        short = shorten(score, lp.Conformal(), knots, arange(2), run.budget(score), run, Shortening(rounds=2))
         assert short.shape == knots.shape
 
 

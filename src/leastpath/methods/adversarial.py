@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
+from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.methods.method import method
 from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
@@ -80,7 +80,7 @@ def _walk_to_classes(
         if not len(walking):
             break
         gradient = bound.gradients(x[walking], example[walking])[1]
-        moved = clipped(x[walking] + step * up.sign(), limits)
+        moved = clip_to(x[walking] + step * up.sign(), limits)
         values[walking] -= gradient * (moved - x[walking])
         x[walking] = moved
         problem.bar.advance(len(problem) / n_steps)
@@ -134,7 +134,7 @@ def mfaba(
         else:
             away = x[walking] - (step or SMOOTH_STEP) * gradient.sign() - first[walking]
             moved = first[walking] + away.clamp(-max_distance, max_distance)
-        moved = clipped(moved, limits)
+        moved = clip_to(moved, limits)
         values[walking] -= gradient * (moved - x[walking])
         x[walking] = moved
         walking = walking[_same_class(bound, moved, walking)]

@@ -7,12 +7,12 @@ from torch import Tensor
 Limits = tuple[float, float] | None
 
 
-def clipped(points: Tensor, limits: Limits) -> Tensor:
+def clip_to(points: Tensor, limits: Limits) -> Tensor:
     """Points within the range of their values; None: as they are.
 
     Example:
         >>> import torch
-        >>> clipped(torch.tensor([-1.0, 0.5, 2.0]), (0, 1)).tolist()
+        >>> clip_to(torch.tensor([-1.0, 0.5, 2.0]), (0, 1)).tolist()
         [0.0, 0.5, 1.0]
     """
     return points if limits is None else points.clamp(*limits)

@@ -15,7 +15,7 @@ from leastpath.account.budget import Budget
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
+from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
@@ -71,7 +71,7 @@ class BoundaryIG:
             for radius in self.radii:
                 left = rows[~beyond]
                 if len(left):
-                    found[left], beyond[left] = self._attacked(score, x, left, target, predicted, radius, budget)
+                    found[left], beyond[left] = self._attack(score, x, left, target, predicted, radius, budget)
                 bar.advance()
         found[beyond] = self._nearest(score, x, found, rows[beyond], target, predicted)
         failed = f"no other class was found within {self.radii[-1]:g}: the path starts where the search ended"
@@ -79,7 +79,7 @@ class BoundaryIG:
         stats = {"boundary_found": beyond, "distance": norms(flat_rows(found - x), 1)}
         return Solution(Path.straight(found.to(end.dtype), end), notes, stats)
 
-    def _attacked(
+    def _attack(
         self,
         score: BoundScore,
         x: Tensor,
@@ -109,7 +109,7 @@ class BoundaryIG:
             size = norms(flat_rows(up), 1).clamp_min(torch.finfo(up.dtype).tiny)
             away = point[walking] + per_row(2 * radius / self.attack_steps / size, up) * up - x[at]
             shrink = (radius / norms(flat_rows(away), 1).clamp_min(1e-30)).clamp_max(1)
-            point[walking] = clipped(x[at] + per_row(shrink, away) * away, self.limits)
+            point[walking] = clip_to(x[at] + per_row(shrink, away) * away, self.limits)
         if len(walking):
             at = rows[walking]
             crossed[walking] = (score.outputs(point[walking], at).argmax(1).cpu() == target[at]) != predicted[at]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath._support.threads import in_this_thread
-from leastpath.methods.attack import Limits, check_limits, clipped
+from leastpath.methods.attack import Limits, check_limits, clip_to
 from leastpath.methods.method import method
 from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
@@ -55,7 +55,7 @@ def ig2(
             direction = descent(x, rows, goal)
             gradient = bound.gradients(x, rows)[1]
             size = norms(flat_rows(direction), 1).clamp_min(torch.finfo(x.dtype).tiny)
-            moved = clipped(x - per_row(length / size, x) * direction, limits)
+            moved = clip_to(x - per_row(length / size, x) * direction, limits)
             values += gradient * (x - moved)
             x = moved
             problem.bar.advance(len(problem) / n_steps)

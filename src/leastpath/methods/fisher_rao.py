@@ -18,7 +18,7 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.methods.attack import Limits, check_limits, check_logits, clipped
+from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
@@ -103,7 +103,7 @@ class _Walk:
         self.solver, self.score, self.dtype = solver, score, end.dtype
         self.x = end.to(score.work_dtype, copy=True)
         self.scale = norms(flat_rows(self.x), 1).clamp_min(1e-6)  # (batch,)
-        self.at = self._predicted(self.x, torch.arange(len(end)))
+        self.at = self._predict(self.x, torch.arange(len(end)))
         self.goal = self._goal(self.at.shape[1])
         self.first = self.distance()
         self.piece = self.first / solver.n_pieces
@@ -120,7 +120,7 @@ class _Walk:
             )
         return 2 * (given / given.sum()).sqrt()
 
-    def _predicted(self, points: Tensor, rows: Tensor) -> Tensor:
+    def _predict(self, points: Tensor, rows: Tensor) -> Tensor:
         return _on_sphere(check_logits(self.score.outputs(points, rows), "fisher_rao"))
 
     def distance(self, at: Tensor | None = None) -> Tensor:
@@ -142,8 +142,8 @@ class _Walk:
         kept: list[tuple[Tensor, Tensor, Tensor]] = []
         for _ in range(HALVINGS):
             at = rows[open_rows]
-            point = clipped(self.x[at] + move[open_rows], self.solver.limits)
-            there = self._predicted(point, at)
+            point = clip_to(self.x[at] + move[open_rows], self.solver.limits)
+            there = self._predict(point, at)
             good = (_apart(there, self.at[at]) <= 2 * ask[open_rows]) & (self.distance(there) < distance[at])
             kept.append((at[good.cpu()], point[good], there[good]))
             open_rows = open_rows[~good.cpu()]
@@ -159,23 +159,23 @@ class _Walk:
 
     def _natural(self, rows: Tensor, v: Tensor) -> Tensor:
         """δ (n, *features) of min ‖J δ − v‖² + λ‖δ‖², by conjugate gradients from zero."""
-        rest, s = v, self._pulled(rows, v)
+        rest, s = v, self._pull_back(rows, v)
         move, p, size = torch.zeros_like(s), s, flat_rows(s).square().sum(1)
         damping = None
         for k in range(self.solver.n_products):
-            q, length = self._pushed(rows, p), flat_rows(p).square().sum(1)
+            q, length = self._push_forward(rows, p), flat_rows(p).square().sum(1)
             if damping is None:
                 damping = self.solver.damping * q.square().sum(1) / length.clamp_min(1e-30)
             alpha = size / (q.square().sum(1) + damping * length).clamp_min(1e-30)
             move, rest = move + per_row(alpha, p) * p, rest - alpha[:, None] * q
             if k + 1 == self.solver.n_products:
                 break
-            s = self._pulled(rows, rest) - per_row(damping, move) * move
+            s = self._pull_back(rows, rest) - per_row(damping, move) * move
             size, before = flat_rows(s).square().sum(1), size
             p = s + per_row(size / before.clamp_min(1e-30), p) * p
         return move
 
-    def _pulled(self, rows: Tensor, v: Tensor) -> Tensor:
+    def _pull_back(self, rows: Tensor, v: Tensor) -> Tensor:
         """Jᵀv: a gradient each."""
 
         def along(outputs: Tensor, part: slice) -> Tensor:
@@ -183,10 +183,10 @@ class _Walk:
 
         return output_gradients(self.score, self.x[rows], rows, along)[1]
 
-    def _pushed(self, rows: Tensor, move: Tensor) -> Tensor:
+    def _push_forward(self, rows: Tensor, move: Tensor) -> Tensor:
         """J δ, by the difference of two forwards, of which one is known."""
         reach = PROBE * self.scale[rows] / norms(flat_rows(move), 1).clamp_min(1e-30)
-        there = self._predicted(self.x[rows] + per_row(reach, move) * move, rows)
+        there = self._predict(self.x[rows] + per_row(reach, move) * move, rows)
         return (there - self.at[rows]) / reach[:, None]
 
 

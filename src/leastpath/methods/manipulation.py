@@ -26,7 +26,7 @@ def samp(problem: Problem, *, n_portions: int = 14, direction: Directions = "bot
         n_portions: the features are moved in so many portions, one gradient each.
         direction: "insertion", "deletion", or "both".
     """
-    return _walked(problem, direction, n_portions=n_portions)
+    return _sum_walks(problem, direction, n_portions=n_portions)
 
 
 @method("SAMP++", "SAMP in small steps, with a running mean of gradients.")
@@ -46,10 +46,10 @@ def samp_plus_plus(
         max_step: the largest part of the whole L1 distance that one step may go.
         momentum: weight of the new gradient in the running mean.
     """
-    return _walked(problem, direction, n_portions=n_portions, max_step=max_step, momentum=momentum)
+    return _sum_walks(problem, direction, n_portions=n_portions, max_step=max_step, momentum=momentum)
 
 
-def _walked(problem: Problem, direction: Directions, **settings: float | None) -> Explained:
+def _sum_walks(problem: Problem, direction: Directions, **settings: float | None) -> Explained:
     check_setting("direction", direction, Directions)
     ways: tuple[Direction, ...] = get_args(Direction) if direction == "both" else (direction,)
     total = torch.zeros_like(problem.end, dtype=problem.bound.work_dtype)

@@ -293,7 +293,7 @@ class _Search:
                 self.target = max(self.equation.metric.damping, self.solver.floor * self.typical)
                 for guess, dampings in self._guesses() if self.typical > 0 else ():
                     for damping in dampings:  # until a result is no longer than the guess
-                        if self._lowered(guess, damping, bar) <= guess.length:
+                        if self._lower_damping(guess, damping, bar) <= guess.length:
                             break
         except _BudgetSpent:
             self.ended = "budget"
@@ -339,7 +339,7 @@ class _Search:
                 ranked += [(rank, length, h * side) for rank, (length, h) in enumerate(sorted(bows))]
         return [bow for *_, bow in sorted(ranked, key=lambda entry: entry[:2])[:wanted]]
 
-    def _lowered(self, guess: _Mesh, damping: float, bar: Bar) -> float:
+    def _lower_damping(self, guess: _Mesh, damping: float, bar: Bar) -> float:
         """Lower the damping to the target, or as far as possible: the length at the target, infinite if not reached."""
         solved, ratio = self._stage(guess, damping, bar), STEADY_RATIO
         while solved is not None and damping > self.target and ratio > LEAST_RATIO:

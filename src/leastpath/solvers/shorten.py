@@ -48,7 +48,7 @@ class Shortening:
         return self.tries + (2 if self.hessian == "finite_difference" else 3)
 
 
-def shortened(
+def shorten(
     score: BoundScore,
     metric: Metric,
     knots: Tensor,
@@ -95,7 +95,7 @@ class _Shortener:
         rows = rows[self.budget.affords(cost, self.examples[rows.cpu()]).to(rows.device)]
         if not len(rows) or self.segments < 2:
             return False
-        t = jittered(self.run, self.segments, self.how.samples, self.knots, FIRST_DRAW + number)
+        t = jitter_positions(self.run, self.segments, self.how.samples, self.knots, FIRST_DRAW + number)
         everyone = self.examples[rows.cpu()]
         now, pull = length_force(self.score, self.metric, self.knots[rows], everyone, t, self.how)
         move = -torch.einsum("kl,bl...->bk...", self.inverse, pull[:, 1:-1])
@@ -119,7 +119,7 @@ class _Shortener:
         return True
 
 
-def jittered(run: Run, segments: int, samples: int, like: Tensor, draw: int) -> Tensor:
+def jitter_positions(run: Run, segments: int, samples: int, like: Tensor, draw: int) -> Tensor:
     """Stratified random positions along a polyline, in units of segments, the same for every example: (n,)."""
     n = segments * samples
     jitter = run.uniform((n,), like, draw)

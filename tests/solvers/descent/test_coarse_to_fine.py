@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import field_of
-from leastpath.solvers.descent.coarse_to_fine import COARSEST, FINEST, _bows, cut_where_long, refined_lines
+from leastpath.solvers.descent.coarse_to_fine import COARSEST, FINEST, _bows, cut_where_long, refine_lines
 from leastpath.solvers.shorten import Shortening
 from oracles import bump, dense, half_plane, half_plane_length
 
@@ -35,7 +35,7 @@ def test_cut_pieces_are_equal_parts_of_their_segment():
 def test_refined_lines_of_the_half_plane_against_closed_form():
     field = field_of(lp.Score(half_plane), A, B, limit=4000)
     shortest, seen = half_plane_length(A, B), []
-    for rows, paths in refined_lines(field, torch.arange(2), Shortening(), 0, draw=0):
+    for rows, paths in refine_lines(field, torch.arange(2), Shortening(), 0, draw=0):
         assert paths.shape[1] - 1 in (COARSEST, 2 * COARSEST, 4 * COARSEST, FINEST)
         for row, knots in zip(rows.tolist(), paths, strict=True):
             seen.append(row)
@@ -46,7 +46,7 @@ def test_refined_lines_of_the_half_plane_against_closed_form():
 
 def test_rows_that_cannot_pay_are_left_out():
     field = field_of(lp.Score(half_plane), A, B, limit=COARSEST * Shortening().samples * Shortening().round_cost - 1)
-    assert not list(refined_lines(field, torch.arange(2), Shortening(), 0, draw=0)) and not field.spent.any()
+    assert not list(refine_lines(field, torch.arange(2), Shortening(), 0, draw=0)) and not field.spent.any()
 
 
 def test_a_bow_leads_round_a_hill():

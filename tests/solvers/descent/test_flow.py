@@ -4,7 +4,7 @@ import torch
 
 import leastpath as lp
 from helpers import field_of
-from leastpath.solvers.descent.flow import KNOTS, STEPS, Flow, _thinned, flows
+from leastpath.solvers.descent.flow import KNOTS, STEPS, Flow, _thin, flows
 
 
 def flowing(field, origin, sign) -> Flow:
@@ -69,7 +69,7 @@ def test_thinning_keeps_first_and_last_for_every_number_of_steps():
     """Points are their own numbers, so that what is kept can be read off."""
     count = torch.arange(STEPS)
     trail = torch.arange(STEPS).expand(STEPS, -1)[:, :, None].double()
-    kept = _thinned(trail, count)[:, :, 0]
+    kept = _thin(trail, count)[:, :, 0]
     assert torch.equal(kept[:, 0], torch.zeros(STEPS).double()) and torch.equal(kept[:, -1], count.double())
     for n, row in enumerate(kept.tolist()):
         assert row == sorted(row) and len(set(row)) == min(n, KNOTS) + 1

@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting, field_of
-from leastpath.solvers.descent.plateau import ROUND_COST, Crossing, crossed, flatter_side
+from leastpath.solvers.descent.plateau import ROUND_COST, Crossing, cross_plateau, flatter_side
 
 EVERYONE = torch.arange(2)
 
@@ -46,7 +46,7 @@ def test_a_crossing_moves_to_flat_ground_and_keeps_its_ends(sign):
     field = along_the_cliff(cliff, 0.3 * sign, 0.1 * sign)
     way = crossing(field, sign)
     before, left, right = way.knots.clone(), way.left.clone(), way.right.clone()
-    found = crossed(field, EVERYONE, way, torch.ones(2).double(), 12, 12, 0, draw=0)
+    found = cross_plateau(field, EVERYONE, way, torch.ones(2).double(), 12, 12, 0, draw=0)
     after, length = found.crossing, found.length
     assert torch.equal(after.left, left) and torch.equal(after.right, right)
     assert (sign * (after.knots - before)[:, :, 0] > 0).all()  # all knots went the way that they were told
@@ -56,7 +56,7 @@ def test_a_crossing_moves_to_flat_ground_and_keeps_its_ends(sign):
 
 def test_the_budget_ends_the_rounds():
     field = along_the_cliff(cliff, 0.3, 0.1, limit=2 * ROUND_COST + 5)
-    crossed(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 50, 50, 5, draw=0)
+    cross_plateau(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 50, 50, 5, draw=0)
     assert (field.spent <= 2 * ROUND_COST).all() and (field.spent > ROUND_COST).all()
 
 
@@ -64,19 +64,19 @@ def test_hopeless_crossings_are_left():
     field = along_the_cliff(cliff, 0.0)
     way = crossing(field, 1.0)
     way.hopeless[:] = 0
-    crossed(field, EVERYONE[:1], way, torch.ones(1).double(), 50, 3, 0, draw=0)
+    cross_plateau(field, EVERYONE[:1], way, torch.ones(1).double(), 50, 3, 0, draw=0)
     assert int(field.spent[0]) <= 3 * ROUND_COST
 
 
 def test_interruption_keeps_the_best_of_the_rounds_so_far():
     field = along_the_cliff(Interrupting(cliff, 3, only_gradients=True), 0.3)
-    found = crossed(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
+    found = cross_plateau(field, EVERYONE[:1], crossing(field, 1.0), torch.ones(1).double(), 50, 50, 0, draw=0)
     assert field.stop.caught and found.length.isfinite().all() and found.crossing.knots.isfinite().all()
 
 
 def test_what_the_calmest_round_saw_lies_on_the_calmest_crossing():
     field = along_the_cliff(cliff, 0.3, 0.1)
-    found = crossed(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 6, 6, 0, draw=0)
+    found = cross_plateau(field, EVERYONE, crossing(field, 1.0), torch.ones(2).double(), 6, 6, 0, draw=0)
     for whole, rows in ((found, EVERYONE), (found.pick(EVERYONE[1:]), EVERYONE[1:])):
         again = field.sample(whole.crossing.middle, whole.positions, rows)
         torch.testing.assert_close(whole.samples.points, again.points)

@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import flat_points, moons_net
-from leastpath.solvers.graph.generated import generated_points
+from leastpath.solvers.graph.generated import make_points
 
 X, BASE = flat_points(6), torch.full((1, 2), -1.5)
 SCORE = lp.Score(moons_net(), 1, "log_softmax")
@@ -20,7 +20,7 @@ A, B = torch.tensor([0.0, -1.0, 2.0]), torch.tensor([3.0, 3.0, 2.0])  # five apa
 
 def points(kind, n=512, spread=0.2, score=None, seed=0):
     bound = (score or lp.Score(lambda x: torch.sigmoid(30 * (x[:, 0] - 2)))).bind(B[None])
-    return generated_points(kind, n, spread, bound, 0, A, B, lp.Run(seed))
+    return make_points(kind, n, spread, bound, 0, A, B, lp.Run(seed))
 
 
 @pytest.mark.parametrize("kind", ["line", "sobol", "adaptive"])

@@ -19,6 +19,18 @@ X, BASE = flat_points(6), torch.full((1, 2), -1.5)
 SCORE = lp.Score(moons_net(), 1, "log_softmax")
 
 
+class Backwards:
+    """A metric of a user's own, without the model, whose speeds are wrong."""
+
+    needs_gradient = bounds_score = False
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def speed(self, point, gradient, step):
+        return self.factor * step.norm(dim=1)
+
+
 def explain(solver, score=SCORE, inputs=X, baselines=BASE, **rest):
     return lp.attribute(score, inputs, baselines, method=solver, **rest)
 
@@ -359,6 +371,9 @@ def test_images_and_double_precision():
         (lambda: lp.EnhancedIG(POINTS, 500), "n_neighbors=500"),
         (lambda: explain(lp.NeighborGraph(flat_points(30, 3), 4)), "expected the same features"),
         (lambda: lp.NeighborGraph(POINTS * torch.nan, 4), "hold NaN or infinite values"),
+        (lambda: lp.NeighborGraph(POINTS.double() * 1e200, 4), "hold values above 1e\\+150, whose distances overflow"),
+        (lambda: explain(lp.NeighborGraph(POINTS, 4), metric=Backwards(-1.0)), "Backwards.speed returned .*negative"),
+        (lambda: explain(lp.NeighborGraph(POINTS, 4), metric=Backwards(torch.nan)), "Backwards.speed returned NaN"),
     ],
 )
 def test_errors_say_what_to_do(make, sentence):

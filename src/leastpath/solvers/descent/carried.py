@@ -10,17 +10,17 @@ from leastpath._support.rows import per_row
 from leastpath.geometry.path import Path
 
 
-def carried_over(given: Path, examples: Tensor, start: Tensor, end: Tensor) -> list[Tensor]:
+def move_to_ends(given: Path, examples: Tensor, start: Tensor, end: Tensor) -> list[Tensor]:
     """The given paths moved to start and end (n, *features), with the same deviations: (knots, *features) each.
 
     `given` has one path for all or one for each example of the call, of which `examples` (n,) are meant.
     """
     check_features("start_from", given.points.shape[1:], start.shape[1:])
     which = examples if len(given) > 1 else torch.zeros_like(examples)
-    return [_carried(given[int(k)].to(start), a, b) for k, a, b in zip(which, start, end, strict=True)]
+    return [_move_to_ends(given[int(k)].to(start), a, b) for k, a, b in zip(which, start, end, strict=True)]
 
 
-def _carried(path: Tensor, start: Tensor, end: Tensor) -> Tensor:
+def _move_to_ends(path: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """One polyline (knots, *features), its deviation from its own line added to the line from start to end."""
     if torch.equal(path[0], start) and torch.equal(path[-1], end):
         return path

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.solvers.descent.field import Field
-from leastpath.solvers.shorten import Shortening, shortened
+from leastpath.solvers.shorten import Shortening, shorten
 
 COARSEST = 4  # segments that a line begins with
 FINEST = 32
@@ -18,7 +18,7 @@ BOW_HEIGHTS = (0.25, 0.75, 0.5)  # relative to the distance of the ends
 BOWS_FROM = 1000  # gradients an example: with fewer, only the line is tried
 
 
-def refined_lines(
+def refine_lines(
     field: Field, rows: Tensor, settings: Shortening, spare: int, draw: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Shortened lines or bows of some examples (n,), as fine as possible while `spare` gradients are left.
@@ -28,7 +28,7 @@ def refined_lines(
     rows = rows[field.affords(rows, settings.samples * COARSEST * settings.round_cost + spare)]
     paths = _bows(field, rows, draw) if len(rows) else field.start[:0]
     while len(rows):
-        paths = force_shortened(field, paths, rows, settings, spare)
+        paths = shorten_by_force(field, paths, rows, settings, spare)
         n = paths.shape[1] - 1
         cost = 2 * n + 2 * n * settings.samples * settings.round_cost  # of cutting, and of one round after it
         finer = field.affords(rows, cost + spare) & (2 * n <= FINEST)
@@ -66,10 +66,10 @@ def _bows(field: Field, rows: Tensor, draw: int) -> Tensor:
     return best
 
 
-def force_shortened(field: Field, paths: Tensor, rows: Tensor, settings: Shortening, spare: int) -> Tensor:
+def shorten_by_force(field: Field, paths: Tensor, rows: Tensor, settings: Shortening, spare: int) -> Tensor:
     """Paths (n, knots, *features) of `rows` (n,), shortened while more than `spare` gradients are left."""
     budget = field.budget.keeping(spare)
-    return shortened(field.score, field.metric, paths, field.examples[rows.cpu()], budget, field.run, settings)
+    return shorten(field.score, field.metric, paths, field.examples[rows.cpu()], budget, field.run, settings)
 
 
 def cut_where_long(field: Field, paths: Tensor, rows: Tensor, draw: int) -> Tensor:

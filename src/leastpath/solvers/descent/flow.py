@@ -67,7 +67,7 @@ def flows(
         count[j] += 1
         trail[j, count[j]], values[j, count[j]], gradients[j, count[j]] = point[j], value[j], gradient[j]
         step[i] *= torch.where(works, 2.0, torch.where(flat, 1.0, 0.3))
-    return Flow(_thinned(trail, count), _thinned(values, count), _thinned(gradients, count), cost)
+    return Flow(_thin(trail, count), _thin(values, count), _thin(gradients, count), cost)
 
 
 def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ def _direction(field: Field, gradient: Tensor) -> tuple[Tensor, Tensor]:
     return unit, flat_rows(unit * gradient).sum(1).clamp_min(tiny)
 
 
-def _thinned(trail: Tensor, count: Tensor) -> Tensor:
+def _thin(trail: Tensor, count: Tensor) -> Tensor:
     """KNOTS + 1 of the first count + 1 points of each trail (n, STEPS, …), evenly; the last is repeated if fewer."""
     steps = torch.arange(KNOTS + 1, device=trail.device)
     stride = count / count.clamp(1, KNOTS)  # (n,)

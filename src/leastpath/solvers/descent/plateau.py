@@ -96,7 +96,7 @@ class Crossed:
         self.samples.put(rows, samples, better)
 
 
-def crossed(
+def cross_plateau(
     field: Field, rows: Tensor, crossing: Crossing, straight: Tensor, rounds: int, patience: int, spare: int, draw: int
 ) -> Crossed:
     """The calmest state of each crossing.

@@ -25,12 +25,12 @@ from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.descent import plateau
-from leastpath.solvers.descent.carried import carried_over
-from leastpath.solvers.descent.coarse_to_fine import force_shortened, refined_lines
+from leastpath.solvers.descent.carried import move_to_ends
+from leastpath.solvers.descent.coarse_to_fine import refine_lines, shorten_by_force
 from leastpath.solvers.descent.field import Field, PathSamples, line_estimates, segment_estimates
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import Flow, flows
-from leastpath.solvers.descent.plateau import Crossed, Crossing, crossed, flatter_side
+from leastpath.solvers.descent.plateau import Crossed, Crossing, cross_plateau, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
 from leastpath.solvers.solution import Solution, Solved, Solver, Stop, join_blocks, paths_of
 
@@ -248,10 +248,10 @@ class _Solve:
     def _stages(self) -> None:
         if self._least() > self.field.limit:
             return
-        line = self._looked()
+        line = self._sample_lines()
         rows = (torch.isfinite(self.straight) & (self.straight > 0)).nonzero()[:, 0]
         rows = rows[~self._is_good(rows, 0, NEARER)]  # leaves out lines that are as short as any path can be
-        cold = rows if self.settings.start_from is None else self._warmed(self.settings.start_from, line, rows)
+        cold = rows if self.settings.start_from is None else self._try_given(self.settings.start_from, line, rows)
         sign = flatter_side(self.field, line, cold)
         poor = self._over_plateau(cold, sign[cold], SIDE)
         poor = poor[self.field.affords(poor, self._least() - self.look_cost - 2 * self.n_look)]
@@ -259,7 +259,7 @@ class _Solve:
         if not self.field.stop.caught:
             self._by_force(rows, cold)
 
-    def _looked(self) -> PathSamples:
+    def _sample_lines(self) -> PathSamples:
         """PathSamples of the straight lines: the first paths, with which others are compared."""
         lines = torch.stack([self.field.start, self.field.end], 1)
         positions, weights = self.field.spread_out(lines, self.n_look, LOOK)
@@ -302,19 +302,19 @@ class _Solve:
         `trails` (2 n,) are the flows that it begins and ends with, if it does.
         """
         straight = self.straight[rows]
-        found = crossed(self.field, rows, crossing, straight, rounds, PATIENCE, self.n_check, draw)
+        found = cross_plateau(self.field, rows, crossing, straight, rounds, PATIENCE, self.n_check, draw)
         seen = (found.length < self.length[rows]).nonzero()[:, 0]  # the others are not worth a check
         if self.field.stop.caught or found.samples is None:  # no more gradients: what the rounds saw is used
             self._keep(rows[seen], crossing.path[seen], found.length[seen])
         elif len(seen):
             known = [] if trails is None else [_of_trails(self.field.metric, trails, crossing.knots.shape[1], seen)]
-            self._keep(rows[seen], crossing.path[seen], *self._checked_middle(rows[seen], found.pick(seen), known))
+            self._keep(rows[seen], crossing.path[seen], *self._sample_middle(rows[seen], found.pick(seen), known))
         return found.length
 
-    def _checked_middle(
+    def _sample_middle(
         self, rows: Tensor, found: Crossed, known: list[tuple[Tensor, PathSamples]]
     ) -> tuple[Tensor, PathSamples, Tensor]:
-        """As `_checked`, where the length of the rest is `known`: only the middle is sampled once more.
+        """As `_sample_paths`, where the length of the rest is `known`: only the middle is sampled once more.
 
         The lengths are by these samples alone: those of the calmest round are too calm on average.
         """
@@ -333,9 +333,9 @@ class _Solve:
 
     def _offer(self, rows: Tensor, paths: Tensor) -> None:
         if len(rows):
-            self._keep(rows, paths, *self._checked(rows, paths))
+            self._keep(rows, paths, *self._sample_paths(rows, paths))
 
-    def _checked(self, rows: Tensor, paths: Tensor) -> tuple[Tensor, PathSamples, Tensor]:
+    def _sample_paths(self, rows: Tensor, paths: Tensor) -> tuple[Tensor, PathSamples, Tensor]:
         """Sampled lengths (n,) of paths, the samples, and where they are (n, samples)."""
         positions, weights = self.field.spread_out(paths, self.n_check, CHECK)
         samples = self.field.sample(paths, positions, rows)
@@ -374,22 +374,22 @@ class _Solve:
         settings = Shortening(hessian=self.settings.hessian, resolution=self.settings.resolution)
         rows = rows[~self._is_good(rows, *((BETTER, NEARER) if few else (GOOD, NEAR)))]
         bent = torch.tensor([len(self.paths[row]) > 2 for row in rows.tolist()], dtype=torch.bool, device=rows.device)
-        found = list(_stacked(rows[bent], [self.paths[row] for row in rows[bent].tolist()]))
+        found = list(_stack_by_knots(rows[bent], [self.paths[row] for row in rows[bent].tolist()]))
         from_line = rows[torch.isin(rows, cold) if few else ~bent]
-        for group, paths in refined_lines(self.field, from_line, settings, 2 * self.n_check, CUT):
+        for group, paths in refine_lines(self.field, from_line, settings, 2 * self.n_check, CUT):
             self._offer(group, paths)
         for group, paths in found:
             cost = settings.round_cost * settings.samples * (paths.shape[1] - 1) + self.n_check
             able = self.field.affords(group, cost)
             if able.any():
-                self._offer(group[able], force_shortened(self.field, paths[able], group[able], settings, self.n_check))
+                self._offer(group[able], shorten_by_force(self.field, paths[able], group[able], settings, self.n_check))
 
-    def _warmed(self, given: Path, line: PathSamples, rows: Tensor) -> Tensor:
+    def _try_given(self, given: Path, line: PathSamples, rows: Tensor) -> Tensor:
         """Try the given paths and push them; returns the rows that still need all stages."""
         ends = self.field.start[rows], self.field.end[rows]
-        paths = [without_repeats(path) for path in carried_over(given, self.field.examples[rows.cpu()], *ends)]
-        for group, knots in _stacked(rows, paths):
-            length, samples, positions = self._checked(group, knots)
+        paths = [without_repeats(path) for path in move_to_ends(given, self.field.examples[rows.cpu()], *ends)]
+        for group, knots in _stack_by_knots(rows, paths):
+            length, samples, positions = self._sample_paths(group, knots)
             self._keep(group, knots, length, samples, positions)
             near = (length < HOPELESS * self.straight[group]) & ~self._is_good(group, BETTER, NEAR)
             if near.any():
@@ -407,7 +407,7 @@ class _Solve:
         self._cross(rows, crossing, AGAIN, min(WARM_ROUNDS, self.settings.n_rounds))
 
 
-def _stacked(rows: Tensor, paths: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+def _stack_by_knots(rows: Tensor, paths: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
     """Rows (n,) and their paths, stacked by number of knots: padding would change the result."""
     counts = torch.tensor([len(path) for path in paths], device=rows.device)
     for count in counts.unique().tolist():

@@ -22,7 +22,7 @@ from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.elastic.groups import Groups, check_groups, group_labels
-from leastpath.solvers.shorten import Shortening, inverse_laplacian, jittered, length_force, sampled_length
+from leastpath.solvers.shorten import Shortening, inverse_laplacian, jitter_positions, length_force, sampled_length
 from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks, split_ends, straight_with_note
 
 FIRST_DRAW = 9000  # numbers of random draws, apart from those of other solvers
@@ -202,7 +202,7 @@ class _Band:
         self._keep(knots, length, bent=True)
 
     def _positions(self, number: int) -> Tensor:
-        return jittered(self.run, self.segments, self.settings.n_samples, self.start, FIRST_DRAW + number)
+        return jitter_positions(self.run, self.segments, self.settings.n_samples, self.start, FIRST_DRAW + number)
 
     def _keep(self, knots: Tensor, length: Tensor, *, bent: bool) -> None:
         """Knots become the best so far where they look better: a place without a finite length never does."""

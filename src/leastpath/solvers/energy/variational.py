@@ -149,7 +149,7 @@ class _Task:
             try:
                 with self.stop.catch():
                     energy = PathEnergy.of(self.score, examples, start, end, self.solver)
-                    self.parts.append((examples, _Guide(self, energy).fitted(n_iterations, start, end)))
+                    self.parts.append((examples, _Guide(self, energy).fit(n_iterations, start, end)))
                     return
             except ScoreUndefined as error:
                 note = undefined_note(error)
@@ -214,7 +214,7 @@ class _Guide:
             density = dist.Normal(loc, scale).to_event(line.ndim - 1).log_prob(deviation)
             self.pyro.sample("deviation", dist.Delta(deviation, density, event_dim=line.ndim - 1))
 
-    def fitted(self, n_iterations: int, start: Tensor, end: Tensor) -> Solution:
+    def fit(self, n_iterations: int, start: Tensor, end: Tensor) -> Solution:
         """Iterate until every example has converged, the iterations are used up, or the user interrupts."""
         solver, task = self.task.solver, self.task
         # Pyro keeps its parameters and handlers for the whole program: one thread at a time, and the user's stay.
@@ -265,7 +265,7 @@ class _Guide:
         def path(deviation: Tensor) -> Path:
             return polylines(start, energy.knots(deviation), end, ~self.failed)
 
-        def drawn(number: int) -> Path:
+        def draw(number: int) -> Path:
             return path(loc + scale * self.task.run.noise(energy.line.shape[1:], energy.line, number))
 
         stats = {
@@ -274,7 +274,7 @@ class _Guide:
             "iterations": self.iterations,
             "scale": scale * per_row(energy.unit, energy.line),
         }
-        samples = tuple(drawn(solver.n_iterations + k) for k in range(self.task.n_samples))
+        samples = tuple(draw(solver.n_iterations + k) for k in range(self.task.n_samples))
         return Solution(path(loc), tuple(self._notes(b) for b in range(len(energy))), stats, samples=samples)
 
     def _notes(self, b: int) -> tuple[Note, ...]:

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_features
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar
-from leastpath.geometry.metric import Metric, compares_features, length
+from leastpath.geometry.metric import Metric, compares_features, length, speed_of
 from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
 from leastpath.integral.rules import rule_nodes
 from leastpath.score.bound import BoundScore
@@ -59,6 +60,7 @@ class Topology:
 
     def matching(self, like: Tensor) -> Topology:
         """The same graph with its points in the dtype and on the device of `like`."""
+        check_features("the graph", self.points.shape[1:], like.shape[1:])
         points = self.points.to(like)
         return self if points is self.points else replace(self, points=points)
 
@@ -99,7 +101,7 @@ class EdgeTable:
     def of(
         cls, score: BoundScore, example: int, topology: Topology, metric: Metric, n_steps: int, budget: Budget, bar: Bar
     ) -> EdgeTable:
-        """Measure every edge with the score of `example`; `budget` is that of `measured`."""
+        """Measure every edge with the score of `example`; `budget` is that of `measure_edges`."""
         tail, head = torch.as_tensor(topology.edges).unbind(1)
         pieces = Pieces.whole(topology.points, tail, head, torch.full_like(tail, example))
         node_score = None
@@ -114,7 +116,7 @@ class EdgeTable:
         keep = len(tail) * score.n_features <= KEPT_ELEMENTS
         lengths, estimates = [], []
         for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
-            estimate = measured(score, pieces.take(rows), metric, n_steps, node_score, budget)
+            estimate = measure_edges(score, pieces.take(rows), metric, n_steps, node_score, budget)
             lengths.append(estimate.length.double().cpu().numpy())
             estimates += [estimate] if keep else []
             bar.advance(len(rows))
@@ -139,7 +141,7 @@ class EdgeTable:
         return Tree(distance[:n], before[:n].astype(np.int64), root)
 
 
-def measured(
+def measure_edges(
     score: BoundScore, pieces: Pieces, metric: Metric, n_steps: int, at_points: Tensor, budget: Budget
 ) -> Estimate:
     """Whole segments with `n_steps` gradients each, and more where the residual says that these were too few.
@@ -184,7 +186,7 @@ def plain_lengths(score: BoundScore, metric: Metric, pieces: Pieces, n_steps: in
     step = end - start
     nodes, weights = rule_nodes(RULE, n_steps, start)
     # One node after the other, to save memory.
-    speeds = [metric.speed(torch.lerp(start, end, float(t)), step, step) for t in nodes]
+    speeds = [speed_of(metric, torch.lerp(start, end, float(t)), torch.zeros_like(step), step) for t in nodes]
     return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
 
 

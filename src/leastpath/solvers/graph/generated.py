@@ -13,7 +13,7 @@ from leastpath.score.bound import BoundScore
 Generate = Literal["line", "sobol", "adaptive"]
 
 
-def generated_points(
+def make_points(
     kind: Generate, n: int, spread: float, score: BoundScore, example: int, start: Tensor, end: Tensor, run: Run
 ) -> Tensor:
     """n points for one example with ends start and end (*features): (n, *features).

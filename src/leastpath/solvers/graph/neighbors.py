@@ -26,7 +26,6 @@ TREE_MAX_DIMENSION = 8  # measured, Gaussian points, k = 15: the tree wins up to
 ALL_PAIRS_MAX_COMPONENTS = 30  # the paper's bridge for every pair of components: 435 bridges; above, see bridge_edges
 NEAR_COMPONENTS = 8  # a little more than the number of neighbours of a cell in the plane
 MINIMUM_RECALL = 0.99  # of an approximate index, on a sample of the rows; below, its search widens
-_LARGEST = 1e150  # squares of larger coordinates overflow, and every distance would be inf
 _CHUNK_VALUES = 2**23  # float64 values in a temporary array: 64 MB
 _SMALL_QUERIES = 2**10  # below, starting the threads of a tree's search takes longer than the search
 _SMALL_PAIRS = 2**20  # below, starting the threads of a brute-force search takes longer than the distances
@@ -34,10 +33,10 @@ _SPARE = 4  # candidates beyond those asked for, so that rounding seldom decides
 
 
 class Index:
-    """Points (n, d) that are searched more than once: they are checked once, and their tree is built once."""
+    """Points (n, d) that are searched more than once: their tree is built once."""
 
     def __init__(self, points: ArrayLike) -> None:
-        self.points = _as_points(points, "points")
+        self.points: Floats = np.ascontiguousarray(points, dtype=np.float64)
 
     @cached_property
     def tree(self) -> cKDTree:
@@ -67,12 +66,7 @@ def nearest_neighbors(
     """
     index = points if isinstance(points, Index) else Index(points)
     points = index.points
-    targets = points if queries is None else _as_points(queries, "queries")
-    if targets.shape[1] != points.shape[1]:
-        raise ValueError(
-            f"queries have {targets.shape[1]} features and points have {points.shape[1]}; expected the same."
-        )
-    _check_k(k, len(points), itself=queries is None)
+    targets = points if queries is None else Index(queries).points
     if len(targets) == 0:
         return np.empty((0, k)), np.empty((0, k), dtype=np.int64)
     wanted = k + (queries is None)  # one more, because a point finds itself
@@ -84,36 +78,9 @@ def nearest_neighbors(
         distances, indices = _sorted_rows(*(part.reshape(len(targets), wanted) for part in found))  # (m,) if wanted = 1
     elif method == "brute":
         distances, indices = _brute_search(points, targets, wanted)
-    elif method == "faiss":
-        distances, indices = _faiss_search(points, targets, wanted, workers)
     else:
-        raise ValueError(f'method={method!r}; expected "auto", "tree", "brute" or "faiss": use method="auto".')
+        distances, indices = _faiss_search(points, targets, wanted, workers)
     return _without_self(distances, indices) if queries is None else (distances, indices)
-
-
-def _as_points(values: ArrayLike, name: str) -> Floats:
-    array = np.ascontiguousarray(values, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(
-            f"{name} has shape {array.shape}; expected (n, features): flatten each example with "
-            f"{name}.reshape(len({name}), -1)."
-        )
-    bad = ~(np.abs(array) <= _LARGEST).all(axis=1)  # written so that NaN is bad
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ValueError(
-            f"{name} has {int(bad.sum())} rows that are not finite or exceed {_LARGEST:g} (first: row {row}); expected "
-            f"finite values: drop them with {name}[np.isfinite({name}).all(axis=1)]."
-        )
-    return array
-
-
-def _check_k(k: int, n: int, *, itself: bool) -> None:
-    largest = n - 1 if itself else n
-    if k < 1 or k > largest:
-        others = "other points" if itself else "points"
-        remedy = f"pass n_neighbors={largest} or fewer, or more points" if largest >= 1 else "pass more points"
-        raise ValueError(f"n_neighbors={k} for {n} points; expected 1 to {largest} ({largest} {others}): {remedy}.")
 
 
 def _brute_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats, Integers]:
@@ -218,23 +185,21 @@ def _without_self(distances: Floats, indices: Integers) -> tuple[Floats, Integer
     return distances[~itself].reshape(shape), indices[~itself].reshape(shape)
 
 
-def neighbor_edges(points: ArrayLike, k: int, *, method: Method = "auto", workers: int = -1) -> Integers:
+def neighbor_edges(points: Floats, k: int, *, method: Method = "auto") -> Integers:
     """The undirected edges (m, 2) between points (n, d) of which one is among the k nearest neighbours of the other.
 
     Exact duplicates are one place. Each is joined to the first of them by an edge, which has length zero under every
     metric, and the first one searches its k neighbours among the other places. Otherwise a point with more than k
     duplicates would have no other neighbours, and repeated rows would disconnect the graph.
 
-    Edges have i < j, are sorted and unique. `method` and `workers` are those of `nearest_neighbors`.
+    Edges have i < j, are sorted and unique. `method` is that of `nearest_neighbors`.
     """
-    points = _as_points(points, "points")
-    _check_k(k, len(points), itself=True)
     first, place = distinct_places(points)
     ties = np.column_stack([first[place], np.arange(len(points))])  # (n, 2); unique_edges drops (i, i)
     near = min(k, len(first) - 1)
     if near == 0:
         return unique_edges(ties, len(points))
-    indices = nearest_neighbors(points[first], near, method=method, workers=workers)[1]
+    indices = nearest_neighbors(points[first], near, method=method)[1]
     links = np.column_stack([np.repeat(first, near), first[indices.ravel()]])
     return unique_edges(np.concatenate([links, ties]), len(points))
 
@@ -247,9 +212,9 @@ def distinct_places(points: Floats) -> tuple[Integers, Integers]:
     return first[order], np.argsort(order)[place]
 
 
-def unique_edges(pairs: ArrayLike, n_nodes: int) -> Integers:
+def unique_edges(pairs: Integers, n_nodes: int) -> Integers:
     """Pairs of nodes (p, 2) in any order as sorted unique edges (m, 2) with i < j; pairs (i, i) are dropped."""
-    keys = np.unique(_edge_keys(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), n_nodes))
+    keys = np.unique(_edge_keys(pairs, n_nodes))
     edges = np.column_stack([keys // n_nodes, keys % n_nodes])
     return edges[edges[:, 0] < edges[:, 1]]
 
@@ -260,25 +225,24 @@ def _edge_keys(pairs: Integers, n_nodes: int) -> Integers:
 
 
 def connected_edges(
-    points: ArrayLike, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS
+    points: Floats, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS
 ) -> tuple[Integers, NDArray[np.bool_]]:
     """The edges followed by the bridges that connect them (m + b, 2), and which are bridges (m + b,)."""
     bridges = bridge_edges(points, edges, max_components=max_components)
     is_bridge = np.arange(len(edges) + len(bridges)) >= len(edges)
-    return np.concatenate([np.asarray(edges, dtype=np.int64).reshape(-1, 2), bridges]), is_bridge
+    return np.concatenate([edges, bridges]), is_bridge
 
 
-def bridge_edges(points: ArrayLike, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS) -> Integers:
+def bridge_edges(points: Floats, edges: Integers, *, max_components: int = ALL_PAIRS_MAX_COMPONENTS) -> Integers:
     """Bridges (b, 2) between the components of a graph, each between the closest points of two components.
 
     Up to `max_components` components every pair gets its bridge, as in the paper. With more, the number of pairs would
     grow with its square: each component is bridged to the nearest one and to the `NEAR_COMPONENTS` whose centroids are
     nearest. This at least halves the number of components, and is repeated until all pairs are few.
     """
-    points = _as_points(points, "points")
     bridges = np.empty((0, 2), dtype=np.int64)
     while True:
-        labels, count = components(len(points), np.concatenate([np.asarray(edges).reshape(-1, 2), bridges]))
+        labels, count = components(len(points), np.concatenate([edges, bridges]))
         if count <= 1:
             return unique_edges(bridges, len(points))
         if count <= max_components:
@@ -289,13 +253,12 @@ def bridge_edges(points: ArrayLike, edges: Integers, *, max_components: int = AL
         bridges = np.concatenate([bridges, _shortest_links(points, labels, links)])
 
 
-def components(n_nodes: int, edges: ArrayLike) -> tuple[Integers, int]:
+def components(n_nodes: int, edges: Integers) -> tuple[Integers, int]:
     """Component of each node (n,) and their number."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n_nodes, n_nodes))
+    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n_nodes, n_nodes))
     count, labels = connected_components(graph.tocsr(), directed=False)
     return labels.astype(np.int64), int(count)
 
@@ -355,7 +318,7 @@ def _shortest_links(points: Floats, labels: Integers, links: Integers) -> Intege
     return links[order[first]]
 
 
-def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
+def adjacency(n_nodes: int, edges: Integers, lengths: Floats) -> csr_array:
     """The symmetric (n, n) sparse matrix of undirected edges. Zero lengths are stored; infinite lengths are left out.
 
     By hand: sums and maxima of sparse matrices drop stored zeros, and points at one place would become unreachable.
@@ -363,17 +326,8 @@ def adjacency(n_nodes: int, edges: Integers, lengths: ArrayLike) -> csr_array:
     """
     from scipy.sparse import csr_array
 
-    pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    values = np.asarray(lengths, dtype=np.float64).ravel()
-    if len(values) != len(pairs):
-        raise ValueError(f"{len(values)} lengths for {len(pairs)} edges; expected one each: lengths of shape (m,).")
-    if not (values >= 0).all():  # written so that NaN is bad
-        bad = int(np.flatnonzero(~(values >= 0))[0])
-        raise ValueError(
-            f"edge {bad} has length {values[bad]}; expected lengths ≥ 0: check that the metric's speed is never "
-            "negative or NaN."
-        )
-    pairs, values = pairs[np.isfinite(values)], values[np.isfinite(values)]
+    finite = np.isfinite(lengths)
+    pairs, values = edges[finite], lengths[finite]
     rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
     order = np.lexsort((columns, rows))
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_nodes))])
@@ -386,15 +340,9 @@ def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Int
     """The nodes from the source to each target, one route after the other: route (total,) and offsets (t + 1,).
 
     `predecessors` (n,) are those of one source, from Dijkstra. Route b is `route[offsets[b]:offsets[b + 1]]`, source
-    first, target last; for the source itself it is that single node.
+    first, target last; for the source itself it is that single node. All targets can be reached: the graph has bridges.
     """
     ends = np.asarray(targets, dtype=np.int64).ravel()
-    lost = np.flatnonzero((predecessors[ends] < 0) & (ends != source))
-    if len(lost):
-        raise ValueError(
-            f"{len(lost)} of {len(ends)} targets (first: node {ends[lost[0]]}) cannot be reached from node {source}; "
-            "expected a connected graph: add the bridges of connected_edges(points, edges)."
-        )
     if len(ends) == 1:  # one more input: plain steps back are quicker than arrays of one number
         back = [int(ends[0])]
         while back[-1] != source:

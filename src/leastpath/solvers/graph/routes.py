@@ -18,7 +18,7 @@ from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.graph import neighbors
-from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measured, plain_lengths
+from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measure_edges, plain_lengths
 from leastpath.solvers.solution import Solution
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Router:
         """The one that the budget counts for."""
         return self.budget.score
 
-    def routed(self, start: Tensor, end: Tensor) -> Solution:
+    def find_routes(self, start: Tensor, end: Tensor) -> Solution:
         """start, end (batch, *features) -> a route each."""
         n = len(self.topology.points)
         keys = row_keys(start)
@@ -77,7 +77,7 @@ class Router:
         routes: list[np.ndarray] = [np.empty(0)] * len(end)
         cut_off = np.zeros(len(end), dtype=bool)
         for key, i in number.items():
-            tree = self.trees[key] if roots is None or key in self.trees else self.grown(roots, i)
+            tree = self.trees[key] if roots is None or key in self.trees else self.grow_tree(roots, i)
             rows = np.flatnonzero(start_of == i)
             total = tree.distance[tips.neighbor[rows]] + tips.length[rows]  # (rows, k) over each neighbour of an input
             shortest = total.min(1)
@@ -131,10 +131,10 @@ class Router:
             return plain_lengths(self.score, self.metric, pieces, n_steps), None
         # Baselines join before inputs do, and must leave what the inputs need at least.
         more = self.budget.keeping((k + 1) * n_steps)
-        estimate = measured(self.score, pieces, self.metric, n_steps, scores, more)
+        estimate = measure_edges(self.score, pieces, self.metric, n_steps, scores, more)
         return estimate.length.double().cpu().numpy(), estimate
 
-    def grown(self, roots: Leaves, i: int) -> Tree:
+    def grow_tree(self, roots: Leaves, i: int) -> Tree:
         """The shortest-path tree of baseline i: one Dijkstra for any number of inputs."""
         finite = np.isfinite(roots.length[i])
         return self.table.tree(roots.neighbor[i][finite], roots.length[i][finite], int(roots.node[i]))

@@ -28,11 +28,12 @@ from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
-from leastpath.solvers.graph.generated import Generate, generated_points
+from leastpath.solvers.graph.generated import Generate, make_points
 from leastpath.solvers.graph.routes import Router, row_keys
-from leastpath.solvers.shorten import Shortening, shortened, shortest_of
+from leastpath.solvers.shorten import Shortening, shorten, shortest_of
 from leastpath.solvers.solution import Solution, Stop, join_solutions, straight_with_note
 
+LARGEST = 1e150  # squares of larger coordinates overflow
 SOLVER_SHARE = 0.5  # of the budget; the rest measures the path and the straight line
 REFINED_KNOTS = 33
 REFINING = Shortening(rounds=60, samples=4)
@@ -93,7 +94,7 @@ class NeighborGraph:
         if self.steiner is not None and not 1 < self.steiner < float("inf"):
             raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
         if self.points is not None:
-            object.__setattr__(self, "points", _checked_points(self.points))
+            object.__setattr__(self, "points", _as_nodes(self.points))
         n = self.n_points if self.points is None else len(self.points)
         if self.n_neighbors >= n:
             given = f"n_neighbors={self.n_neighbors} for {n} points"
@@ -125,9 +126,8 @@ class NeighborGraph:
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example."""
         if self.points is not None:
-            points = _matching(self.points, start)
-            common = self._topology(points)
-            groups = score.groups
+            check_features("the graph", self.points.shape[1:], start.shape[1:])
+            common, groups = self._topology(self.points.to(start)), score.groups
             units = [(groups == g).nonzero()[:, 0] for g in torch.unique(groups).tolist()]
         else:
             common, units = None, list(torch.arange(len(start)).split(1))
@@ -137,14 +137,14 @@ class NeighborGraph:
                 ends = start[examples.to(start.device)], end[examples.to(end.device)]
                 if not stop.caught:
                     with stop.catch():
-                        parts.append((examples, self._solved(budget, metric, common, examples, ends, run, bar)))
+                        parts.append((examples, self._find_routes(budget, metric, common, examples, ends, run, bar)))
                         bar.advance(0 if common else 1)
                 if stop.caught:
                     parts.append((examples, straight_with_note(*ends, stop.note(INTERRUPTED))))
         routes = replace(join_solutions(parts), never_longer=True)
-        return refined(routes, budget, metric, run) if self.refine and not stop.caught else routes
+        return shorten_routes(routes, budget, metric, run) if self.refine and not stop.caught else routes
 
-    def _solved(
+    def _find_routes(
         self, budget: Budget, metric: Metric, common: Topology | None, examples: Tensor, ends: tuple[Tensor, Tensor],
         run: Run, bar: Bar,
     ) -> Solution:  # fmt: skip
@@ -162,7 +162,7 @@ class NeighborGraph:
                 return straight_with_note(*ends, note)
             assert self.generate is not None
             between = int(examples), ends[0][0], ends[1][0]
-            topology = self._topology(generated_points(self.generate, self.n_points, self.spread, score, *between, run))
+            topology = self._topology(make_points(self.generate, self.n_points, self.spread, score, *between, run))
         n = len(topology.edges)
         cost = self._cost(metric, n / len(examples))
         note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
@@ -172,7 +172,7 @@ class NeighborGraph:
         quiet = Bar() if common is None else bar
         table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
         score.split_cost(examples)
-        return Router(self, budget, metric, topology, table, examples).routed(*ends)
+        return Router(self, budget, metric, topology, table, examples).find_routes(*ends)
 
     def _cost(self, metric: Metric, edges: float) -> float:
         """Gradients an example that pays for some edges, and for joining both of its ends to the graph."""
@@ -214,7 +214,7 @@ class EnhancedIG:
         return replace(graph.solve(score, Euclidean(), start, end, run), known=None, never_longer=False)
 
 
-def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
+def shorten_routes(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solution:
     """For each example the shortest of three: the route, the shortened route and the straight line."""
     batch, score, stop = len(routes.path), budget.score, Stop(run)
     with stop.catch():
@@ -224,7 +224,7 @@ def refined(routes: Solution, budget: Budget, metric: Metric, run: Run) -> Solut
             for examples in blocks:
                 points = routes.path.select(examples).resample(REFINED_KNOTS).points
                 knots = points.unflatten(0, (len(examples), REFINED_KNOTS))
-                short.append(shortened(score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype))
+                short.append(shorten(score, metric, knots, examples, budget, run, REFINING, bar).to(knots.dtype))
         smooth, line = Path.polyline(torch.cat(short)), Path.straight(routes.path.start, routes.path.end)
         which, _ = shortest_of(score, metric, [routes.path, smooth, line], run)
     if stop.caught:
@@ -266,7 +266,7 @@ class Graph:
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a route for each example, over edges that are known already."""
         self._check_metric(metric)
-        topology = _matching_graph(self.topology, start)
+        topology = self.topology.matching(start)
         labels = score.group_labels
         missing = sorted(set(labels.values()) - set(self.tables))
         if missing:
@@ -284,12 +284,12 @@ class Graph:
         for group, label in labels.items():
             examples = (groups == group).nonzero()[:, 0]
             rows = examples.to(start.device)
-            at_ends = self._checked_scores(score, examples, label, topology.points, end[rows])
+            at_ends = self._scores_at_ends(score, examples, label, topology.points, end[rows])
             trees = {key: tree for (of, key), tree in self.trees.items() if of == label}
             router = Router(self.solver, budget, metric, topology, self.tables[label], examples, trees, at_ends)
-            parts.append((examples, router.routed(start[rows], end[rows])))
+            parts.append((examples, router.find_routes(start[rows], end[rows])))
         routes = replace(join_solutions(parts), never_longer=True)
-        return refined(routes, budget, metric, run) if self.solver.refine else routes
+        return shorten_routes(routes, budget, metric, run) if self.solver.refine else routes
 
     def _check_metric(self, metric: Metric) -> None:
         if repr(metric) != self.metric:
@@ -297,7 +297,7 @@ class Graph:
                 f"the graph was built for {self.metric}, got {metric!r}: build it again, or pass metric={self.metric}"
             )
 
-    def _checked_scores(
+    def _scores_at_ends(
         self, score: BoundScore, examples: Tensor, label: int, points: Tensor, ends: Tensor
     ) -> Tensor | None:
         """The scores (n,) of `examples` (n,) at their ends, in one model call with those of a few points.
@@ -370,7 +370,7 @@ class Graph:
         self._check_metric(metric)
         trees, keys = dict(self.trees), row_keys(baselines)
         examples = torch.arange(len(baselines))
-        topology = _matching_graph(self.topology, baselines)
+        topology = self.topology.matching(baselines)
         for label, single in _single_targets(score).items():
             if all((label, key) in trees for key in keys):
                 continue
@@ -378,7 +378,7 @@ class Graph:
                 unlimited = Run().budget(single.bind(baselines))
                 router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
-                trees |= {(label, key): router.grown(leaves, i) for i, key in enumerate(keys)}
+                trees |= {(label, key): router.grow_tree(leaves, i) for i, key in enumerate(keys)}
         return replace(self, trees=trees)
 
     def save(self, file: str | File) -> None:
@@ -414,7 +414,7 @@ class Graph:
             search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
             points = torch.as_tensor(arrays["points"])
             topology = Topology.with_edges(points, arrays["edges"], arrays["is_bridge"])
-            tables = {target: _loaded_table(arrays, target, topology) for target in arrays["targets"].tolist()}
+            tables = {target: _read_table(arrays, target, topology) for target in arrays["targets"].tolist()}
             trees = {}
             for i in range(sum(name.endswith("/of") for name in arrays)):
                 target, root = arrays[f"tree/{i}/of"].tolist()
@@ -424,7 +424,7 @@ class Graph:
             return cls(solver, topology, tables, str(arrays["metric"]), trees)
 
 
-def _loaded_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topology) -> EdgeTable:
+def _read_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topology) -> EdgeTable:
     def tensor(name: str) -> Tensor | None:
         return torch.as_tensor(arrays[f"{target}/{name}"]) if f"{target}/{name}" in arrays else None
 
@@ -445,24 +445,16 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
     return Note(Outcome.FELL_BACK, sentence)
 
 
-def _checked_points(points: Tensor) -> Tensor:
-    given: object = points
+def _as_nodes(given: object) -> Tensor:
     if isinstance(given, Tensor) and (given.ndim < 2 or not len(given)):
         raise ValueError(
             f"points have shape {tuple(given.shape)}, expected at least two, (n, *features): "
             'NeighborGraph(train_inputs), or NeighborGraph(generate="adaptive")'
         )
-    return as_points("points", points)
-
-
-def _matching_graph(topology: Topology, like: Tensor) -> Topology:
-    check_features("the graph", topology.points.shape[1:], like.shape[1:])
-    return topology.matching(like)
-
-
-def _matching(points: Tensor, like: Tensor) -> Tensor:
-    check_features("the graph", points.shape[1:], like.shape[1:])
-    return points.to(like)
+    points = as_points("points", given)
+    if float(points.abs().max()) > LARGEST:
+        raise ValueError(f"points hold values above {LARGEST:g}, whose distances overflow: scale them down")
+    return points
 
 
 def _single_targets(score: Score) -> dict[int, Score]:

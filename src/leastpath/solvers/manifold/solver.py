@@ -141,7 +141,7 @@ class _Curves:
         a, b = self.ends[:, rows]
         return torch.cat([a[:, None], inner, b[:, None]], 1)
 
-    def _decoded(self, z: Tensor) -> Tensor:
+    def _decode_curves(self, z: Tensor) -> Tensor:
         rows = z.flatten(0, 1).unflatten(1, self.latent_shape)
         return decoded(self.settings.decoder, rows, self.features).unflatten(0, z.shape[:2])
 
@@ -149,7 +149,7 @@ class _Curves:
         """Energies (n,) of decoded curves, and their gradients by the inner knots (n, inner knots, latent)."""
         with torch.enable_grad():
             inner = inner.detach().requires_grad_()
-            knots = self._decoded(self._curve(inner, rows))
+            knots = self._decode_curves(self._curve(inner, rows))
             n = knots.shape[1] - 1
             value = energy(n * norms(knots.diff(dim=1), 2), knots.new_full((n,), 1 / n))
             (gradient,) = torch.autograd.grad(value.sum(), inner)
@@ -175,7 +175,7 @@ class _Curves:
     def solution(self, start: Tensor, end: Tensor) -> Solution:
         """Decoded curves between the exact ends; the straight line if there is no curve."""
         curve = self._curve(self.search.x, torch.arange(len(self.features), device=self.ends.device))
-        knots = self._decoded(curve)
+        knots = self._decode_curves(curve)
         knots = torch.where(per_row(self.usable, knots), knots, self.features[:, None])  # (batch, knots, *features)
         pieces = norms(torch.cat([start[:, None].to(knots), knots, end[:, None].to(knots)], 1).diff(dim=1), 2)
         share = pieces[:, [0, -1]] / pieces.sum(1, keepdim=True).clamp_min(torch.finfo(pieces.dtype).tiny)
