@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from leastpath._support.checks import check_settings_of
-from leastpath._support.fingerprint import described
+from leastpath._support.fingerprint import describe
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
 from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, generators, one_start
@@ -160,7 +160,7 @@ normalize=False, pool=None)
     def __repr__(self) -> str:
         settings = {name: getattr(self, name) for name in self.__dataclass_fields__}
         # Tensors by their checksum, so that maskings that differ do not look alike.
-        parts = [f"{k}=<{described(v)}>" if isinstance(v, Tensor) else f"{k}={v!r}" for k, v in settings.items()]
+        parts = [f"{k}=<{describe(v)}>" if isinstance(v, Tensor) else f"{k}={v!r}" for k, v in settings.items()]
         return f"Masking({', '.join(parts)})"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath._support.fingerprint import described, digest
+from leastpath._support.fingerprint import describe, digest
 from leastpath._support.store import Store, Unit
 from leastpath.account.budget import STOPS, Clock, OutOfTime
 from leastpath.account.limits import Limits
@@ -221,7 +221,7 @@ def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Ex
 def _described_example(score: Score, inputs: Inputs, baselines: Baselines) -> Any:
     """What the results of one input depend on, beyond what all inputs share."""
     target = score.target if isinstance(score.target, Tensor) else None
-    return described([inputs, baselines, target, score.additional_forward_args])
+    return describe([inputs, baselines, target, score.additional_forward_args])
 
 
 def _opened(
@@ -236,11 +236,11 @@ def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, A
     modules = [] if score.layer is None else score.model.named_modules()  # type: ignore[attr-defined]
     return {
         "kind": "comparison",
-        "model": described(score.model),
-        "target": "one per example" if isinstance(score.target, Tensor) else described(score.target),
-        "output": described(score.output),
+        "model": describe(score.model),
+        "target": "one per example" if isinstance(score.target, Tensor) else describe(score.target),
+        "output": describe(score.output),
         "layer": next((name for name, module in modules if module is score.layer), None),
-        "measures": {measure.name: described(measure) for measure in measures},
+        "measures": {measure.name: describe(measure) for measure in measures},
         "seed": seed,
     }
 

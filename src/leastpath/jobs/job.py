@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_kind
-from leastpath._support.fingerprint import described
+from leastpath._support.fingerprint import describe
 from leastpath._support.optional import imported
 from leastpath._support.store import StoreMismatch, differences
 from leastpath.jobs.sources import Source, source_of
@@ -120,7 +120,7 @@ class Job:
                 "module or a function of the inputs. Does it end with `return model`?"
             )
         model = model.cpu().eval() if isinstance(model, nn.Module) else model  # where its description was made
-        if expected is not None and (different := differences(expected, described(model), "model")):
+        if expected is not None and (different := differences(expected, describe(model), "model")):
             raise StoreMismatch(
                 f"model_factory made another model in this worker than when the job was started ({different[0]}): load "
                 "its weights from a file in the factory, or call torch.manual_seed there before they are drawn"
@@ -186,13 +186,13 @@ class Job:
         Score(model, picked, self.chosen_output())  # refuses an unknown output before the first row
         return {
             "kind": "job",
-            "data": described(self.source.what),
+            "data": describe(self.source.what),
             "rows": len(self.source),
-            "model": described(model),
-            "method": described(self.explainer().what),
+            "model": describe(model),
+            "method": describe(self.explainer().what),
             "target": self.target,
-            "output": described(self.chosen_output()),
-            "baselines": described(self.chosen_baselines()),
+            "output": describe(self.chosen_output()),
+            "baselines": describe(self.chosen_baselines()),
             "seed": int(self.seed),
             "shard_size": self.shard_size,
             "keep": self.keep,

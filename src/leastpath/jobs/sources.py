@@ -23,7 +23,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.contents import content_digest
-from leastpath._support.fingerprint import described, digest, source_digest
+from leastpath._support.fingerprint import describe, digest, source_digest
 from leastpath._support.optional import imported, optional
 from leastpath.features.images import PICTURES, read_image
 from leastpath.score.calls import is_out_of_memory
@@ -167,7 +167,7 @@ class _Files:
         listed = hashlib.sha256()
         for name, file in self._named_files():
             listed.update(f"{name}\0{file.stat().st_size}\n".encode())
-        settings = {k: v for k, v in described(self).items() if k != "path"}
+        settings = {k: v for k, v in describe(self).items() if k != "path"}
         code = {f"source of {k}": found for k, v in settings.items() if (found := source_digest(v)) is not None}
         names = {"path": Path(self.path).name, "files": len(self._files), "listing": listed.hexdigest()[:16]}
         return {**names, **settings, **code}
@@ -478,9 +478,9 @@ class Items:
     @property
     def what(self) -> Any:
         """Its name, settings and module, and a description of the object."""
-        about = {"rows": len(self), "made": described(self._made)}
+        about = {"rows": len(self), "made": describe(self._made)}
         if isinstance(self.dataset, str):
-            named = {"dataset": self.dataset, "settings": described(self.settings)}
+            named = {"dataset": self.dataset, "settings": describe(self.settings)}
             return about | named | {"source": source_digest(self.dataset)}
         return about
 
@@ -518,7 +518,7 @@ def same_data(source: Source, kept: Any) -> bool:
     """Whether a source is what it was. Of files, a worker compares names and sizes; the driver has read them."""
     listing = getattr(source, "listing", None)
     if listing is None:
-        return bool(kept == json.loads(json.dumps(described(source.what))))
+        return bool(kept == json.loads(json.dumps(describe(source.what))))
     return all(kept.get(name) == part for name, part in json.loads(json.dumps(listing)).items())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from leastpath._support.fingerprint import described
+from leastpath._support.fingerprint import describe
 from leastpath.methods.method import Method
 from leastpath.methods.table import METHODS, method_of
 from leastpath.result.attribution import Attribution
@@ -38,7 +38,7 @@ class Explainer:
     @cached_property
     def what(self) -> Any:
         """A description as JSON, from `fingerprint.described`."""
-        return described(self.depends_on)
+        return describe(self.depends_on)
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
         """Explain inputs (batch, *features). Raises KeyboardInterrupt if Ctrl-C ended the work early."""
