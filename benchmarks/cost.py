@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 IG_STEPS = 50
 SOLVERS: dict[str, lp.Solver | None] = {
     "default": None,
-    "band": lp.ElasticBand(groups="pixel"),
+    "band": lp.ElasticBand(groups="pixels"),
     "descent": lp.Descent(),
 }
 PARTS = ("solver_gradients", "value_gradients", "length_gradients", "line_gradients")

@@ -111,11 +111,11 @@ def main() -> None:
             f"{measure.name:18s} {spent.max()} forwards an image; time / bare forwards {middle:.3f} "
             f"(quartiles {low:.3f} to {high:.3f}; bare {np.median(pairs[:, 1]) * 1e3:.0f} ms)"
         )
-    for features in ("pixels", "values"):
-        linear = Comprehensiveness(Masking(features=features, fill="linear"))
+    for groups in ("pixels", "values"):
+        linear = Comprehensiveness(Masking(groups=groups, fill="linear"))
         ours = timed(lambda: linear(score, images, None, result))  # noqa: B023
         bare = timed(lambda: forwards(model, rows[: 16 * len(images)], batch_size))
-        print(f"ROAD's imputation of {features}: time / bare forwards {ours / bare:.2f}")
+        print(f"ROAD's imputation of {groups}: time / bare forwards {ours / bare:.2f}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def draw_photograph(axes: Any, size: int) -> None:
     heat_row(axes[1:], list(found.values()), x, **glow)
     for axis, (title, values) in zip(axes[1:], found.items(), strict=True):
         gains = [
-            float(symmetric_relevance_gain(score, x, values, fill=fill, features="patches"))
+            float(symmetric_relevance_gain(score, x, values, fill=fill, groups="patches"))
             for fill in ("baseline", "mean", "blur")
         ]
         axis.set_title(f"{title}\nsupport {np.mean(gains):+.2f}", fontsize=10)

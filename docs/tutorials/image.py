@@ -166,7 +166,7 @@ else:
     }
     for name, result in maps.items():
         gain = symmetric_relevance_gain(
-            of_cat, cat, result.values, fill="mean", features="patches"
+            of_cat, cat, result.values, fill="mean", groups="patches"
         )
         print(f"{name}: support {float(gain):+.2f} with a grey fill")
     glow = {"signed": False, "view": "smooth", "overlay": True, "scale": "each"}

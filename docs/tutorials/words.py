@@ -99,7 +99,7 @@ score = lp.Score(
     additional_forward_args=mask,
 )
 straight = lp.attribute(score, batch, 0, method=lp.StraightLine())
-bent = lp.attribute(score, batch, 0, method=lp.ElasticBand(groups="token"))
+bent = lp.attribute(score, batch, 0, method=lp.ElasticBand(groups="tokens"))
 print(
     straight.values.shape,
     "log-odds of favourable:",

@@ -13,12 +13,13 @@ from torch import Tensor
 from leastpath._support.checks import seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
+from leastpath.features.groups import Groups, check_groups
 from leastpath.features.kinds import Kind, kind_of
 from leastpath.methods.by_path import whole_numbers
 from leastpath.methods.method import Method
 from leastpath.methods.problem import Along, Explained, Problem
 from leastpath.methods.table import METHODS, method_of
-from leastpath.removal.tested import Tested, removed_together, tested
+from leastpath.removal.verdict import Verdict, leave_untested, removal_groups, test_by_removal
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Note, Outcome, Status, finished
 from leastpath.score.baselines import Several
@@ -33,7 +34,7 @@ def attribute(
     baselines: Baselines | Several = None,
     *,
     method: str | Method | Solver | None = None,
-    groups: Tensor | int | None = None,
+    groups: Groups = None,
     support: bool = True,
     progress: bool = False,
     seed: int = 0,
@@ -61,8 +62,9 @@ def attribute(
                 per segment is always taken.
 
     Rarely needed:
-        groups: integer labels (1 or batch, *features): features with one label belong together. They are removed
-            together in the test, and methods that switch features switch them together.
+        groups: what belongs together: it is removed together in the test, and methods that switch or move groups of
+            features take these. Integer labels (1 or batch, *features), or a word: "values", "pixels", "patches",
+            "tokens", "steps" (see `features.groups.label_groups`). A whole number of superpixels is for the method.
         support: whether removal tests the result.
         progress: show progress bars, and after the first gradients about how long it will take.
         seed: of everything random.
@@ -85,6 +87,7 @@ def attribute(
     """
     _check(score, on_interrupt, support)
     chosen = _choose(method, settings)
+    check_groups(groups)
     if groups is not None and chosen is not None and "groups" in chosen.defaults:
         settings["groups"] = groups
     (chosen or DEFAULTS["table"]).check(score, baselines, settings)
@@ -94,7 +97,7 @@ def attribute(
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         problem = Problem.bind(score, inputs, baselines, run)
         chosen, m = chosen or DEFAULTS[kind_of(problem.bound)], problem.m
-        labels = removed_together(problem.bound, groups if isinstance(groups, Tensor) else None, len(problem) // m)
+        labels = removal_groups(groups, problem.end[::m], kind_of(problem.bound))
         explained = chosen.explain(problem, **{**chosen.defaults, **settings})
         result = _put_together(problem, explained, _test(problem, explained, labels, support))
     if on_interrupt == "raise":
@@ -135,7 +138,7 @@ def _choose(method: Any, settings: dict[str, Any]) -> Method | None:
     return None if method is None else method_of(method)
 
 
-def _test(problem: Problem, explained: Explained, labels: Tensor | None, wanted: bool) -> Tested:
+def _test(problem: Problem, explained: Explained, labels: Tensor | None, wanted: bool) -> Verdict:
     """Does removal confirm the values, and does it confirm those of the straight line more?"""
     values, along = problem.mean(explained.values), explained.along
     start, line, bent = problem.start, None, None
@@ -146,17 +149,19 @@ def _test(problem: Problem, explained: Explained, labels: Tensor | None, wanted:
     if along is not None:
         start, line = along.path.start, problem.mean(along.line)
         bent = ~along.path.is_straight.unflatten(0, (-1, problem.m)).all(1)
-    starts = start.unflatten(0, (-1, problem.m))
-    return tested(problem.bound, problem.inputs, starts, values, line, bent, labels, explained.run, wanted)
+    if not wanted:
+        return leave_untested(len(values))
+    starts, run = start.unflatten(0, (-1, problem.m)), explained.run
+    return test_by_removal(problem.bound, problem.inputs, values, starts, groups=labels, line=line, bent=bent, run=run)
 
 
-def _put_together(problem: Problem, explained: Explained, test: Tested) -> Attribution:
+def _put_together(problem: Problem, explained: Explained, test: Verdict) -> Attribution:
     """The result: rows become examples, by the mean over their baselines."""
     whole = explained.whole
     if whole is not None and not whole.support.isnan().all():
         return whole
     if whole is not None:
-        status = tuple(test.told(b, status) for b, status in enumerate(whole.status))
+        status = tuple(test.status_with(b, status) for b, status in enumerate(whole.status))
         stats = {**whole.stats, "line_support": test.line}
         return replace(whole, status=status, support=test.support.to(whole.completeness_gap), stats=stats)
     bound, m, mean = problem.bound, problem.m, problem.mean
@@ -172,7 +177,7 @@ def _put_together(problem: Problem, explained: Explained, test: Tested) -> Attri
         mean(flat.sum(1) - change if along is None else along.gap),
         mean(flat.abs().sum(1) - change.abs()),
         mean(change),
-        tuple(test.told(b, _merge(statuses[b * m : (b + 1) * m])) for b in range(len(statuses) // m)),
+        tuple(test.status_with(b, _merge(statuses[b * m : (b + 1) * m])) for b in range(len(statuses) // m)),
         support=test.support.to(change.device, change.dtype),
         n_gradients=whole_numbers(torch.as_tensor(bound.gradients_spent), m),
         n_forwards=whole_numbers(torch.as_tensor(bound.forwards_spent), m) + test.n_forwards,

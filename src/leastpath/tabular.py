@@ -18,7 +18,7 @@ from leastpath._support.checks import seed_of
 from leastpath._support.optional import optional
 from leastpath.attribution import attribute
 from leastpath.features.kinds import FEW_FEATURES
-from leastpath.removal.tested import headline
+from leastpath.removal.verdict import headline
 from leastpath.result.attribution import Attribution
 from leastpath.score.estimators import as_module
 from leastpath.score.inputs import UnfitInputs, parameter_of

@@ -22,7 +22,7 @@ from leastpath._support.files import write_atomically
 from leastpath._support.numbers import written
 from leastpath._support.threads import in_this_thread
 from leastpath.attribution import attribute
-from leastpath.removal.tested import headline
+from leastpath.removal.verdict import headline
 from leastpath.report.tokens import colour, text_html
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example

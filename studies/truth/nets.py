@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leastpath.features.groups import patches
 from leastpath.features.images import read_image
-from leastpath.removal.gain import patches
 from leastpath.score.outputs import Output
 from leastpath.score.score import Score
 from studies.findings.config import Setting
@@ -50,8 +50,8 @@ def open_digits(architecture: Architecture, setting: Setting, data: Path | None,
 
     def problem(rows: Sequence[int]) -> Problem:
         return image_problem(
-            net, images[list(rows)], targets[list(rows)], "log_softmax", groups={"patch": 2},
-            others=lambda: images[OTHERS],
+            net, images[list(rows)], targets[list(rows)], "log_softmax",
+            groups={"patch": patches(*images.shape[2:], side=2)}, others=lambda: images[OTHERS],
         )  # fmt: skip
 
     return Opened(len(images), problem, {"accuracy": record["test_accuracy"]})
@@ -69,8 +69,8 @@ def open_marks(kind: Literal["planted", "control"], setting: Setting, data: Path
     def problem(rows: Sequence[int]) -> Problem:
         some = list(rows)
         return image_problem(
-            net, images[some], targets[some], "log_softmax", groups={"patch": 2}, marks=masks[some],
-            unmarked=bordered(digits[some]), others=lambda: images[OTHERS],
+            net, images[some], targets[some], "log_softmax", groups={"patch": patches(*images.shape[2:], side=2)},
+            marks=masks[some], unmarked=bordered(digits[some]), others=lambda: images[OTHERS],
         )  # fmt: skip
 
     return Opened(len(images), problem, setting.store.read(f"net shortcut {kind} seed=0").record)
@@ -182,7 +182,8 @@ def _opened_images(
             targets = net(some).argmax(1)
         return image_problem(
             net, some, targets, "softmax", grey=grey, labels=patches(some.shape[2], some.shape[3], cells),
-            shares=PHOTO_SHARES, groups={"group": "pixel", "patch": patch}, others=rest,
+            groups={"group": "pixels", "patch": patches(some.shape[2], some.shape[3], side=patch)},
+            shares=PHOTO_SHARES, others=rest,
         )  # fmt: skip
 
     few = list(range(min(n, 40)))
@@ -226,7 +227,7 @@ def open_voc_head(setting: Setting, data: Path | None) -> Opened:
         ]
         return image_problem(
             net, images, targets, "softmax", grey=backbone.grey.tolist(), labels=patches(SIZE, SIZE, CELLS),
-            shares=PHOTO_SHARES, groups={"group": "pixel", "patch": SIZE // CELLS},
+            shares=PHOTO_SHARES, groups={"group": "pixels", "patch": patches(SIZE, SIZE, CELLS)},
             objects=torch.stack(objects)[:, None], others=others,
         )  # fmt: skip
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from leastpath.evaluation.imputation import Fill
-from leastpath.removal.gain import Rank
+from leastpath.removal.fills import Fill
+from leastpath.removal.order import Rank
 from leastpath.score.outputs import Output
 from leastpath.score.score import Score
 from studies.findings.config import Setting

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.removal.gain import judged_score
+from leastpath.removal.support import judged_score
 from leastpath.score.bound import BoundScore
 from studies.truth.problem import Problem
 
@@ -60,8 +60,8 @@ def shapley(problem: Problem, baselines: Tensor) -> Found:
 
 def _bound(problem: Problem, baselines: Tensor) -> tuple[BoundScore, Tensor, Tensor]:
     """In probability, or the score of a regression: what the gain is measured in."""
-    judged, kind = judged_score(problem.score(problem.output), "auto")
-    bound = (problem.score("softmax") if kind == "log_odds" else judged).bind(problem.inputs)
+    judged, scale = judged_score(problem.score(problem.output))
+    bound = (problem.score("softmax") if scale == "log_odds" else judged).bind(problem.inputs)
     start, end = bound.space.ends(baselines[:, 0])
     return bound, start, end
 

@@ -53,7 +53,7 @@ def open_sentences(setting: Setting, data: Path | None) -> Opened:
             torch.stack([mask, padding], 1),
             {"mask": mask, "padding": padding},
             labels.expand(own.shape),
-            {"group": "token"},
+            {"group": "tokens"},
             size="net",
         )
 

@@ -16,7 +16,7 @@ from leastpath._support.rows import flat_rows
 from leastpath._support.store import Store
 from leastpath.account.run import Run
 from leastpath.evaluation.support import symmetric_relevance_gain
-from leastpath.removal.gain import grouped
+from leastpath.removal.order import group_strengths
 from studies.findings.config import Setting
 from studies.findings.measuring import listed
 from studies.findings.shortcut import mark_ranks
@@ -185,7 +185,6 @@ def do_all(
 def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
     """What an explanation's values (n, *features) are worth: numbers an example, and how strong each feature is."""
     score = problem.score(problem.output)
-    labels: Any = "values" if problem.labels is None else problem.labels
     record: Record = {
         "gain": {
             name: listed(
@@ -195,7 +194,7 @@ def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
                     values,
                     problem.baselines[:, 0],
                     fill=fill,
-                    features=labels,
+                    groups=problem.labels,
                     shares=problem.shares,
                     rank=problem.rank,
                 )
@@ -213,7 +212,7 @@ def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
 
 def strengths_of(problem: Problem, values: Tensor) -> Tensor:
     """How much each feature gets, whatever its sign: (n, features), NaN for features that an example lacks."""
-    strengths = grouped(values, problem.labels, problem.size)[0]
+    strengths = group_strengths(values, problem.labels, problem.size)
     return torch.where(strengths > -torch.inf, strengths, torch.nan)
 
 

@@ -97,7 +97,7 @@ def masking_measures(grey: Sequence[float]) -> list[Measure]:
     """Comprehensiveness, log-probability ratio and log-odds of masked values, filled with grey and with black."""
     measures: list[Measure] = []
     for name, color in (("grey", tuple(grey)), ("black", (0.0, 0.0, 0.0))):
-        masking = Masking(features="values", fill=ColorFill(color), probability="softmax")
+        masking = Masking(fill=ColorFill(color), probability="softmax")
         kinds: tuple[Callable[..., Measure], ...] = (Comprehensiveness, LogProbRatio, LogOdds)
         measures += [kind(masking, name=f"{title} {name}") for kind, title in zip(kinds, MEASURES, strict=True)]
     return measures

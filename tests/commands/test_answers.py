@@ -10,7 +10,7 @@ from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.support import symmetric_relevance_gain
 from leastpath.methods import METHODS
-from leastpath.removal.gain import SHARES
+from leastpath.removal.support import SHARES
 
 NET = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 3))
 TWO = torch.stack([torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.5)], 1)
@@ -32,7 +32,7 @@ def test_values_and_support_against_the_method_and_the_measure(tmp_path, name):
     expected = METHODS[name](case.score, case.inputs, case.baselines)
     assert torch.equal(found.values, expected.values)
     gains = [
-        symmetric_relevance_gain(case.score, case.inputs, expected.values, start, features="patches")
+        symmetric_relevance_gain(case.score, case.inputs, expected.values, start, groups="patches")
         for start in TWO.unbind(1)
     ]
     assert found.support == pytest.approx(float(sum(gains)) / 2, abs=1e-6)
@@ -75,7 +75,7 @@ def test_the_plan_counts_what_is_known_and_names_what_is_not():
     methods = [METHODS[name] for name in ("staircase", "saliency", "lime")]
     said = estimate(picture_case(), methods, {})
     assert said.startswith("About ") and "besides LIME, whose cost is not known" in said
-    assert "2 gradients at" in said and f"{2 * (650 + 1 + 3 * 60):,} forward passes" in said
+    assert "2 gradients at" in said and f"{2 * (650 + 1 + 3 * 42):,} forward passes" in said
 
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band", "idgi", "geodesic_descent"])

@@ -65,7 +65,7 @@ def test_no_method_stands_above_it():
 
 def test_features_that_are_removed_together():
     score, x = lp.Score(lambda p: p @ torch.tensor([1.0, 1.0, 3.0, 0.5])), torch.ones(1, 4)
-    values = NearOptimalRemoval(features=torch.tensor([0, 0, 1, -1]))(score, x).values
+    values = NearOptimalRemoval(groups=torch.tensor([0, 0, 1, -1]))(score, x).values
     torch.testing.assert_close(values, torch.tensor([[0.25, 0.25, 1.0, 0.0]]))
     assert float(symmetric_relevance_gain(score, x, values)) > 0
 

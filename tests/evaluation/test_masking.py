@@ -9,9 +9,7 @@ import torch
 
 import leastpath as lp
 from helpers import Counted, TextNet, cnn, flat_points, mlp
-from leastpath.evaluation import masking as masking_module
 from leastpath.evaluation.ground_truth import KnownAnswers
-from leastpath.evaluation.imputation import filler
 from leastpath.evaluation.masking import (
     FULL_AREAS,
     PAPER_AREAS,
@@ -25,7 +23,9 @@ from leastpath.evaluation.masking import (
     Sufficiency,
 )
 from leastpath.evaluation.measure import Measure, generators, given_attribution, measure_all
-from leastpath.removal.gain import class_log_odds
+from leastpath.removal import curves
+from leastpath.removal.fills import find_filler
+from leastpath.removal.support import class_log_odds
 
 MEASURES = [Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, Insertion, Deletion]
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -45,7 +45,7 @@ def brute_force(measure, model, x, target, values, groups, fill, seed=0):
     for area in masking.areas:
         chosen = torch.isin(groups, torch.tensor(order[: math.floor(area * n + 0.5)]))
         masked = ~chosen if keep else chosen
-        static = filler(fill)[1].prepare(x[None], torch.zeros_like(x[None]), generators(x[None], seed))
+        static = find_filler(fill)[1].prepare(x[None], torch.zeros_like(x[None]), generators(x[None], seed))
         filled = torch.where(masked, static.rows(torch.tensor([0]), masked[None])[0], x)
         p.append(model(filled[None]).double().softmax(1)[0, target].item())
     p = np.array(p)
@@ -69,13 +69,13 @@ def test_values_against_brute_force(kind, fill):
     groups = torch.arange(72).reshape(2, 6, 6)
     for b in range(3):
         curve, area = brute_force(measure, SCORE.model, IMAGES[b], TARGETS[b], VALUES[b], groups, fill)
-        np.testing.assert_allclose(found.curves[filler(fill)[0]][b], curve, atol=2e-6)
+        np.testing.assert_allclose(found.curves[find_filler(fill)[0]][b], curve, atol=2e-6)
         np.testing.assert_allclose(found.values[b], area, atol=2e-6)
 
 
 @pytest.mark.parametrize("fill", ["baseline", "linear"])
 def test_pixels_against_brute_force(fill):
-    measure = Comprehensiveness(Masking((0.1, 0.4), features="pixels", fill=fill))
+    measure = Comprehensiveness(Masking((0.1, 0.4), groups="pixels", fill=fill))
     found = measure(SCORE, IMAGES, None, given_attribution(VALUES))
     groups = torch.arange(36).reshape(1, 6, 6).expand(2, 6, 6)
     for b in range(3):
@@ -85,19 +85,19 @@ def test_pixels_against_brute_force(fill):
 
 def test_segments_against_brute_force():
     maps = (torch.arange(36).reshape(6, 6) // 5) * 3 + 10  # eight segments, numbered with holes
-    measure = Sufficiency(Masking((0.2, 0.5, 0.9), features=maps))
+    measure = Sufficiency(Masking((0.2, 0.5, 0.9), groups=maps))
     found = measure(SCORE, IMAGES, None, given_attribution(VALUES))
     groups = ((maps - 10) // 3).expand(2, 6, 6)
     for b in range(3):
         curve, _ = brute_force(measure, SCORE.model, IMAGES[b], TARGETS[b], VALUES[b], groups, "baseline")
         np.testing.assert_allclose(found.curves["baseline"][b], curve, atol=2e-6)
     each = torch.stack([maps, maps, torch.arange(36).reshape(6, 6)])  # another number of segments in the last
-    mixed = Sufficiency(Masking((0.2, 0.5, 0.9), features=each))(SCORE, IMAGES, None, given_attribution(VALUES))
+    mixed = Sufficiency(Masking((0.2, 0.5, 0.9), groups=each))(SCORE, IMAGES, None, given_attribution(VALUES))
     torch.testing.assert_close(mixed.values[:2], found.values[:2])
-    looked_up = Sufficiency(Masking((0.2, 0.5, 0.9), features=KnownAnswers(IMAGES, each)))
+    looked_up = Sufficiency(Masking((0.2, 0.5, 0.9), groups=KnownAnswers(IMAGES, each)))
     one = looked_up(lp.Score(SCORE.model, 1), IMAGES[2:], None, given_attribution(VALUES[2:]))
     torch.testing.assert_close(one.values[0], mixed.values[2], rtol=1e-5, atol=1e-6)
-    pixels = Sufficiency(Masking((0.2, 0.5, 0.9), features="pixels"))(SCORE, IMAGES, None, given_attribution(VALUES))
+    pixels = Sufficiency(Masking((0.2, 0.5, 0.9), groups="pixels"))(SCORE, IMAGES, None, given_attribution(VALUES))
     torch.testing.assert_close(mixed.values[2], pixels.values[2])
 
 
@@ -129,7 +129,7 @@ def test_absolute_change_of_a_regression_against_closed_form():
 def test_broadcast_rows_equal_gathered_ones(fill, keep, monkeypatch):
     score = lp.Score(cnn(), TARGETS, batch_size=5)
     gathered = keep(Masking(AREAS[:-1], "pixels", fill))(score, IMAGES, None, given_attribution(VALUES))
-    monkeypatch.setattr(masking_module, "LARGE", 1)
+    monkeypatch.setattr(curves, "LARGE", 1)
     torch.testing.assert_close(
         keep(Masking(AREAS[:-1], "pixels", fill))(score, IMAGES, None, given_attribution(VALUES)).values,
         gathered.values,
@@ -218,10 +218,21 @@ def test_probability_does_not_depend_on_the_explained_output():
     result = given_attribution(VALUES)
     values = [
         Comprehensiveness(Masking(AREAS))(lp.Score(SCORE.model, TARGETS, output), IMAGES, None, result).values
-        for output in ("raw", "softmax", "log_softmax", "logit_margin", "sigmoid", torch.tanh)
+        for output in ("raw", "softmax", "log_softmax", "logit_margin", torch.tanh)
     ]
     for other in values[1:]:
         assert torch.equal(other, values[0])
+
+
+def test_a_class_that_is_explained_by_its_sigmoid_is_judged_by_it():
+    result = given_attribution(VALUES)
+    through, asked = (
+        Comprehensiveness(Masking(AREAS, probability=probability))(
+            lp.Score(SCORE.model, TARGETS, output), IMAGES, None, result
+        ).values
+        for output, probability in (("sigmoid", "auto"), ("raw", "sigmoid"))
+    )
+    assert torch.equal(through, asked)
 
 
 def test_one_output_through_a_sigmoid():
@@ -329,8 +340,8 @@ def bad(values, masking=None, score=SCORE, kind=Comprehensiveness, baselines=Non
         (bad(VALUES.where(VALUES > 0, torch.nan)), "example 0 hold NaN"),
         (bad(VALUES.where(VALUES < 2, torch.inf)), "hold NaN or infinite"),
         (bad(VALUES, score=lp.Score(lambda x: x.flatten(1).sum(1)), kind=LogOdds), "has no probability"),
-        (bad(VALUES, Masking(features=torch.zeros(5, 5).long())), "segments have shape"),
-        (bad(VALUES, Masking(features=torch.zeros(6, 6))), "expected integers"),
+        (bad(VALUES, Masking(groups=torch.zeros(5, 5).long())), "groups have shape"),
+        (lambda: Masking(groups=torch.zeros(6, 6)), "expected integers"),
         (bad(VALUES, Masking(probability="given")), "returns values from"),
         (bad(VALUES, baselines=torch.zeros(3, 2, 2, 6, 6)), "one baseline per example, got 2"),
         (bad(VALUES, Masking((0.5, 1.0), "pixels", "linear")), "no pixel left"),
@@ -339,7 +350,7 @@ def bad(values, masking=None, score=SCORE, kind=Comprehensiveness, baselines=Non
         (lambda: Masking(areas=()), "must increase"),
         (lambda: Masking(areas=(0.5, 0.1)), "must increase"),
         (lambda: Masking(areas=(1, 50)), "must increase"),
-        (lambda: Masking(features="superpixels"), "is unknown"),
+        (lambda: Masking(groups="superpixels"), "is unknown"),
         (lambda: Masking(fill="black"), "is unknown"),
         (lambda: Masking(fill=("mean", "mean")), "each once"),
         (lambda: Masking(rank="size"), "is unknown"),
@@ -384,7 +395,7 @@ def test_as_many_segments_as_channels_are_one_each_by_any_clear_spelling():
     score = lp.Score(lambda x: (x**2).flatten(1).sum(1))
 
     def found(features, n):
-        measure = Comprehensiveness(Masking((0.2, 0.5), features=features))
+        measure = Comprehensiveness(Masking((0.2, 0.5), groups=features))
         return measure(score, inputs[:n], None, given_attribution(values[:n])).values
 
     with pytest.raises(ValueError, match=r"maps\[:, None\].*maps\[None\]"):
@@ -397,15 +408,15 @@ def test_as_many_segments_as_channels_are_one_each_by_any_clear_spelling():
 def test_segments_of_a_flat_vector_are_one_a_feature():
     inputs = flat_points(4, 5)
     for shape in ((4,), (4, 1), (1,)):  # the first two would hide everything at once
-        with pytest.raises(ValueError, match="segments have shape"):
-            measure = Deletion(Masking(features=torch.zeros(shape).long()))
+        with pytest.raises(ValueError, match="groups have shape"):
+            measure = Deletion(Masking(groups=torch.zeros(shape).long()))
             measure(lp.Score(mlp(5), 0), inputs, None, given_attribution(inputs))
 
 
 def test_pixels_and_tokens_need_dimensions():
-    for features in ("pixels", "tokens"):
-        with pytest.raises(ValueError, match=f'features="{features}" needs'):
-            Deletion(Masking(features=features))(
+    for groups in ("pixels", "tokens"):
+        with pytest.raises(ValueError, match=f"groups='{groups}' needs"):
+            Deletion(Masking(groups=groups))(
                 lp.Score(mlp(), 0), flat_points(2, 4), None, given_attribution(flat_points(2, 4))
             )
 
@@ -415,5 +426,5 @@ def test_they_are_measures_and_print_what_they_measure():
         measure = kind()
         assert isinstance(measure, Measure) and repr(kind()) == repr(measure)
         assert dataclasses.replace(measure, name="other").name == "other"
-    one, other = (repr(Masking(features=torch.full((2, 2), i))) for i in (0, 1))
+    one, other = (repr(Masking(groups=torch.full((2, 2), i))) for i in (0, 1))
     assert one != other

@@ -8,7 +8,7 @@ import torch
 import leastpath as lp
 from helpers import cnn, mlp
 from leastpath.evaluation import SymmetricRelevanceGain, compare, symmetric_relevance_gain
-from leastpath.removal.gain import patches
+from leastpath.features.groups import patches
 
 
 def brute_force(probability, point, strengths, groups, fill, shares):
@@ -42,7 +42,7 @@ def test_against_brute_force(features, rank):
     }[features]
     found = symmetric_relevance_gain(
         lp.Score(model, targets, "log_softmax"), images, values, fill=fill, shares=shares, rank=rank,
-        features=labels if features == "labels" else features,
+        groups=labels if features == "labels" else features,
     )  # fmt: skip
     for b in range(3):
         parts = {g: values[b][groups[b] == g] for g in groups[b].unique().tolist() if g >= 0}
@@ -82,20 +82,23 @@ def test_values_that_order_nothing_gain_nothing():
 def test_a_batch_gives_what_a_loop_gives():
     images = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(2))
     values, model = images - 0.5, cnn()
-    together = symmetric_relevance_gain(lp.Score(model, 1), images, values, features="pixels", fill="linear")
+    together = symmetric_relevance_gain(lp.Score(model, 1), images, values, groups="pixels", fill="linear")
     alone = [
         symmetric_relevance_gain(
-            lp.Score(model, 1), images[b : b + 1], values[b : b + 1], features="pixels", fill="linear"
+            lp.Score(model, 1), images[b : b + 1], values[b : b + 1], groups="pixels", fill="linear"
         )
         for b in range(3)
     ]
     torch.testing.assert_close(together, torch.cat(alone))
 
 
-def test_it_costs_two_forwards_a_share():
-    score, inputs = lp.Score(mlp(), 0), torch.rand(2, 4)
+def test_it_costs_two_forwards_per_share_and_equal_removals_run_once():
+    score, inputs = lp.Score(mlp(10), 0), torch.rand(2, 10)
     result = lp.attribute(score, inputs, method=lp.StraightLine())
     assert SymmetricRelevanceGain(shares=(0.2, 0.4, 0.6))(score, inputs, None, result).n_forwards.tolist() == [6, 6]
+    few = lp.attribute(lp.Score(mlp(), 0), inputs[:, :4], method=lp.StraightLine())
+    measure = SymmetricRelevanceGain(shares=(0.2, 0.4, 0.6))  # one, two and two of four features
+    assert measure(lp.Score(mlp(), 0), inputs[:, :4], None, few).n_forwards.tolist() == [4, 4]
 
 
 def test_it_is_a_column_of_a_comparison():
@@ -113,9 +116,9 @@ def test_patches_are_square_cells():
     ("given", "sentence"),
     [
         ({"shares": (0.0,)}, "must lie above 0"),
-        ({"features": "words"}, "features='words' is unknown: use one of"),
-        ({"features": "patches"}, r'"patches" needs \(batch, channels, height, width\)'),
-        ({"features": torch.ones(4)}, r"labels of features have dtype torch.float32, expected integers"),
+        ({"groups": "words"}, "groups='words' is unknown: use one of"),
+        ({"groups": "patches"}, r"'patches' needs inputs \(batch, channels, height, width\)"),
+        ({"groups": torch.ones(4)}, r"groups have dtype torch.float32, expected integers"),
         ({"rank": "largest"}, "rank='largest' is unknown"),
         ({"fill": "pink"}, "fill='pink' is unknown"),
     ],

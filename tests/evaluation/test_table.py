@@ -61,9 +61,9 @@ def test_every_public_measure_is_in_the_table():
 def test_measures_over_one_masking_share_it():
     deletion, insertion = (MEASURES.make(name, "image", fill="blur") for name in ("deletion", "insertion"))
     assert deletion.masking is insertion.masking
-    assert (deletion.masking.features, deletion.masking.fill) == ("pixels", "blur")
-    assert MEASURES.make("symmetric_relevance_gain", "image").features == "patches"
-    assert MEASURES.make("symmetric_relevance_gain", "tokens").features == "tokens"
+    assert (deletion.masking.groups, deletion.masking.fill) == ("pixels", "blur")
+    assert MEASURES.make("symmetric_relevance_gain", "image").groups == "patches"
+    assert MEASURES.make("symmetric_relevance_gain", "tokens").groups == "tokens"
     assert MEASURES.make("infidelity", "table", normalize=True).normalize
 
 

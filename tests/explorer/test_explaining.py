@@ -141,6 +141,6 @@ def test_occlusion_hides_a_category_as_a_whole():
 
 def test_columns_and_tokens_move_together():
     subject = table_source().subject(0)
-    assert settings_of(subject, METHODS["occlusion"], None)["segments"] is subject.feature_of
+    assert settings_of(subject, METHODS["occlusion"], None)["groups"] is subject.feature_of
     assert settings_of(subject, METHODS["elastic_band"], 2.0)["groups"] is subject.feature_of
     assert settings_of(subject, METHODS["elastic_band"], 2.0)["stiffness"] == 2.0

@@ -18,7 +18,7 @@ def test_support_is_the_symmetric_relevance_gain(output):
     values = torch.randn(1, *subject.shape)
     for fill in question.fills.values():
         curve = removal_curve(subject, question.score, values, fill)
-        known = symmetric_relevance_gain(question.score, subject.inputs, values, fill=fill, features="patches")
+        known = symmetric_relevance_gain(question.score, subject.inputs, values, fill=fill, groups="patches")
         assert curve.support == pytest.approx(float(known), abs=1e-6)
         means = torch.tensor(curve.least).mean() - torch.tensor(curve.most).mean()
         assert curve.support == pytest.approx(float(means), abs=1e-6)
@@ -30,7 +30,7 @@ def test_columns_are_removed_whole():
     values = torch.tensor([[0.1, 2.0, -1.0, 0.0]])
     curve = removal_curve(subject, question.score, values, question.fills["baseline"])
     known = symmetric_relevance_gain(
-        question.score, subject.inputs, values, fill=question.fills["baseline"], features=subject.units
+        question.score, subject.inputs, values, fill=question.fills["baseline"], groups=subject.units
     )
     assert curve.support == pytest.approx(float(known), abs=1e-6)
 

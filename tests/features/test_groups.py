@@ -1,4 +1,4 @@
-"""Superpixels: every pixel in one group, groups numbered without gaps."""
+"""Groups: which features belong together, what is refused, superpixels, and how a group shares its value."""
 
 import sys
 
@@ -7,8 +7,98 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.features.groups import shared_evenly, superpixels
+from leastpath.features.groups import (
+    check_groups,
+    group_features,
+    label_groups,
+    number_groups,
+    patches,
+    share_evenly,
+    superpixels,
+    window_sides,
+)
 from leastpath.methods import METHODS
+
+
+@pytest.mark.parametrize(
+    ("groups", "shape", "expected"),
+    [
+        ("values", (3,), None),
+        (None, (3,), None),
+        ("pixels", (2, 1, 2), [[0, 1, 0, 1]]),
+        ("tokens", (2, 3), [[0, 0, 0, 1, 1, 1]]),
+        ("steps", (2, 3), [[0, 1, 2, 0, 1, 2]]),
+        (patches(2, 3, side=2), (1, 2, 3), [[0, 0, 1, 0, 0, 1]]),  # patches at the border are smaller
+        (patches(2, 2, side=9), (2, 2, 2), [[0] * 8]),
+        (torch.tensor([7, -1, 7]), (3,), [[1, 0, 1]]),
+        (torch.tensor([[5], [4]]), (3, 2, 1), [[1, 0] * 3]),  # superpixels without channels
+        (torch.tensor([[0, 0], [4, 6]]), (2,), [[0, 0], [0, 1]]),  # one for each of two inputs
+    ],
+)
+def test_labels(groups, shape, expected):
+    labels = label_groups(groups, torch.rand(2, *shape))
+    assert labels is None if expected is None else number_groups(labels.flatten(1)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("groups", "sentence"),
+    [
+        ("word", "groups='word' is unknown: use one of .'values', 'pixels', 'patches'"),
+        (0, "groups=0 must be at least 1"),
+        (1.5, "groups=1.5 must be a whole number"),
+        (True, "groups=True must be a whole number"),
+        (torch.ones(3), r"groups have dtype torch.float32.*groups.long\(\)"),
+        (torch.ones(3, dtype=torch.bool), "groups have dtype torch.bool"),
+    ],
+)
+def test_what_nothing_could_be_grouped_by_is_refused(groups, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        check_groups(groups)
+
+
+@pytest.mark.parametrize(
+    ("groups", "shape", "sentence"),
+    [
+        ("pixels", (6,), r"groups='pixels' needs inputs \(batch, channels, …\), got \(2, 6\)"),
+        (4, (6, 6), r"groups=4 needs inputs \(batch, channels, height, width\), got \(2, 6, 6\)"),
+        ("tokens", (3, 6, 6), r"groups='tokens' needs inputs \(batch, length, width\), got \(2, 3, 6, 6\)"),
+        ("steps", (3, 6, 6), r"groups='steps' needs inputs \(batch, channels, time\)"),
+        (torch.zeros(5, dtype=torch.long), (6,), r"groups have shape \(5,\), the inputs \(2, 6\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(groups, shape, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        label_groups(groups, torch.rand(2, *shape))
+
+
+def test_patches_cover_an_image_in_square_cells():
+    cells = patches(5, 8, cells=4)
+    assert cells.shape == (1, 5, 8) and int(cells.max()) == 11 and (cells[0, :2, :2] == 0).all()
+    assert patches(3, 3).flatten().tolist() == list(range(9))
+
+
+def test_long_series_are_grouped_in_windows_of_time():
+    labels = label_groups("steps", torch.rand(1, 3, 150))
+    assert labels.shape == (1, 3, 150) and torch.equal(labels[0, 0], labels[0, 2])
+    assert labels[0, 0].unique(return_counts=True)[1].tolist() == [3] * 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "groups"),
+    [("few", (4,), 4), ("series", (3, 30), 30), ("tokens", (5, 3), 5), ("image", (1, 4, 4), 16), ("table", (40,), 40)],
+)
+def test_what_a_method_switches_unless_told_otherwise(kind, shape, groups):
+    members, said = group_features(None, torch.rand(2, *shape), kind)
+    assert members.shape == (2, *shape) and said == ["", ""]
+    assert members.unique().tolist() == list(range(groups))
+
+
+def test_windows_by_kind_of_input():
+    assert window_sides(None, torch.Size([3, 16, 40]), "image") == (3, 2, 5)
+    assert window_sides(4, torch.Size([3, 16, 40]), "image") == (3, 4, 4)
+    assert window_sides(None, torch.Size([3, 40]), "series") == (3, 5)
+    assert window_sides(None, torch.Size([7, 12]), "tokens") == (1, 12)
+    assert window_sides(2, torch.Size([40]), "table") == (2,)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
@@ -37,19 +127,19 @@ def test_superpixels_find_the_border_of_a_square():
 
 def test_a_group_shares_its_coefficient_evenly():
     groups = torch.tensor([[0, 0, 1], [0, 0, 1]])
-    values = shared_evenly(torch.tensor([8.0, -3.0]), groups)
+    values = share_evenly(torch.tensor([8.0, -3.0]), groups)
     assert values.tolist() == [[2, 2, -1.5], [2, 2, -1.5]]
 
 
-def test_segments_of_a_method_with_two_readings():
+def test_groups_of_a_method_with_two_readings():
     pytest.importorskip("captum")
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     segments = (torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(1)) * 4).long()
     score = lp.Score(lambda x: (x**2).sum((1, 2, 3)))
     with pytest.raises(ValueError, match=r"maps\[:, None\]"):
-        METHODS["kernel_shap"](score, x, segments=segments, n_samples=20)
-    together = METHODS["kernel_shap"](score, x, segments=segments[:, None], n_samples=20).values
-    alone = METHODS["kernel_shap"](score, x[1:2], segments=segments[1:2], n_samples=20).values
+        METHODS["kernel_shap"](score, x, groups=segments, n_samples=20)
+    together = METHODS["kernel_shap"](score, x, groups=segments[:, None], n_samples=20).values
+    alone = METHODS["kernel_shap"](score, x[1:2], groups=segments[1:2], n_samples=20).values
     torch.testing.assert_close(together[1:2], alone)
 
 
@@ -65,7 +155,7 @@ def test_too_few_superpixels_are_asked_for_again_and_a_grid_is_told(monkeypatch)
 
     monkeypatch.setattr(segmentation, "slic", finds_one_in_sixteen)
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    result = METHODS["permutation_shap"](lp.Score(lambda x: x.sum((1, 2, 3))), x, segments=16, n_permutations=1)
+    result = METHODS["permutation_shap"](lp.Score(lambda x: x.sum((1, 2, 3))), x, groups=16, n_permutations=1)
     assert asked == [16, 32, 64]
     assert int(result.stats["n_groups"][0]) == 16
     assert "patches of a grid, since SLIC found only 4 superpixels" in result.status[0].value
@@ -81,6 +171,6 @@ def test_superpixels_of_a_second_try_are_told(monkeypatch):
 
     monkeypatch.setattr(segmentation, "slic", finds_a_quarter)
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    result = METHODS["permutation_shap"](lp.Score(lambda x: x.sum((1, 2, 3))), x, segments=16, n_permutations=1)
+    result = METHODS["permutation_shap"](lp.Score(lambda x: x.sum((1, 2, 3))), x, groups=16, n_permutations=1)
     assert int(result.stats["n_groups"][0]) == 8
     assert "8 groups of features, superpixels that SLIC found when asked for 32" in result.status[0].value

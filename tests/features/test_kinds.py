@@ -14,7 +14,10 @@ from leastpath.features.kinds import FEW_FEATURES, kind_of
         ((), "few"),
         ((FEW_FEATURES,), "few"),
         ((FEW_FEATURES + 1,), "table"),
-        ((5, 30), "table"),  # two dimensions without a layer may be anything
+        ((5, 30), "series"),  # (channels, time)
+        ((1, 30), "series"),
+        ((30, 1), "table"),
+        ((2, 10), "few"),
         ((1, 2, 2), "image"),
         ((3, 8, 8), "image"),
         ((3, 1, 40), "table"),  # a row of pixels is not an image

@@ -119,16 +119,16 @@ def test_occlusion_of_single_features_in_closed_form():
 def test_occlusion_hides_all_columns_of_a_category_together():
     model, x, baselines = mlp(), flat_points(3, 4, 1), flat_points(3, 4, 2)
     columns = torch.tensor([5, 2, 5, 5])  # one category in three numbers, and a number
-    result = METHODS["occlusion"](scored(model), x, baselines, segments=columns)
+    result = METHODS["occlusion"](scored(model), x, baselines, groups=columns)
     for column in (2, 5):
         hidden = torch.where(columns == column, baselines, x)
         fall = scored(model)(x) - scored(model)(hidden)
         torch.testing.assert_close(result.values[:, columns == column].sum(1), fall, atol=1e-5, rtol=1e-4)
     assert torch.equal(result.values[:, 0], result.values[:, 3])
     assert result.stats["n_groups"].tolist() == [2, 2, 2]
-    assert "segments=given" in result.method
-    with pytest.raises(ValueError, match="windows or segments"):
-        METHODS["occlusion"](scored(model), x, baselines, segments=columns, window=1)
+    assert "groups=given" in result.method
+    with pytest.raises(ValueError, match="windows or groups"):
+        METHODS["occlusion"](scored(model), x, baselines, groups=columns, window=1)
 
 
 def test_occlusion_of_superpixels_and_of_several_baselines():
@@ -136,7 +136,7 @@ def test_occlusion_of_superpixels_and_of_several_baselines():
     several[:, 1] = 0.5
     halves = torch.arange(16).ge(8).long().expand(16, 16)
     score = lp.Score(image_net(), TARGETS[:2])
-    result = METHODS["occlusion"](score, x, several, segments=halves)
+    result = METHODS["occlusion"](score, x, several, groups=halves)
     falls = []
     for start in several.unbind(1):
         hidden = torch.where(halves == 1, start, x)
@@ -184,7 +184,7 @@ def test_kernel_shap_against_enumerated_shapley_values():
 def test_kernel_shap_of_images_uses_superpixels_and_says_how_many():
     x = flat_points(2, 3 * 16 * 16).view(2, 3, 16, 16)
     score = lp.Score(image_net(), TARGETS[:2])
-    result = METHODS["kernel_shap"](score, x, segments=9)
+    result = METHODS["kernel_shap"](score, x, groups=9)
     groups = result.stats["n_groups"]
     assert int(groups.min()) >= 2 and int(groups.max()) <= 18
     assert torch.equal(result.stats["n_samples"], (10 * groups).clamp_min(50))
@@ -193,20 +193,20 @@ def test_kernel_shap_of_images_uses_superpixels_and_says_how_many():
     assert result.completeness_gap.abs().max() < 1e-3 * result.score_change.abs().max()
     halves = torch.zeros(16, 16, dtype=torch.long)
     halves[:, 8:] = 7
-    given = METHODS["kernel_shap"](score, x, segments=halves)
+    given = METHODS["kernel_shap"](score, x, groups=halves)
     assert given.stats["n_groups"].tolist() == [2, 2]
     assert all(len(given.values[b].unique()) == 2 for b in range(2))
 
 
-def test_segments_of_another_shape_or_type_are_refused():
+def test_groups_of_another_shape_or_type_are_refused():
     x = flat_points(2, 3 * 16 * 16).view(2, 3, 16, 16)
     score = lp.Score(image_net(), 0)
-    with pytest.raises(ValueError, match=r"segments have shape \(4, 4\)"):
-        METHODS["lime"](score, x, segments=torch.zeros(4, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"groups have shape \(4, 4\)"):
+        METHODS["lime"](score, x, groups=torch.zeros(4, 4, dtype=torch.long))
     with pytest.raises(ValueError, match="expected integers"):
-        METHODS["lime"](score, x, segments=torch.zeros(16, 16))
-    with pytest.raises(ValueError, match="segments=0 must be at least 1"):
-        METHODS["lime"](score, x, segments=0)
+        METHODS["lime"](score, x, groups=torch.zeros(16, 16))
+    with pytest.raises(ValueError, match="groups=0 must be at least 1"):
+        METHODS["lime"](score, x, groups=0)
     with pytest.raises(ValueError, match="n_samples=0 must be at least 1"):
         METHODS["kernel_shap"](score, x, n_samples=0)
 

@@ -29,7 +29,7 @@ def test_a_separable_score_against_its_closed_form():
 
 def test_groups_may_be_given():
     x = flat_points(2, 4, 1)
-    result = METHODS["sequential_ig"](lp.Score(mlp(), 0), x, segments=torch.zeros(4, dtype=torch.long), n_steps=50)
+    result = METHODS["sequential_ig"](lp.Score(mlp(), 0), x, groups=torch.zeros(4, dtype=torch.long), n_steps=50)
     line = lp.attribute(lp.Score(mlp(), 0), x, method=lp.StraightLine(), tolerance=1e-5)
     torch.testing.assert_close(result.values, line.values, rtol=1e-3, atol=1e-5)
     with pytest.raises(ValueError, match="sequential_ig: n_steps=0 must be at least 1"):

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
+from leastpath.features.groups import patches
 from studies.truth.candidates import CANDIDATES
 from studies.truth.nets import image_problem
 from studies.truth.problem import Net, Opened, Problem
@@ -36,7 +37,8 @@ def tiny(name="tiny", **more):
         objects = torch.zeros(len(images), 1, 6, 6, dtype=torch.bool)
         objects[..., :2, :] = True
         targets = torch.ones(len(images)).long()
-        return image_problem(net, images, targets, "log_softmax", objects=objects, groups={"patch": 2})
+        groups = {"patch": patches(6, 6, side=2)}
+        return image_problem(net, images, targets, "log_softmax", objects=objects, groups=groups)
 
     def open_net(setting, data):
         opened.append(name)

@@ -15,11 +15,16 @@ from leastpath._support.numbers import written
 from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
-from leastpath.evaluation.masking import FULL_AREAS, Masking
-from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.evaluation.masking import FULL_AREAS
+from leastpath.evaluation.measure import checked_attributions
+from leastpath.features.groups import label_groups
+from leastpath.features.kinds import kind_of
 from leastpath.methods import Method
 from leastpath.methods.planning import in_words
-from leastpath.removal.gain import SHARES, default_rank, judged_score, patches
+from leastpath.removal.curves import removal_scores
+from leastpath.removal.fills import Fixed
+from leastpath.removal.order import Order, Scale, default_rank
+from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
 from leastpath.score.untouched import leave_untouched
@@ -27,7 +32,7 @@ from leastpath.score.untouched import leave_untouched
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes
 OF_PHOTOGRAPH = 250  # gradients that the integral of a photograph takes to 1 %, about
-OF_TEST = 2 * len(SHARES) + 2 * len(FULL_AREAS)  # forwards, for each method and baseline
+OF_TEST = 2 * len(FULL_AREAS)  # forwards, for each method and baseline; the shares of support are among them, about
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,10 @@ def answers(
             with _one_bar(method.title):
                 result = finished(_explain_by(case, method, limits, seed))
             assert isinstance(result.values, Tensor)
-            record = {"seconds": round(time.monotonic() - began, 2), **_evidence(case, result)}
-            curves, kind = _curves(case, result, seed)
-            run.store.write(method.name, {**record, "kind": kind}, {"values": result.values, **curves})
+            seconds = round(time.monotonic() - began, 2)
+            support, curves, scale = _remove(case, result)
+            record = {"seconds": seconds, **_evidence(result, support), "kind": scale}
+            run.store.write(method.name, record, {"values": result.values, **curves})
         unit = run.store.read(method.name)
         found.append(Answer(method.title, unit.record, **unit.arrays))
     return found
@@ -106,31 +112,38 @@ def _one_bar(title: str) -> Iterator[None]:
         bar.advance(1.0 - done)
 
 
-def _evidence(case: Case, result: Attribution) -> dict[str, Any]:
-    """What is known of a result, its support first: the mean over the baselines that features are replaced by."""
-    gain = SymmetricRelevanceGain("values" if case.features is not None else "patches")
-    each = [gain(case.score, case.inputs, start, result).values for start in case.each_baseline]
-    evidence = {**vars(result), "support": torch.stack(each).mean(0)}
+def _evidence(result: Attribution, support: float) -> dict[str, Any]:
+    """What is known of a result, its support first."""
+    evidence = {**vars(result), "support": torch.tensor([support], dtype=torch.float64)}
     record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
     # What a method says of its own test, that there was none, is not true here.
     told = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
     return {**record, "method": result.method, "metric": result.metric, "status": told.value}
 
 
-def _curves(case: Case, result: Attribution, seed: int) -> tuple[dict[str, Tensor], str]:
-    """The curves (areas,) whose difference is the support: the same order, the same patches, the same baselines."""
-    removed = "values" if case.features is not None else patches(*case.inputs.shape[-2:])[0]
-    kind = judged_score(case.score, "auto")[1]
-    rank: Any = default_rank("image", kind)  # never "net", which is for tokens
-    masking = Masking(FULL_AREAS, features=removed, fill="baseline", rank=rank)
-    arrays = {"x": torch.tensor(FULL_AREAS)}
-    for name, keep in (("deletion", False), ("insertion", True)):
-        curves = []
-        for start in case.each_baseline:
-            scores = masking.curves(case.score, case.inputs, start, result, keep=keep, seed=seed)
-            curves.append(scores.probability()[1][0, 0])
-        arrays[name] = torch.stack(curves).mean(0)
-    return arrays, kind
+def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], Scale]:
+    """Support, the curves (areas,) that show it, and their scale. Means over the baselines that replace features.
+
+    Both come from one run: the removals that support compares are points of the curves, rounding apart.
+    """
+    judged, scale = judged_score(case.score)
+    with leave_untouched(case.score.model, case.inputs):
+        bound = judged.bind(case.inputs)
+        values = checked_attributions(bound, result)
+        groups = label_groups("values" if case.features is not None else "patches", values)
+        order = Order.of(values, groups, default_rank(kind_of(bound), scale))
+        spans = [
+            order.first(SHARES), order.last(SHARES), order.first((0.0,)), order.first(FULL_AREAS),
+            order.all_but_first(FULL_AREAS),
+        ]  # fmt: skip
+        fills = [Fixed(bound.space.ends(start)[0]) for start in case.each_baseline]
+        scores = removal_scores(bound, order, torch.cat(spans), fills)[0]  # (fills, spans, 1)
+    most, least, clean, deletion, insertion = scores.split([len(span) for span in spans], 1)
+    curves = {"deletion": level_of(deletion, scale).mean((0, 2)), "insertion": level_of(insertion, scale).mean((0, 2))}
+    support = float(symmetric_gain(most, least, clean, scale=scale).mean())
+    if not bool(values.any()):  # they rank nothing
+        support, curves = 0.0, {name: torch.full_like(curve, torch.nan) for name, curve in curves.items()}
+    return support, {"x": torch.tensor(FULL_AREAS), **curves}, scale
 
 
 # ---- how long it will take ---------------------------------------------------------------------------------------

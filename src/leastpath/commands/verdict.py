@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from leastpath._support.numbers import written
-from leastpath.removal.tested import MARGIN
+from leastpath.removal.verdict import MARGIN
 
 
 def verdict(support: Mapping[str, float], *, is_probability: bool = True) -> str:

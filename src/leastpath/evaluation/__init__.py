@@ -13,7 +13,6 @@ from leastpath.evaluation.ground_truth import (
     planted_patch,
     planted_piecewise,
 )
-from leastpath.evaluation.imputation import Blur, NoisyLinear, Samples
 from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
 from leastpath.evaluation.masking import (
     FULL_AREAS,
@@ -38,6 +37,7 @@ from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSen
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
 from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relevance_gain
 from leastpath.evaluation.table import MEASURES, Measures, register
+from leastpath.removal.fills import Blur, NoisyLinear, Samples
 
 __all__ = [
     "compare", "Comparison", "MEASURES", "Measures", "register", "Measure", "Measured", "measure_all",

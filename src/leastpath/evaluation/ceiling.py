@@ -10,9 +10,11 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of, seed_of
 from leastpath._support.rows import flat_rows
-from leastpath.evaluation.imputation import Fill, filler
-from leastpath.evaluation.support import feature_labels, row_fill
-from leastpath.removal.gain import Kind, Probability, RowFill, grouped, judged_score
+from leastpath.evaluation.support import prepare_fill
+from leastpath.features.groups import Groups, check_groups, label_groups
+from leastpath.removal.fills import Fill, Filling, find_filler
+from leastpath.removal.order import Scale
+from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
@@ -35,7 +37,7 @@ class NearOptimalRemoval:
     in that order. Costs 2ⁿ forwards up to `exact` features, above that about n² and n for each sweep.
 
     Args:
-        features: what is removed together, as in `SymmetricRelevanceGain`.
+        groups: what is removed together, as in `symmetric_relevance_gain`.
         fill: what replaces removed features, as there.
         exact: features up to which the order is the best possible one.
         sweeps: at most so many passes of swaps.
@@ -49,7 +51,7 @@ class NearOptimalRemoval:
         tensor([[0.3333, 1.0000, 0.6667]])
     """
 
-    features: str | Tensor = "values"
+    groups: Groups = None
     fill: Fill = "baseline"
     exact: int = EXACT
     sweeps: int = 20
@@ -57,26 +59,27 @@ class NearOptimalRemoval:
     probability: Probability = "auto"
 
     def __post_init__(self) -> None:
+        check_groups(self.groups)
         check_settings_of(self)
         for name, least in (("exact", 0), ("sweeps", 0), ("most", 1)):
             check_integer(name, getattr(self, name), least)
         if self.exact > 20:
             raise ValueError(f"exact={self.exact} means 2^{self.exact} evaluations: pass at most 20")
-        filler(self.fill)
+        find_filler(self.fill)
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines = None, seed: int = 0) -> Attribution:
         """Explains like a method: values shaped like the inputs."""
         warn_of_training_mode(score.model)
         seed = seed_of(seed)
-        judged, kind = judged_score(score, self.probability)
+        judged, scale = judged_score(score, self.probability)
         with leave_untouched(score.model, inputs), torch.no_grad():
             bound = judged.bind(inputs)
-            fill = row_fill(self.fill, bound, inputs, baselines, seed)
-            nothing = torch.zeros(bound.batch, *bound.shape)
-            _, index = grouped(nothing, feature_labels(self.features, bound), "magnitude")  # (batch, features)
+            fill = prepare_fill(self.fill, bound, inputs, baselines, seed)
+            labels = label_groups(self.groups, bound.space.explained())
+            every = torch.arange(bound.n_features)[None] if labels is None else flat_rows(labels)
             values = torch.zeros_like(flat_rows(bound.space.explained()), dtype=bound.work_dtype)
-            for b in range(bound.batch):
-                values[b] = self._values(_Removals(bound, kind, b, index[b], fill)).to(values)
+            for b, index in enumerate(every.expand(bound.batch, -1)):
+                values[b] = self._values(_Removals(bound, scale, b, index, fill)).to(values)
         unknown = torch.full((bound.batch,), torch.nan, dtype=values.dtype)
         note = Note(Outcome.SOLVER_NOTE, "an order of removal found by search, which is no explanation")
         return without_path(
@@ -96,7 +99,7 @@ class NearOptimalRemoval:
         if n > self.most:
             raise ValueError(
                 f"a search over {n} features takes about {n * n} evaluations, more than most={self.most} allows: "
-                'remove larger parts, as with features="patches" or labels of segments'
+                'remove larger parts, as with groups="patches" or labels'
             )
         if n <= self.exact:
             order = best_order(removals)
@@ -112,8 +115,8 @@ class NearOptimalRemoval:
 class _Removals:
     """The probability, or score, of one example without some of its features. Each subset is evaluated once."""
 
-    def __init__(self, bound: BoundScore, kind: Kind, example: int, index: Tensor, fill: RowFill) -> None:
-        self.bound, self.kind, self.example, self.fill = bound, kind, example, fill
+    def __init__(self, bound: BoundScore, scale: Scale, example: int, index: Tensor, fill: Filling) -> None:
+        self.bound, self.scale, self.example, self.fill = bound, scale, example, fill
         present = torch.unique(index[index >= 0])
         self.n = len(present)
         number = torch.full((int(index.max()) + 2,), -1)
@@ -142,9 +145,8 @@ class _Removals:
         chosen = torch.cat([torch.as_tensor(removed), torch.zeros(len(removed), 1, dtype=torch.bool)], 1)
         points = self.bound.space.explained()[self.example : self.example + 1]
         masked = chosen[:, self.index].reshape(len(removed), *self.bound.shape).to(points.device)
-        filled = torch.where(masked, self.fill(rows, masked).to(points), points)
-        value = self.bound.values(filled, rows).double().cpu()
-        return (value.sigmoid() if self.kind == "log_odds" else value).numpy()
+        filled = torch.where(masked, self.fill.rows(rows, masked).to(points), points)
+        return level_of(self.bound.values(filled, rows).double().cpu(), self.scale).numpy()
 
 
 def best_order(removals: _Removals) -> list[int]:

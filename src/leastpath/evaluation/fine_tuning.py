@@ -17,12 +17,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leastpath._support.checks import check_integer
+from leastpath._support.rows import per_row
 from leastpath.account.run import Run
-from leastpath.evaluation.imputation import BaselineFill, Fill, filler
 from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, generators
-from leastpath.evaluation.support import feature_labels, row_fill
+from leastpath.evaluation.support import prepare_fill
+from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.features.kinds import Kind
-from leastpath.removal.gain import Probability, Rank, RowFill, grouped, judged_score, removal_places
+from leastpath.removal.curves import removal_scores
+from leastpath.removal.fills import BaselineFill, Fill, find_filler
+from leastpath.removal.order import Order, Rank, round_counts
+from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score
@@ -36,7 +40,7 @@ def fine_tuned(
     data: tuple[Tensor, Tensor] | Batches,
     *,
     most: float = 0.1,
-    features: str | Tensor = "values",
+    groups: Groups = None,
     fill: Fill = "mean",
     epochs: int = 5,
     learning_rate: float = 1e-3,
@@ -54,7 +58,7 @@ def fine_tuned(
         data: inputs (n, *features) and labels (n,), or batches of both, as a `DataLoader` gives. Whole numbers are
             classes (cross-entropy); other numbers are what a regression should give (squared error).
         most: the largest share of features that is removed.
-        features: what is removed together, as in `SymmetricRelevanceGain`.
+        groups: what is removed together, as in `symmetric_relevance_gain`.
         fill: what replaces removed features. "baseline" is not possible here: pass the baseline's number.
         epochs, learning_rate, batch_size: of the training, by Adam. Batches of a loader stay as they are.
         seed: of what is removed, and of the order of a tensor's inputs.
@@ -71,7 +75,7 @@ def fine_tuned(
     check_integer("epochs", epochs, 1)
     if not isinstance(model, nn.Module):
         raise ValueError(f"model is a {type(model).__name__}, expected a torch.nn.Module, whose weights can be trained")
-    if isinstance(filler(fill)[1], BaselineFill):
+    if isinstance(find_filler(fill)[1], BaselineFill):
         raise ValueError('fill="baseline" has no baseline while a model is trained: pass its number, as in fill=0.0')
     judge = copy.deepcopy(model).requires_grad_(True)
     training = [part for part in judge.parameters() if part.is_floating_point()]
@@ -82,7 +86,7 @@ def fine_tuned(
         try:
             for epoch in range(epochs):
                 for inputs, labels in _batches(data, batch_size, seed + epoch):
-                    removed = _randomly_removed(judge, inputs, most, features, fill, seed + epoch)
+                    removed = _remove_at_random(inputs, most, groups, fill, seed + epoch)
                     loss = _loss(judge(removed), labels)
                     optimizer.zero_grad()
                     loss.backward()
@@ -110,7 +114,7 @@ class FineTunedFidelity(NamedMeasure):
         sizes: shares of the features that count as top ones.
         share: of each group that is removed at most.
         n_samples: random removals for each size and group.
-        features, fill, rank, probability: as in `SymmetricRelevanceGain`; features and fill as in `fine_tuned`.
+        groups, fill, rank, probability: as in `symmetric_relevance_gain`; groups and fill as in `fine_tuned`.
 
     Example:
         >>> import leastpath as lp
@@ -128,13 +132,14 @@ class FineTunedFidelity(NamedMeasure):
     sizes: tuple[float, ...] = (0.1, 0.3, 0.5)
     share: float = 0.5
     n_samples: int = 10
-    features: str | Tensor = "values"
+    groups: Groups = None
     fill: Fill | Tensor = "mean"
     rank: Rank = "magnitude"
     probability: Probability = "auto"
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
+        check_groups(self.groups)
         super().__post_init__()
         for name in ("most", "share"):
             _check_share(name, getattr(self, name))
@@ -149,51 +154,38 @@ class FineTunedFidelity(NamedMeasure):
         if score.layer is not None:
             raise ValueError(f"{self.name} removes features of the inputs: explain the inputs, without layer=")
         warn_of_training_mode(self.judge)
-        judged, kind = judged_score(replace(score, model=self.judge), self.probability)
+        judged, scale = judged_score(replace(score, model=self.judge), self.probability)
         with leave_untouched(self.judge, inputs):
-            bound = judged.bind(inputs)
+            bound, drawn_by = judged.bind(inputs), generators(inputs, seed)
             values = checked_attributions(bound, result)
-            places, counts = removal_places(values, feature_labels(self.features, bound), self.rank)
-            fill = row_fill(self.fill, bound, inputs, baselines, seed)
-
-            def level(points: Tensor, rows: Tensor) -> Tensor:
-                found = bound.values(points, rows).double().cpu()
-                return found.sigmoid() if kind == "log_odds" else found
-
-            clean = level(bound.space.explained(), torch.arange(bound.batch))
+            fills = [prepare_fill(self.fill, bound, inputs, baselines, seed)]
+            order = Order.of(values, label_groups(self.groups, values), self.rank)
+            clean = level_of(removal_scores(bound, order, order.first((0.0,)), fills)[0, 0, 0], scale)
             losses = torch.zeros(2, bound.batch, len(self.sizes), dtype=torch.float64)
-            for masked, k, group in self._removals(places, counts.cpu(), generators(inputs, seed)):
-                rows = torch.arange(bound.batch)
-                filled = _filled(bound.space.explained(), masked, fill)
-                losses[group, :, k] += (clean - level(filled, rows)) / self.n_samples
+            for k, counts in enumerate(round_counts(self.sizes, order.sizes)):
+                top = torch.minimum(counts, order.sizes - 1).clamp_min(1)  # (batch,)
+                for side, (first, last) in enumerate(((torch.zeros_like(top), top), (top, order.sizes))):
+                    scores = removal_scores(bound, *self._draw(order, first, last, drawn_by), fills)[:, 0, 0]
+                    losses[side, :, k] = (clean - level_of(scores, scale)).mean(0)
         axis = torch.tensor(self.sizes, dtype=torch.float64)
         curves = {"x": axis, "top": losses[0], "others": losses[1]}
         return Measured.of((losses[0] - losses[1]).mean(1), curves, torch.as_tensor(bound.forwards_spent).long())
 
-    def _removals(
-        self, places: Tensor, counts: Tensor, drawn_by: list[torch.Generator]
-    ) -> Iterator[tuple[Tensor, int, int]]:
-        """Masks (batch, *shape) of what is removed, the number of the size, and 0 for the top or 1 for the others."""
-        n = int(counts.max())
-        every = torch.arange(n)
-        for k, size in enumerate(self.sizes):
-            top = torch.floor(size * counts + 0.5 + 1e-9).clamp_min(1).clamp_max(counts - 1).clamp_min(1)  # (batch,)
-            for group in (0, 1):
-                inside = (every < top[:, None]) if group == 0 else (every >= top[:, None]) & (every < counts[:, None])
-                limit = torch.minimum(self.share * inside.sum(1), self.most * counts)
-                removed = torch.floor(limit + 1e-9).clamp_min(1).clamp_max(inside.sum(1))  # (batch,)
-                for _ in range(self.n_samples):
-                    draws = torch.stack([torch.rand(n, generator=g) for g in drawn_by])
-                    order = torch.where(inside, draws, torch.inf).argsort(1).argsort(1)
-                    chosen = (order < removed[:, None]) & inside
-                    # One more place, which is never removed, for what stays.
-                    chosen = torch.cat([chosen, torch.zeros(len(chosen), 1, dtype=torch.bool)], 1).to(places.device)
-                    flat = places.reshape(len(places), -1).long()
-                    yield chosen.gather(1, torch.where(flat >= 0, flat, n)).view_as(places), k, group
-
-
-def _filled(points: Tensor, masked: Tensor, fill: RowFill) -> Tensor:
-    return torch.where(masked, fill(torch.arange(len(points)), masked).to(points), points)
+    def _draw(self, order: Order, first: Tensor, last: Tensor, drawn_by: list[torch.Generator]) -> tuple[Order, Tensor]:
+        """Random orders that begin with the places from `first` to `last` (batch,), and how much of them is removed."""
+        draws = torch.stack(
+            [
+                torch.stack([torch.rand(int(order.sizes.max()), generator=g) for g in drawn_by])
+                for _ in range(self.n_samples)
+            ]
+        )  # (samples, batch, places)
+        draws = functional.pad(draws, (0, order.places.shape[2] - draws.shape[2]))
+        place = order.places.long().cpu()
+        inside = (place >= first[:, None]) & (place < last[:, None])
+        limit = torch.minimum(self.share * (last - first), self.most * order.sizes)
+        removed = torch.floor(limit + 1e-9).clamp_min(1).clamp_max(last - first).long()
+        strengths = torch.where(inside, -draws.gather(2, place.expand_as(draws)), -2.0)
+        return order.rank_anew(strengths), torch.stack([torch.zeros_like(removed), removed], -1)[None]
 
 
 def _check_share(name: str, share: float) -> None:
@@ -205,7 +197,7 @@ def _batches(data: tuple[Tensor, Tensor] | Batches, size: int, seed: int) -> Ite
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Tensor) for part in data):
         inputs, labels = data
         if len(inputs) != len(labels):
-            raise ValueError(f"data has {len(inputs)} inputs and {len(labels)} labels: expected one label an input")
+            raise ValueError(f"data has {len(inputs)} inputs and {len(labels)} labels: expected one label per input")
         order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
         for rows in order.split(size):
             yield inputs[rows], labels[rows]
@@ -213,22 +205,17 @@ def _batches(data: tuple[Tensor, Tensor] | Batches, size: int, seed: int) -> Ite
     yield from data  # type: ignore[misc]
 
 
-def _randomly_removed(
-    judge: nn.Module, inputs: Tensor, most: float, features: str | Tensor, fill: Fill, seed: int
-) -> Tensor:
+def _remove_at_random(inputs: Tensor, most: float, groups: Groups, fill: Fill, seed: int) -> Tensor:
     """The inputs (batch, *features), each with a share from 0 to `most` of its features filled."""
-    bound = Score(judge).bind(inputs)
     drawn_by = generators(inputs, seed)
-    strengths, index = grouped(torch.zeros(inputs.shape), feature_labels(features, bound), "magnitude")
-    draws = torch.stack([torch.rand(strengths.shape[1] + 1, generator=g) for g in drawn_by])  # and one for the share
-    present = torch.isfinite(strengths)
-    order = torch.where(present, draws[:, 1:], torch.inf).argsort(1).argsort(1)
-    chosen = (order < torch.floor(draws[:, :1] * (most * present.sum(1, keepdim=True) + 1))) & present
-    chosen = torch.cat([chosen, torch.zeros(len(chosen), 1, dtype=torch.bool)], 1)
-    home = torch.where(index >= 0, index, chosen.shape[1] - 1)
-    masked = chosen.gather(1, home).view(inputs.shape).to(inputs.device)
-    filling = filler(fill)[1].prepare(inputs, inputs, drawn_by)
-    return torch.where(masked, filling.rows(torch.arange(len(inputs)), masked).to(inputs), inputs).detach()
+    order = Order.of(torch.zeros(inputs.shape), label_groups(groups, inputs), "magnitude")
+    draws = torch.stack([torch.rand(order.places.shape[2] + 1, generator=g) for g in drawn_by])  # and one for the share
+    counts = torch.floor(draws[:, 0] * (most * order.sizes + 1))
+    everyone = torch.arange(len(inputs))
+    places = order.rank_anew(-draws[None, :, 1:]).of_features(torch.zeros_like(everyone), everyone)
+    masked = ((places >= 0) & (places < per_row(counts, places))).to(inputs.device)
+    filling = find_filler(fill)[1].prepare(inputs, inputs, drawn_by)
+    return torch.where(masked, filling.rows(everyone, masked).to(inputs), inputs).detach()
 
 
 def _loss(output: Tensor, labels: Tensor) -> Tensor:

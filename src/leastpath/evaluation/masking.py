@@ -16,16 +16,17 @@ from torch.nn import functional
 
 from leastpath._support.checks import check_settings_of
 from leastpath._support.fingerprint import describe
-from leastpath._support.rows import flat_rows, per_row
-from leastpath.evaluation.imputation import BaselineFill, Fill, Filler, Filling, filler
-from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, generators, one_start
+from leastpath._support.rows import flat_rows
+from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.evaluation.support import feature_labels
-from leastpath.features.groups import numbered_groups
+from leastpath.evaluation.support import prepare_fill
+from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.features.maps import maps_over
-from leastpath.removal.gain import Kind, Probability, judged_score, removal_places
+from leastpath.removal.curves import removal_scores
+from leastpath.removal.fills import Fill, Filler, find_filler
+from leastpath.removal.order import Order, Scale, group_strengths, round_counts
+from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
-from leastpath.score.bound import BoundScore
 from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched, warn_of_training_mode
@@ -34,8 +35,6 @@ PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""
 FULL_AREAS = tuple(k / 20 for k in range(21))
 """0, 5, …, 100 %: from the input to the fill, or back."""
-
-LARGE = 4_096  # values of an input above which it is broadcast rather than gathered
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,35 +46,34 @@ class Masking:
     Args:
         areas: shares of the features, increasing, in [0, 1]. A share k of n features is round(k · n) of them, halves
             up, and at least one for k > 0.
-        features: what is masked together: "values" (every number by itself), "pixels" (all channels of a position;
-            inputs (channels, …)), "tokens" (all of the last dimension; (length, width)), or integer segments: shaped
-            like an input, or like one without its channels, or one such map an example, or a function from inputs to
-            such maps (`ground_truth.KnownAnswers(inputs, maps)`, which also serves inputs that come in batches).
+        groups: what is masked together, as in `symmetric_relevance_gain`, or a function from inputs to labels
+            (`ground_truth.KnownAnswers(inputs, labels)`, which also serves inputs that come in batches). None: every
+            number by itself.
         fill: "baseline", "mean", "blur", "noise", "samples" (of `pool`), "linear" (ROAD), a number, a callable
-            inputs -> fills, an object of `evaluation.imputation`, or a tuple of several: one curve each, and their
-            mean as the value.
+            inputs -> fills, an object of `removal.fills`, or a tuple of several: one curve each, and their mean as
+            the value.
         rank: "magnitude" ranks features by Σ|A| over what is masked together, "signed" by Σ A. Ties go to the feature
-            that comes first in memory (the segment of the lowest number).
+            that comes first in memory (the group of the lowest number).
 
     Rarely needed:
         probability: what is measured after masking, whatever was explained. "softmax": of the model's outputs, at the
             target. "sigmoid": of the target's own output. "given": the model returns probabilities. "score": the
-            explained score itself, for regressions; log-odds are then an error. "auto": softmax where the target is a
-            class index (sigmoid if the model has a single output); without target, sigmoid where the score is explained
-            through one; else the score.
+            explained score itself, for regressions; log-odds are then an error. "auto": sigmoid where the score is
+            explained through one; softmax where the target is a class index (sigmoid if the model has a single
+            output); else the score.
         normalize: divide areas under curves by the span of `areas`. The paper prints plain areas.
         pool: (n, *shape), other inputs for fill="samples".
 
     An attribution that is zero everywhere ranks nothing: its curves and values are NaN, and it costs no evaluation.
 
     Example:
-        >>> Masking(areas=(0.1, 0.2), features="pixels", fill=("baseline", "blur"))
-        Masking(areas=(0.1, 0.2), features='pixels', fill=('baseline', 'blur'), rank='magnitude', probability='auto', \
+        >>> Masking(areas=(0.1, 0.2), groups="pixels", fill=("baseline", "blur"))
+        Masking(areas=(0.1, 0.2), groups='pixels', fill=('baseline', 'blur'), rank='magnitude', probability='auto', \
 normalize=False, pool=None)
     """
 
     areas: Sequence[float] = PAPER_AREAS
-    features: str | Tensor | Callable[[Inputs], Tensor] = "values"
+    groups: Groups | Callable[[Inputs], Tensor] = None
     fill: Fill | tuple[Fill, ...] = "baseline"
     rank: Literal["magnitude", "signed"] = "magnitude"
     probability: Probability = "auto"
@@ -89,17 +87,16 @@ normalize=False, pool=None)
         if not areas or any(not 0 <= k <= 1 for k in areas) or any(a >= b for a, b in pairwise(areas)):
             raise ValueError(f"areas={areas} must increase within [0, 1], as in areas=(0.01, 0.1, 0.5)")
         object.__setattr__(self, "areas", areas)
+        if not callable(self.groups):
+            check_groups(self.groups)
         check_settings_of(self)
-        if isinstance(self.features, str) and self.features not in ("values", "pixels", "tokens"):
-            allowed = '"values", "pixels", "tokens" or integer segments'
-            raise ValueError(f"features={self.features!r} is unknown: use {allowed}")
         _ = self.fillers  # refuses unknown names before anything is computed
 
     @property
     def fillers(self) -> dict[str, Filler]:
         """The fills by name."""
         fills = self.fill if isinstance(self.fill, tuple) else (self.fill,)
-        named = [filler(fill, self.pool) for fill in fills]
+        named = [find_filler(fill, self.pool) for fill in fills]
         if not named or len(dict(named)) < len(named) or "x" in dict(named):
             raise ValueError(f"fill={self.fill!r}: name one or more fills, each once (and none called x)")
         return dict(named)
@@ -116,46 +113,26 @@ normalize=False, pool=None)
     ) -> MaskedScores:
         """The score with the highest-ranked features masked; with `keep`, with all others masked.
 
-        Costs at most areas × fills + 1 forward passes an example, in chunks of the score's batch size. Noise is drawn
+        Costs at most areas × fills + 1 forward passes per example, in chunks of the score's batch size. Noise is drawn
         per example (see `measure.generators`).
         """
         warn_of_training_mode(score.model)
-        judged, kind = judged_score(score, self.probability)
+        judged, scale = judged_score(score, self.probability)
         with leave_untouched(score.model, inputs):
             bound = judged.bind(inputs)
-            features = self.features
-            if callable(features):
-                features = maps_over(features(inputs), bound.batch, bound.shape, "segments have", each=True)
             attributions = checked_attributions(bound, result)
-            places, counts = self._ranking(bound, attributions, features)
-            fillings = self._fillings(bound, inputs, baselines, seed)
-            clean, masked = _masked_scores(bound, places, counts, list(fillings.values()), keep)
-        spent = torch.as_tensor(bound.forwards_spent).long()
-        mass = _mass(attributions, places, counts)
-        return MaskedScores(kind, tuple(self.areas), tuple(fillings), clean, masked, spent, self.normalize, mass)
-
-    def _ranking(self, bound: BoundScore, attributions: Tensor, features: str | Tensor) -> tuple[Tensor, Tensor]:
-        """The place of each value in the ranking (batch, *shape), and how many places to mask (batch, areas).
-
-        The count is -1 for an example whose attributions are all zero.
-        """
-        if isinstance(features, Tensor):
-            labels: Tensor | None = numbered_groups(features, bound.batch, bound.shape)
-        else:
-            labels = feature_labels(features, bound)
-        places, sizes = removal_places(attributions, labels, self.rank)
-        shares = torch.tensor(self.areas, dtype=torch.float64) * sizes[:, None].cpu()
-        # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
-        counts = torch.where(shares > 0, torch.floor(shares + 0.5 + 1e-9).clamp_min(1), 0).long()
-        counts[(flat_rows(attributions) == 0).all(1).cpu()] = -1
-        return places.to(torch.int32), counts
-
-    def _fillings(self, bound: BoundScore, inputs: Inputs, baselines: Baselines, seed: int) -> dict[str, Filling]:
-        points = bound.space.explained()
-        needs_start = any(isinstance(f, BaselineFill) for f in self.fillers.values())
-        start = one_start(bound, inputs, baselines, 'fill="baseline"') if needs_start else points
-        # Every fill starts from fresh generators: its noise does not depend on which others are asked for.
-        return {name: f.prepare(points, start, generators(inputs, seed)) for name, f in self.fillers.items()}
+            groups = self.groups
+            if callable(groups):
+                groups = maps_over(groups(inputs), bound.batch, bound.shape, "groups have", each=True)
+            order = Order.of(attributions, label_groups(groups, attributions), self.rank)
+            spans = torch.cat([order.first((0.0,)), (order.all_but_first if keep else order.first)(self.areas)])
+            flat = (flat_rows(attributions) == 0).all(1).cpu()
+            spans[:, flat] = 0  # ranks nothing, so nothing is removed
+            fills = {name: prepare_fill(f, bound, inputs, baselines, seed) for name, f in self.fillers.items()}
+            clean, masked = removal_scores(bound, order, spans, list(fills.values()))[0].split([1, len(self.areas)], 1)
+        masked = torch.where(flat, torch.nan, masked).permute(2, 0, 1)  # (batch, fills, areas)
+        spent, mass = torch.as_tensor(bound.forwards_spent).long(), _held_mass(attributions, order, self.areas)
+        return MaskedScores(scale, tuple(self.areas), tuple(fills), clean[0, 0], masked, spent, self.normalize, mass)
 
     def __repr__(self) -> str:
         settings = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -174,7 +151,7 @@ class MaskedScores:
         tensor([0.5000, 0.5000])
     """
 
-    kind: Kind
+    scale: Scale
     areas: tuple[float, ...]
     fills: tuple[str, ...]
     clean: Tensor  #: (batch,): of the inputs as they are
@@ -186,7 +163,7 @@ class MaskedScores:
     def probability(self) -> tuple[Tensor, Tensor]:
         """Probability, or raw score: clean (batch, 1, 1) and masked (batch, fills, areas)."""
         clean = self.clean[:, None, None]
-        return (clean.sigmoid(), self.masked.sigmoid()) if self.kind == "log_odds" else (clean, self.masked)
+        return level_of(clean, self.scale), level_of(self.masked, self.scale)
 
     def log_probability(self) -> tuple[Tensor, Tensor]:
         """log p, stable for p near 0 and 1: clean (batch, 1, 1) and masked (batch, fills, areas)."""
@@ -195,7 +172,7 @@ class MaskedScores:
 
     def log_odds(self) -> tuple[Tensor, Tensor]:
         """log p/(1 − p): clean (batch, 1, 1) and masked (batch, fills, areas)."""
-        if self.kind != "log_odds":
+        if self.scale != "log_odds":
             remedy = 'give the Score a class index as target, or use Masking(probability="sigmoid")'
             raise ValueError(f"this score has no probability, and so no logarithm of one: {remedy}")
         return self.clean[:, None, None], self.masked
@@ -208,75 +185,13 @@ class MaskedScores:
         return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
 
 
-def _masked_scores(
-    bound: BoundScore, places: Tensor, counts: Tensor, fillings: list[Filling], keep: bool
-) -> tuple[Tensor, Tensor]:
-    """The clean scores (batch,) and the masked ones (batch, fills, areas), in float64 on the CPU.
-
-    Masks that coincide (few features, many areas) are run once, and those that mask nothing are the clean input.
-    """
-    sizes = places.reshape(bound.batch, -1).amax(1).cpu() + 1
-    nothing = sizes if keep else torch.zeros_like(sizes)  # the count that masks nothing
-    example, count, spots = _distinct_masks(counts, nothing)
-    n, fills = len(example), len(fillings)
-    # One row for each clean input, then for each fill one for each mask: one stream, so that chunks are full.
-    owners = torch.cat([torch.arange(bound.batch), example.repeat(fills)])
-    limits = torch.cat([nothing, count.repeat(fills)])
-    which = torch.cat([torch.zeros(bound.batch, dtype=torch.long), torch.arange(fills).repeat_interleave(n)])
-    points, found, at = bound.space.explained(), [], 0
-    while at < len(owners):  # the batch size may fall on the way
-        rows = slice(at, at + bound.batch_size)
-        filled = _filled(points, places, fillings, owners[rows], limits[rows], which[rows], keep)
-        found.append(bound.values(filled, owners[rows]).double().cpu())
-        at = rows.stop
-    values = torch.cat(found)
-    clean, by_fill = values[: bound.batch], values[bound.batch :].view(fills, n)
-    masked = clean[:, None, None].repeat(1, fills, counts.shape[1])
-    masked[counts[:, 0] < 0] = torch.nan
-    b, k = (spots >= 0).nonzero(as_tuple=True)
-    masked[b, :, k] = by_fill[:, spots[b, k]].T
-    return clean, masked
-
-
-def _mass(attributions: Tensor, places: Tensor, counts: Tensor) -> Tensor:
-    """(batch, areas) the share of Σ|A| in the first `counts` (batch, areas) places; NaN where all of it is zero."""
-    strengths, at = flat_rows(attributions).abs().double().cpu(), flat_rows(places).long().cpu()
-    by_place = torch.zeros_like(strengths).scatter_add_(1, at.clamp_min(0), torch.where(at >= 0, strengths, 0.0))
-    so_far = torch.cat([torch.zeros(len(at), 1, dtype=torch.float64), by_place.cumsum(1)], 1)
-    share = so_far.gather(1, counts.clamp_min(0)) / so_far[:, -1:].clamp_min(torch.finfo(torch.float64).tiny)
-    return torch.where(counts >= 0, share, torch.nan)
-
-
-def _filled(
-    points: Tensor, places: Tensor, fillings: list[Filling], owners: Tensor, limits: Tensor, which: Tensor, keep: bool
-) -> Tensor:
-    """Rows of masked inputs: each of an example (n,), with a number of places masked or kept (n,), by a fill (n,).
-
-    Large inputs are not gathered row by row: rows of one example are broadcast from it, which saves most of the time.
-    """
-    large = points[0].numel() >= LARGE
-    parts, at = [], 0
-    for n in (which * len(points) + owners if large else which).unique_consecutive(return_counts=True)[1].tolist():
-        example = owners[at : at + (1 if large else n)].to(points.device)
-        limit = per_row(limits[at : at + n].to(places), points)
-        mask = (places[example] >= limit) if keep else (places[example] < limit)
-        parts.append(torch.where(mask, fillings[int(which[at])].rows(example, mask), points[example]))
-        at += n
-    return torch.cat(parts)
-
-
-def _distinct_masks(counts: Tensor, nothing: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The masks to run: their example (n,) and count (n,), and where each curve finds its own (batch, areas).
-
-    -1 where there is nothing to run: nothing masked, or no ranking.
-    """
-    run = (counts >= 0) & (counts != nothing[:, None])
-    first = torch.ones_like(run)
-    first[:, 1:] = counts[:, 1:] != counts[:, :-1]  # areas increase, so that equal counts are neighbours
-    starts = run & first
-    spots = torch.where(run, starts.reshape(-1).cumsum(0).view_as(counts) - 1, -1)
-    b, k = starts.nonzero(as_tuple=True)
-    return b, counts[b, k], spots
+def _held_mass(attributions: Tensor, order: Order, areas: Sequence[float]) -> Tensor:
+    """(batch, areas) the share of Σ|A| in the first places of an order; NaN where all of it is zero."""
+    strengths = group_strengths(attributions.double(), order.groups, "magnitude").clamp_min(0).cpu()
+    by_place = torch.zeros_like(strengths).scatter_(1, order.places[0].long().cpu(), strengths)
+    so_far = torch.cat([torch.zeros(len(strengths), 1, dtype=torch.float64), by_place.cumsum(1)], 1)
+    total = torch.where(so_far[:, -1:] > 0, so_far[:, -1:], torch.nan)
+    return so_far.gather(1, round_counts(areas, order.sizes).T) / total
 
 
 PAPER_MASKING = Masking()
@@ -387,7 +302,7 @@ class LogOdds(MaskingMeasure):
     The curve is log p/(1 − p) of the target; the value is minus the area under it, the paper's "area over the curve".
 
     Example:
-        >>> LogOdds(Masking(features="pixels", fill="blur")).higher_is_better
+        >>> LogOdds(Masking(groups="pixels", fill="blur")).higher_is_better
         True
     """
 
@@ -406,7 +321,7 @@ class LogProbRatio(MaskingMeasure):
     minus the area under it.
 
     Example:
-        >>> LogProbRatio(Masking(features="tokens")).higher_is_better
+        >>> LogProbRatio(Masking(groups="tokens")).higher_is_better
         True
     """
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Bar, Run
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.removal.gain import Rank, removal_places
+from leastpath.removal.order import Rank, group_strengths, rank_groups, round_counts
 
 Data = tuple[Tensor, Tensor]
 Train = Callable[[Tensor, Tensor, int], Callable[[Tensor], Tensor]]
@@ -103,7 +103,10 @@ def roar(
         raise ValueError(f"repeats={repeats} must be at least 1; 3 or more give standard errors")
     filled = training[0].float().mean(0) if fill is None else torch.as_tensor(fill)
     rank: Rank = "signed" if signed else "magnitude"
-    places = {name: [removal_places(part, None, rank)[0] for part in pair] for name, pair in attributions.items()}
+    places = {
+        name: [rank_groups(group_strengths(part, None, rank)).view_as(part) for part in pair]
+        for name, pair in attributions.items()
+    }
     accuracy = {name: torch.full((len(shares), repeats), torch.nan, dtype=torch.float64) for name in attributions}
     total = repeats * (1 + len(attributions) * (len(shares) - 1))
     with Run(seed, None, progress).bar("ROAR", total) as bar:
@@ -155,7 +158,7 @@ def _fitted(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
 
 
 def _removed(x: Tensor, places: Tensor, share: float, fill: Tensor) -> Tensor:
-    count = max(1, int(share * x[0].numel() + 0.5 + 1e-9))
+    count = int(round_counts((share,), torch.tensor([x[0].numel()])))
     return torch.where((places < count).to(x.device), fill.to(x), x)
 
 

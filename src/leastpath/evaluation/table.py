@@ -11,7 +11,6 @@ from leastpath._support.registry import Registry
 from leastpath.evaluation.axioms import Asymmetry, Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.fine_tuning import FineTunedFidelity
 from leastpath.evaluation.ground_truth import Localization, RankCorrelation
-from leastpath.evaluation.imputation import Fill
 from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
 from leastpath.evaluation.masking import (
     AbsoluteChange,
@@ -27,7 +26,9 @@ from leastpath.evaluation.measure import Measure, column_of
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.support import SymmetricRelevanceGain
+from leastpath.features.groups import Word, default_groups
 from leastpath.features.kinds import Kind
+from leastpath.removal.fills import Fill
 
 OneMeasure = TypeVar("OneMeasure", bound=type)
 
@@ -66,7 +67,7 @@ class Measures(Registry[type[Measure]]):
 
         Example:
             >>> from leastpath.evaluation import MEASURES
-            >>> MEASURES.make("deletion", "image", fill="blur").masking.features
+            >>> MEASURES.make("deletion", "image", fill="blur").masking.groups
             'pixels'
         """
         measure = self[name]
@@ -78,12 +79,11 @@ class Measures(Registry[type[Measure]]):
         if missing:
             raise ValueError(f"{name} needs {missing[0]}: make it by {measure.__name__}({missing[0]}=…)")
         known = _settings(measure)
-        removed = {"image": "pixels", "tokens": "tokens"}.get(kind, "values")
+        removed: Word = "pixels" if kind == "image" else default_groups(kind)
         if "masking" in known:
             settings.setdefault("masking", _masking(known["masking"].default, removed, fill))  # type: ignore[arg-type]
-        if "features" in known:
-            patches = measure is SymmetricRelevanceGain and kind == "image"  # what `attribute` tests by
-            settings.setdefault("features", "patches" if patches else removed)
+        if "groups" in known:  # the gain removes what `attribute` tests by
+            settings.setdefault("groups", default_groups(kind) if measure is SymmetricRelevanceGain else removed)
         if "fill" in known:
             settings.setdefault("fill", fill)
         return measure(**settings)
@@ -98,9 +98,9 @@ def _settings(measure: Any) -> dict[str, Field[Any]]:
 
 
 @cache
-def _masking(standard: Masking, features: str, fill: Any) -> Masking:
+def _masking(standard: Masking, groups: Word, fill: Any) -> Masking:
     """One object for all measures over it, so that they share its forward passes."""
-    return replace(standard, features=features, fill=fill)
+    return replace(standard, groups=groups, fill=fill)
 
 
 def _checked(measure: Any, name: str) -> Any:

@@ -20,7 +20,8 @@ from leastpath.explorer.subject import Kind, Subject
 from leastpath.explorer.walk import PLACES, Walk, walk_along
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
-from leastpath.removal.tested import NO_ORDER, Tested
+from leastpath.removal.support import judged_score
+from leastpath.removal.verdict import NO_ORDER, Verdict
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Outcome, Status
 from leastpath.score.score import Score, bind_paths
@@ -152,7 +153,7 @@ def settings_of(subject: Subject, method: Method, stiffness: float | None) -> di
     if method.name == "elastic_band":
         settings["groups"] = subject.feature_of
     if method.name in ("kernel_shap", "occlusion"):
-        settings["segments"] = subject.feature_of
+        settings["groups"] = subject.feature_of
     return settings
 
 
@@ -215,12 +216,12 @@ def _tested(
     curves = {name: removal_curve(question.subject, score, values, fill) for name, fill in fills.items()}
     support = torch.tensor([curves["baseline"].support], dtype=torch.float64)
     beside = math.nan if line is None else float(line.result.support[0])
-    unit = "in probability" if question.classes() else "in units of the score"
-    test = Tested(support, torch.tensor([beside], dtype=torch.float64), torch.zeros(1), unit, (NO_ORDER,))
+    scale = judged_score(score)[1]
+    test = Verdict(support, torch.tensor([beside], dtype=torch.float64), torch.zeros(1), scale, (NO_ORDER,))
     others = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
     stats = {**result.stats, "line_support": test.line}
     return replace(
-        result, support=support.to(result.completeness_gap), status=(test.told(0, others),), stats=stats
+        result, support=support.to(result.completeness_gap), status=(test.status_with(0, others),), stats=stats
     ), curves
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import per_row
 from leastpath.explorer.subject import Subject
-from leastpath.removal.gain import SHARES, Rank, default_rank, judged_score, removal_places
+from leastpath.removal.curves import removal_scores
+from leastpath.removal.fills import Fixed
+from leastpath.removal.order import Order, Rank, default_rank
+from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 
@@ -35,8 +37,7 @@ class Curve:
 
 def rank_of(subject: Subject, score: Score) -> Rank:
     """How units are ordered for removal: by signed values where a probability is tested, else by size."""
-    kind = judged_score(score, "sigmoid" if score.output == "sigmoid" else "auto")[1]
-    return default_rank("tokens" if subject.kind == "text" else "table", kind)
+    return default_rank("tokens" if subject.kind == "text" else "table", judged_score(score)[1])
 
 
 def removal_order(subject: Subject, values: Tensor, rank: Rank) -> list[int]:
@@ -50,11 +51,9 @@ def removal_order(subject: Subject, values: Tensor, rank: Rank) -> list[int]:
     """
     if not bool(torch.isfinite(values).all()):
         return []
-    places, sizes = removal_places(values, subject.units[None], rank)
-    units, where = subject.units.flatten(), places.flatten().cpu()
-    order = torch.zeros(int(sizes), dtype=torch.long)
-    order[where[units >= 0]] = units[units >= 0]
-    return order.tolist()
+    order = Order.of(values, subject.units[None], rank)
+    ranked: list[int] = order.places[0, 0].argsort()[: int(order.sizes)].tolist()
+    return ranked
 
 
 def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) -> Curve:
@@ -66,24 +65,16 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
         values: (1, *shape) the explanation.
         fill: (m, *shape) what stands in for removed features; the levels are the mean over all m.
     """
-    judged, kind = judged_score(score, "sigmoid" if score.output == "sigmoid" else "auto")
-    places, sizes = removal_places(values, subject.units[None], rank_of(subject, score))
-    counts = torch.floor(torch.tensor(SHARES, dtype=torch.float64) * int(sizes) + 0.5 + 1e-9).clamp_min(1)
-    limits = per_row(counts, places.expand(len(counts), *places.shape[1:])).to(places.device)
-    most = (places >= 0) & (places < limits)
-    least = places >= (int(sizes) - limits).clamp_min(0)
-    masks = torch.cat([most, least])  # (2 · shares, *shape)
-    points = torch.cat([torch.where(masks, one.to(subject.inputs), subject.inputs) for one in fill])
+    judged, scale = judged_score(score)
+    order = Order.of(values, subject.units[None], rank_of(subject, score))
+    spans = torch.cat([order.first(SHARES), order.last(SHARES), order.first((0.0,))])
     with leave_untouched(score.model, subject.inputs):
-        bound = judged.bind(subject.inputs)
-        nobody = torch.zeros(len(points) + 1, dtype=torch.long)
-        reached = bound.values(torch.cat([points, subject.inputs]), nobody).double().cpu()
-    clean, reached = reached[-1], reached[:-1].unflatten(0, (len(fill), 2, len(SHARES)))
-    levels = reached.sigmoid() if kind == "log_odds" else reached
-    compared = levels if kind == "log_odds" else -(reached - clean).abs()
-    gain = float((compared[:, 1] - compared[:, 0]).mean()) if bool(values.any()) else 0.0
-    shown = levels.mean(0)
-    return Curve(SHARES, tuple(shown[0].tolist()), tuple(shown[1].tolist()), gain if int(sizes) > 1 else torch.nan)
+        fills = [Fixed(one[None]) for one in fill]
+        scores = removal_scores(judged.bind(subject.inputs), order, spans, fills)[0]  # (fills, shares, 1)
+    most, least, clean = scores.split([len(SHARES), len(SHARES), 1], 1)
+    gain = float(symmetric_gain(most, least, clean, scale=scale).mean()) if bool(values.any()) else 0.0
+    shown = [tuple(level_of(side, scale).mean((0, 2)).tolist()) for side in (most, least)]
+    return Curve(SHARES, shown[0], shown[1], gain if int(order.sizes) > 1 else torch.nan)
 
 
 def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:

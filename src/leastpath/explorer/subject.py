@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
-from leastpath.removal.gain import patches
+from leastpath.features.groups import patches
 from leastpath.score.score import Score
 
 Lock = AbstractContextManager[Any]

@@ -1,60 +1,181 @@
-"""Groups of features that a perturbing method switches together: superpixels, tokens, or each feature by itself."""
+"""Groups: which features belong together. They move, enter, hide or are removed as one.
+
+Groups are whole numbers over the features: (1 or batch, *shape), with the same number for features of one group.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
+from leastpath.features.kinds import Kind
 from leastpath.features.maps import maps_over
-from leastpath.score.bound import BoundScore
+
+Word = Literal["values", "pixels", "patches", "tokens", "steps"]
+Groups = Word | int | Tensor | None
+NEEDS: dict[str, tuple[int, str]] = {
+    "pixels": (2, "channels, …"),
+    "patches": (3, "channels, height, width"),
+    "tokens": (2, "length, width"),
+    "steps": (2, "channels, time"),
+}
+CELLS = 16  # per side of an image: patches are what people point at
+MOST_STEPS = 64  # of a series; where it is longer, neighbours in time form a group
+SUPERPIXELS = 50  # that an image is cut into unless the user says otherwise
+SMALLEST_CUT = 8  # pixels per side: what is smaller is not worth cutting
 
 
-class Problem(Protocol):
-    """What groups are asked for: rows between a start and an end."""
+def check_groups(groups: object) -> None:
+    """Refuse what no input could be grouped by.
 
-    @property
-    def bound(self) -> BoundScore: ...
-    @property
-    def end(self) -> Tensor: ...
-    @property
-    def m(self) -> int: ...
-    def __len__(self) -> int: ...
-
-
-IMAGE_SIDE = 8  # pixels a side from which (channels, height, width) is taken for an image
-
-
-def is_image(shape: torch.Size) -> bool:
-    """Whether features (channels, height, width) are large enough to be cut in superpixels."""
-    return len(shape) == 3 and min(shape[1:]) >= IMAGE_SIDE
-
-
-def feature_groups(problem: Problem, segments: int | Tensor | None) -> tuple[Tensor, list[str]]:
-    """The group of each feature: (rows, *shape), numbered from 0 without gaps for each row; and what to say of each.
-
-    What is said begins with a comma, or is empty: it ends a sentence about the groups.
-
-    `segments` is how many superpixels an image is cut into; or the groups themselves, integers of shape (height,
-    width), (batch, height, width), (*features) or (batch, *features), see `maps_over`; or None, for single features.
+    Example:
+        >>> check_groups("words")
+        Traceback (most recent call last):
+        ...
+        ValueError: groups='words' is unknown: use one of ['values', 'pixels', 'patches', 'tokens', 'steps'], a whole \
+number of superpixels, integer labels, or None
     """
-    bound, shape, rows = problem.bound, problem.bound.shape, len(problem)
-    nothing = [""] * rows
-    if isinstance(segments, Tensor):
-        return numbered_groups(segments, rows // problem.m, shape).repeat_interleave(problem.m, 0), nothing
-    check_integer("segments", segments, 1, or_none=", a tensor of groups, or None for single features")
-    if bound.score.layer is not None and len(shape) == 2:  # (tokens, width): a token is what can be absent
-        return torch.arange(shape[0])[:, None].expand(rows, *shape), nothing
-    if segments is None or not is_image(shape):
-        return torch.arange(bound.n_features).reshape(shape).expand(rows, *shape), nothing
-    # All baselines of an example share its superpixels.
-    cuts = [_cut(image, segments) for image in problem.end[:: problem.m].float().cpu()]
-    numbers = torch.stack([groups for groups, _ in cuts]).repeat_interleave(problem.m, 0)
-    return numbers[:, None].expand(rows, *shape), [said for _, said in cuts for _ in range(problem.m)]
+    others = "a whole number of superpixels, integer labels, or None"
+    if isinstance(groups, Tensor):
+        if groups.is_floating_point() or groups.is_complex() or groups.dtype == torch.bool:
+            raise ValueError(f"groups have dtype {groups.dtype}, expected integers, one per group: groups.long()")
+    elif isinstance(groups, str):
+        if groups not in get_args(Word):
+            raise ValueError(f"groups={groups!r} is unknown: use one of {list(get_args(Word))}, {others}")
+    else:
+        check_integer("groups", groups, 1, or_none=" of superpixels", advice=f"use a word such as 'pixels', {others}")
+
+
+def default_groups(kind: Kind) -> Word:
+    """What belongs together in a kind of input unless the user says otherwise.
+
+    Example:
+        >>> default_groups("image"), default_groups("table")
+        ('patches', 'values')
+    """
+    words: dict[str, Word] = {"image": "patches", "tokens": "tokens", "series": "steps"}
+    return words.get(kind, "values")
+
+
+def label_groups(groups: Groups, points: Tensor) -> Tensor | None:
+    """The number of each feature's group: (1 or batch, *shape); None: every feature by itself.
+
+    Args:
+        groups: "values" or None: every feature by itself. "pixels": all channels of a position. "patches": the cells
+            of a grid of at most 16 × 16. "tokens": all of the last dimension. "steps": all channels of a time, or of a
+            window of times where there are more than 64. A whole number: about so many superpixels of each image.
+            Integers shaped like an input, or like one without its channels, for all inputs or one each (`maps_over`).
+        points: (batch, *shape), what is grouped.
+
+    Example:
+        >>> label_groups("tokens", torch.rand(5, 2, 3))
+        tensor([[[0, 0, 0],
+                 [1, 1, 1]]])
+    """
+    shape = points.shape[1:]
+    if groups is None or (isinstance(groups, str) and groups == "values"):
+        return None
+    if isinstance(groups, Tensor):
+        return maps_over(groups.detach().cpu().long(), len(points), shape, "groups have").expand(-1, *shape)
+    least, needed = NEEDS.get(str(groups), NEEDS["patches"])
+    if len(shape) < least or (groups in ("tokens", "steps") and len(shape) > 2):
+        got = f"got {tuple(points.shape)}"
+        raise ValueError(f'groups={groups!r} needs inputs (batch, {needed}), {got}: use groups="values", or labels')
+    if isinstance(groups, int):
+        return cut_images(points, groups)[0]
+    if groups == "patches":
+        together = patches(*shape[-2:])
+    elif groups == "steps":
+        together = torch.arange(shape[1]) // math.ceil(shape[1] / MOST_STEPS)
+    else:
+        one_each = (*shape[:-1], 1) if groups == "tokens" else (1, *shape[1:])
+        together = torch.arange(math.prod(one_each)).reshape(one_each)
+    return together.expand(1, *shape)
+
+
+def number_groups(labels: Tensor) -> Tensor:
+    """Labels (n, *shape) of each row numbered 0, 1, … without gaps, in the order of their numbers.
+
+    Example:
+        >>> number_groups(torch.tensor([[7, 3, 7]]))
+        tensor([[1, 0, 1]])
+    """
+    return torch.stack([torch.unique(row, return_inverse=True)[1] for row in labels])
+
+
+def group_features(groups: Groups, points: Tensor, kind: Kind) -> tuple[Tensor, list[str]]:
+    """The groups that a perturbing method switches, (batch, *shape), each row's numbered from 0 without gaps.
+
+    And what to say of each row's: the end of a sentence, with a comma before it, or nothing. None cuts images of at
+    least 8 pixels per side into superpixels, and takes `default_groups` of everything else.
+    """
+    batch, shape = len(points), points.shape[1:]
+    if groups is None:
+        if kind == "image":
+            groups = SUPERPIXELS if is_cuttable(shape) else "values"
+        else:
+            groups = default_groups(kind)
+    check_groups(groups)
+    if isinstance(groups, int) and len(shape) == 3:
+        return cut_images(points, groups)
+    labels = label_groups(groups, points)
+    if labels is None:
+        labels = torch.arange(math.prod(shape)).reshape(1, *shape)
+    return number_groups(labels).expand(batch, *shape), [""] * batch
+
+
+def share_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = None) -> Tensor:
+    """The coefficient of each group (k,), shared by its features: groups (*shape) -> (*shape).
+
+    Args:
+        coefficients: (k,)
+        groups: (*shape) numbers from 0 to k − 1.
+        among: (*shape) bool, those that get a share; None: all.
+
+    Example:
+        >>> among = torch.tensor([True, True, False, True])
+        >>> share_evenly(torch.tensor([4.0, 1.0]), torch.tensor([0, 0, 0, 1]), among)
+        tensor([2., 2., 0., 1.])
+    """
+    counted = groups if among is None else groups[among]
+    size = torch.bincount(counted.flatten(), minlength=len(coefficients)).clamp_min(1)
+    each = (coefficients / size.to(coefficients))[groups.to(coefficients.device)]
+    return each if among is None else each * among.to(each)
+
+
+# ---- images ------------------------------------------------------------------------------------------------------
+
+
+def is_cuttable(shape: torch.Size) -> bool:
+    """Whether an image (channels, height, width) is large enough to be cut into patches."""
+    return len(shape) == 3 and min(shape[1:]) >= SMALLEST_CUT
+
+
+def patches(height: int, width: int, cells: int = CELLS, *, side: int | None = None) -> Tensor:
+    """Integer labels (1, height, width) of the square cells of a grid with at most `cells` cells per side.
+
+    Or with cells of `side` pixels per side; at the border they may be smaller.
+
+    Example:
+        >>> patches(4, 4, cells=2)[0]
+        tensor([[0, 0, 1, 1],
+                [0, 0, 1, 1],
+                [2, 2, 3, 3],
+                [2, 2, 3, 3]])
+    """
+    side = side or math.ceil(max(height, width) / cells)
+    return shifted_patches(height, width, side)[None]
+
+
+def shifted_patches(height: int, width: int, side: int, down: int = 0, right: int = 0) -> Tensor:
+    """The cells (height, width) of a grid whose first cell lacks `down` rows and `right` columns."""
+    rows, columns = (torch.arange(height) + down) // side, (torch.arange(width) + right) // side
+    return rows[:, None] * (int(columns[-1]) + 1) + columns
 
 
 def superpixels(image: Tensor, n: int) -> Tensor:
@@ -68,6 +189,12 @@ def superpixels(image: Tensor, n: int) -> Tensor:
         torch.Size([16, 16])
     """
     return _cut(image, n)[0]
+
+
+def cut_images(images: Tensor, n: int) -> tuple[Tensor, list[str]]:
+    """About n superpixels of each image: (batch, channels, height, width), and what a user should know of them."""
+    cuts = [_cut(image, n) for image in images.detach().float().cpu()]
+    return torch.stack([groups for groups, _ in cuts])[:, None].expand(images.shape), [said for _, said in cuts]
 
 
 def _cut(image: Tensor, n: int) -> tuple[Tensor, str]:
@@ -86,7 +213,7 @@ def _cut(image: Tensor, n: int) -> tuple[Tensor, str]:
             shown, n_segments=asked, compactness=10 if is_colour else 0.1, convert2lab=is_colour, start_label=0,
             channel_axis=-1,
         )  # fmt: skip
-        groups = torch.unique(torch.as_tensor(labels), return_inverse=True)[1]
+        (groups,) = number_groups(torch.as_tensor(labels)[None])
         most = max(most, int(groups.max()) + 1)
         if most >= n / 2:
             return groups, "" if asked == n else f", superpixels that SLIC found when asked for {asked}"
@@ -96,63 +223,33 @@ def _cut(image: Tensor, n: int) -> tuple[Tensor, str]:
 def _grid(shape: torch.Size, n: int) -> Tensor:
     side = max(1, math.isqrt(n))
     i, j = (torch.arange(length) * min(side, length) // length for length in shape)
-    return torch.unique(i[:, None] * side + j, return_inverse=True)[1]
+    (cells,) = number_groups((i[:, None] * side + j)[None])
+    return cells
 
 
-def numbered_groups(segments: Tensor, batch: int, shape: torch.Size) -> Tensor:
-    """Given groups (see `maps_over`) numbered 0, 1, … without gaps, in the order of their numbers: (batch, *shape).
+# ---- windows -----------------------------------------------------------------------------------------------------
 
-    Example:
-        >>> numbered_groups(torch.tensor([7, 3, 7]), 2, torch.Size([3]))
-        tensor([[1, 0, 1],
-                [1, 0, 1]])
+
+def window_sides(window: object, shape: torch.Size, kind: Kind) -> tuple[int, ...]:
+    """The sides of a window that slides over the features, one number per dimension.
+
+    Images: an eighth of each side, in all channels. Tokens: one of them. A series: an eighth of the time, in all
+    channels. Everything else: one feature.
     """
-    if segments.is_floating_point() or segments.dtype == torch.bool or segments.is_complex():
-        raise ValueError(f"segments have dtype {segments.dtype}, expected integers, one a group: segments.long()")
-    maps = maps_over(segments.detach().cpu().long(), batch, shape, "segments have").expand(-1, *shape)
-    return torch.stack([torch.unique(row, return_inverse=True)[1] for row in maps]).expand(batch, *shape)
-
-
-def shared_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = None) -> Tensor:
-    """The coefficient of each group (k,), shared by its features: groups (*shape) -> (*shape).
-
-    Args:
-        coefficients: (k,)
-        groups: (*shape) numbers from 0 to k − 1.
-        among: (*shape) bool, those that get a share; None: all.
-
-    Example:
-        >>> among = torch.tensor([True, True, False, True])
-        >>> shared_evenly(torch.tensor([4.0, 1.0]), torch.tensor([0, 0, 0, 1]), among)
-        tensor([2., 2., 0., 1.])
-    """
-    counted = groups if among is None else groups[among]
-    size = torch.bincount(counted.flatten(), minlength=len(coefficients)).clamp_min(1)
-    each = (coefficients / size.to(coefficients))[groups.to(coefficients.device)]
-    return each if among is None else each * among.to(each)
-
-
-def window_of(problem: Problem, window: Any) -> tuple[int, ...]:
-    """The patch that is hidden at once, one number a dimension of the features.
-
-    Images: an eighth of each side, in all channels. A layer's (tokens, width): a token. Everything else: one feature.
-    """
-    shape = problem.bound.shape
     if not shape:
         raise ValueError("a window needs a dimension to lie in, and the inputs have none: pass inputs[:, None]")
     if isinstance(window, tuple):
         for side in window:
             check_integer("window", side, 1)
-        chosen = window
+        chosen: tuple[int, ...] = window
     elif window is not None and (isinstance(window, bool) or not isinstance(window, int)):
-        raise ValueError(f"window={window!r} must be a whole number, a tuple with one a dimension, or None")
-    elif len(shape) == 3:
-        sides = (window,) * 2 if window is not None else tuple(math.ceil(side / 8) for side in shape[1:])
-        chosen = (shape[0], *sides)
-    elif problem.bound.score.layer is not None and len(shape) == 2:
-        chosen = (window or 1, shape[1])
+        raise ValueError(f"window={window!r} must be a whole number, a tuple with one per dimension, or None")
+    elif len(shape) == 3 or kind == "series":
+        chosen = (shape[0], *(math.ceil(side / 8) if window is None else window for side in shape[1:]))
+    elif kind == "tokens":
+        chosen = (1 if window is None else window, shape[1])
     else:
-        chosen = (window or 1,) * len(shape)
+        chosen = (1 if window is None else window,) * len(shape)
     if len(chosen) != len(shape) or not all(1 <= w <= side for w, side in zip(chosen, shape, strict=True)):
-        raise ValueError(f"window={window} does not fit features of shape {tuple(shape)}: pass one number a dimension")
+        raise ValueError(f"window={window} does not fit features of shape {tuple(shape)}: one number per dimension")
     return chosen

@@ -21,8 +21,10 @@ from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
-from leastpath.features.groups import feature_groups, shared_evenly, window_of
+from leastpath.features.groups import Groups, share_evenly, window_sides
+from leastpath.features.kinds import kind_of
 from leastpath.methods.method import KINDS, method
+from leastpath.methods.permutation import groups_of
 from leastpath.methods.problem import Explained, Problem
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
@@ -133,7 +135,7 @@ def occlusion(
     *,
     window: int | tuple[int, ...] | None = None,
     stride: int | tuple[int, ...] | None = None,
-    segments: int | Tensor | None = None,
+    groups: Groups = None,
 ) -> Explained:
     """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
 
@@ -141,15 +143,16 @@ def occlusion(
     feature of several windows has the mean of its shares. Captum gives every feature of a window the whole fall.
 
     Args:
-        window: hidden at once: one number, or one a dimension of the features. None: an eighth of an image's sides in
-            all channels, a token of a layer's (tokens, width), otherwise single features.
-        stride: between windows, one number or one a dimension. None: half a window, rounded up.
-        segments: groups that are hidden one after another in place of windows, as for `kernel_shap`. So all numbers
-            that stand for one category of a table are hidden together: segments=torch.tensor([0, 1, 1, 1]).
+        window: hidden at once: one number, or one per dimension of the features. None: an eighth of an image's sides,
+            or of a series' time, in all channels; a token of a layer's (tokens, width); otherwise single features.
+        stride: between windows, one number or one per dimension. None: half a window, rounded up.
+        groups: hidden one after another in place of windows, as for `kernel_shap`. So all numbers that stand for one
+            category of a table are hidden together: groups=torch.tensor([0, 1, 1, 1]).
     """
-    if segments is not None:
-        return _occluded_groups(problem, window, stride, segments)
-    peer, size = imported_captum("occlusion").Occlusion(_forward_of(problem)), window_of(problem, window)
+    if groups is not None:
+        return _hide_groups(problem, window, stride, groups)
+    peer = imported_captum("occlusion").Occlusion(_forward_of(problem))
+    size = window_sides(window, problem.bound.shape, kind_of(problem.bound))
     if not isinstance(stride, tuple):
         check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
     sides = zip(size, problem.bound.shape, strict=True)
@@ -165,49 +168,48 @@ def occlusion(
     return Explained(values, {"window": size, "stride": step})
 
 
-def _occluded_groups(problem: Problem, window: Any, stride: Any, segments: int | Tensor) -> Explained:
+def _hide_groups(problem: Problem, window: Any, stride: Any, groups: Groups) -> Explained:
     """What hiding each group costs, shared evenly by its features."""
     if window is not None or stride is not None:
-        raise ValueError("occlusion hides windows or segments: pass segments alone, or window and stride")
-    bound, (groups, said) = problem.bound, feature_groups(problem, segments)
+        raise ValueError("occlusion hides windows or groups: pass groups alone, or window and stride")
+    bound, (labels, said) = problem.bound, groups_of(problem, groups)
     values = []
-    for row, members in enumerate(groups.to(problem.end.device)):
+    for row, members in enumerate(labels.to(problem.end.device)):
         k, start, end = int(members.max()) + 1, problem.start[row : row + 1], problem.end[row : row + 1]
         is_hidden = members == torch.arange(k, device=end.device).reshape(-1, *[1] * members.ndim)  # (k, *shape)
         points = torch.cat([end, torch.where(is_hidden, start, end)])
         scores = bound.values(points, torch.full((k + 1,), row))
-        values.append(shared_evenly(scores[0] - scores[1:], members))
+        values.append(share_evenly(scores[0] - scores[1:], members))
         problem.bar.advance()
-    counts = groups.flatten(1).amax(1) + 1
+    counts = labels.flatten(1).amax(1) + 1
     remarks = [f"each of {k} groups of features hidden once{how}" for k, how in zip(counts.tolist(), said, strict=True)]
     return Explained(torch.stack(values), {"n_groups": counts[:: problem.m]}, remarks)
 
 
 @method("Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum")
-def kernel_shap(problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50) -> Explained:
+def kernel_shap(problem: Problem, *, n_samples: int | None = None, groups: Groups = None) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
 
     An absent group is set to its baseline. Coalitions are the same for every example.
 
     Args:
-        n_samples: coalitions an example, one forward each. None: 10 a group, at least 50.
-        segments: superpixels an image (channels, height, width) of 8 pixels a side or more is cut into; or the groups
-            themselves (see `feature_groups`); None, and for all other inputs: each feature by itself. The value of a
-            group is shared evenly by its features, so that values still add up to the change of score.
+        n_samples: coalitions per example, one forward each. None: 10 per group, at least 50.
+        groups: what is present or absent together: a whole number of superpixels, a word or integer labels (see
+            `features.groups.label_groups`). None: about 50 superpixels of an image with at least 8 pixels per side,
+            tokens, time steps, or each feature by itself. The value of a group is shared evenly by its features, so
+            that values still add up to the change of score.
     """
     peer = imported_captum("kernel_shap").KernelShap(_forward_of(problem))
-    return _surrogate(problem, lambda row: peer, n_samples, segments, "kernel_shap")
+    return _fit_surrogate(problem, lambda row: peer, n_samples, groups, "kernel_shap")
 
 
 @method("LIME", "A sparse linear model of the score around the input.", extra="captum")
-def lime(
-    problem: Problem, *, n_samples: int | None = None, segments: int | Tensor | None = 50, alpha: float = 0.01
-) -> Explained:
+def lime(problem: Problem, *, n_samples: int | None = None, groups: Groups = None, alpha: float = 0.01) -> Explained:
     """LIME: a sparse linear model of the score on random coalitions, weighted by their likeness to the input.
 
     Args:
         n_samples: as for `kernel_shap`.
-        segments: as for `kernel_shap`.
+        groups: as for `kernel_shap`.
         alpha: the penalty of the lasso, in units of the example's |f(x) − f(x̄)|: a score twice as large gets
             attributions twice as large.
     """
@@ -219,7 +221,7 @@ def lime(
         penalty = alpha * float(problem.change[row].abs())
         return captum.Lime(_forward_of(problem), SkLearnLasso(alpha=max(penalty, 1e-12)))
 
-    return _surrogate(problem, peer_of, n_samples, segments, "lime")
+    return _fit_surrogate(problem, peer_of, n_samples, groups, "lime")
 
 
 def _check_not_negative(name: str, given: float) -> None:
@@ -228,25 +230,25 @@ def _check_not_negative(name: str, given: float) -> None:
         raise ValueError(f"{name}={given} must be a finite number of at least 0")
 
 
-def _surrogate(
-    problem: Problem, peer_of: Callable[[int], Any], n_samples: int | None, segments: int | Tensor | None, name: str
+def _fit_surrogate(
+    problem: Problem, peer_of: Callable[[int], Any], n_samples: int | None, groups: Groups, name: str
 ) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
-    check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 a group")
-    groups, cut = feature_groups(problem, segments)
-    counts = groups.flatten(1).amax(1) + 1 if groups.ndim > 1 else groups + 1
+    check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 per group")
+    members, cut = groups_of(problem, groups)
+    counts = flat_rows(members).amax(1) + 1
     budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
 
     def one(row: int) -> Tensor:
         if int(counts[row]) == 1:  # one group gets the whole change; Captum cannot draw coalitions of one
-            return shared_evenly(problem.change[row : row + 1], groups[row])[None]
+            return share_evenly(problem.change[row : row + 1], members[row])[None]
         coefficients = peer_of(row).attribute(
             problem.end[row : row + 1], problem.start[row : row + 1],
             additional_forward_args=(torch.tensor([row]),),
-            feature_mask=groups[row : row + 1].to(problem.end.device), n_samples=budgets[row],
+            feature_mask=members[row : row + 1].to(problem.end.device), n_samples=budgets[row],
             perturbations_per_eval=min(problem.bound.batch_size, budgets[row]), return_input_shape=False,
         )  # fmt: skip
-        return shared_evenly(coefficients.flatten().to(problem.change), groups[row])[None]
+        return share_evenly(coefficients.flatten().to(problem.change), members[row])[None]
 
     values = _one_by_one(problem, one)
     stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}

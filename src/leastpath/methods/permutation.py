@@ -6,13 +6,20 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.features.groups import feature_groups, shared_evenly
+from leastpath.features.groups import Groups, group_features, share_evenly
+from leastpath.features.kinds import kind_of
 from leastpath.methods.method import method
 from leastpath.methods.problem import Explained, Problem
 
 
+def groups_of(problem: Problem, groups: Groups) -> tuple[Tensor, list[str]]:
+    """`group_features` of each row (rows, *shape): all baselines of an example share its groups."""
+    labels, remarks = group_features(groups, problem.end[:: problem.m], kind_of(problem.bound))
+    return labels.repeat_interleave(problem.m, 0), [said for said in remarks for _ in range(problem.m)]
+
+
 @method("Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True)
-def permutation_shap(problem: Problem, *, n_permutations: int = 10, segments: int | Tensor | None = 50) -> Explained:
+def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Groups = None) -> Explained:
     """Permutation SHAP: what each group adds when groups join one by one, averaged over orders and their reverses.
 
     An absent group is at its baseline. Every order adds up to the change of score, so the mean does, too. With its
@@ -21,12 +28,12 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, segments: in
 
     Args:
         n_permutations: orders, each with its reverse: 2 (groups − 1) forwards each.
-        segments: as for `kernel_shap`.
+        groups: as for `kernel_shap`.
     """
     check_integer("permutation_shap: n_permutations", n_permutations, 1)
-    groups, said = feature_groups(problem, segments)
-    rows = [_row(problem, row, groups[row], n_permutations) for row in range(len(problem))]
-    counts = groups.flatten(1).amax(1) + 1
+    members, said = groups_of(problem, groups)
+    rows = [_row(problem, row, members[row], n_permutations) for row in range(len(problem))]
+    counts = members.flatten(1).amax(1) + 1
     remarks = [
         f"{2 * n_permutations} orders of {k} groups of features{more}"
         for k, more in zip(counts.tolist(), said, strict=True)
@@ -43,7 +50,7 @@ def _row(problem: Problem, row: int, groups: Tensor, n_permutations: int) -> Ten
         for each in (order, order.flip(0)):
             total += gains_of_order(problem, row, groups, each, base) / (2 * n_permutations)
     problem.bar.advance()
-    return shared_evenly(total.to(problem.change), groups)
+    return share_evenly(total.to(problem.change), groups)
 
 
 def score_of_start(problem: Problem, row: int) -> Tensor:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import per_row
-from leastpath.features.groups import feature_groups
+from leastpath.features.groups import Groups
 from leastpath.integral.pieces import integrate_lines
 from leastpath.methods.method import method
+from leastpath.methods.permutation import groups_of
 from leastpath.methods.problem import Explained, Problem
 
 
 @method("Sequential IG", "The line of each token by itself, all others as they are.")
-def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor | None = 50) -> Explained:
+def sequential_ig(problem: Problem, *, n_steps: int = 50, groups: Groups = None) -> Explained:
     """Sequential IG: for each token the line from the input without this token, which is set to its baseline.
 
     So the rest of the sentence is never absent. The values of a token add up to what the score loses without it, f(x) −
@@ -23,14 +23,14 @@ def sequential_ig(problem: Problem, *, n_steps: int = 50, segments: int | Tensor
 
     Args:
         n_steps: gradients for each token.
-        segments: as for `kernel_shap`.
+        groups: as for `kernel_shap`.
     """
     check_integer("sequential_ig: n_steps", n_steps, 1)
-    bound, (groups, said) = problem.bound, feature_groups(problem, segments)
-    values, counts = torch.zeros_like(problem.end, dtype=bound.work_dtype), groups.flatten(1).amax(1) + 1
+    bound, (members, said) = problem.bound, groups_of(problem, groups)
+    values, counts = torch.zeros_like(problem.end, dtype=bound.work_dtype), members.flatten(1).amax(1) + 1
     for row, count in enumerate(counts.tolist()):
         start, end = (points[row].to(bound.work_dtype) for points in (problem.start, problem.end))
-        own = groups[row].to(end.device)
+        own = members[row].to(end.device)
         for some in torch.arange(count, device=end.device).split(bound.batch_size):
             without = torch.where(own == per_row(some, own[None]), start, end)  # (some, *features)
             lines = integrate_lines(bound, without, end.expand_as(without), torch.full((len(some),), row), n_steps)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from leastpath.removal.gain import patches
+from leastpath.features.groups import patches
 from leastpath.report.canvas import (
     DIVERGING,
     SEQUENTIAL,

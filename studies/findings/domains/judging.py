@@ -43,7 +43,7 @@ def removal(masking: Masking, score: Score, inputs: Tensor, start: Tensor, resul
     """
     found = masking.curves(score, inputs, start, result)
     clean, masked = found.probability()
-    return found.summary((clean - masked).abs() if found.kind == "score" else clean - masked).values
+    return found.summary((clean - masked).abs() if found.scale == "score" else clean - masked).values
 
 
 def share_of(values: Inputs, where: Tensor) -> Tensor:

@@ -156,10 +156,10 @@ class _TextJudge:
         def mask(vectors: Tensor) -> Tensor:
             return torch.where(self.free[..., None], instead, vectors)
 
-        # What cannot move is one segment, filled with itself and ranked last.
-        segments = torch.where(self.free, torch.arange(1, 1 + self.ids.shape[1]), 0)[..., None]
+        # What cannot move is one group, filled with itself and ranked last.
+        groups = torch.where(self.free, torch.arange(1, 1 + self.ids.shape[1]), 0)[..., None]
         fills: dict[str, Any] = {"padding (baseline)": "baseline", "[MASK]": mask}
-        self.maskings = {title: Masking(features=segments, fill=fill, normalize=True) for title, fill in fills.items()}
+        self.maskings = {title: Masking(groups=groups, fill=fill, normalize=True) for title, fill in fills.items()}
 
     def removals(self, result: Attribution) -> dict[str, Tensor]:
         """The probability lost with the tokens ranked first, for each fill (texts,)."""

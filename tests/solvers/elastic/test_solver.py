@@ -12,6 +12,7 @@ from torch import nn
 import leastpath as lp
 from helpers import Counted, Interrupting, TextNet, cnn, flat_points, mlp, moons_net, seeded, separable, separable_parts
 from leastpath import Outcome
+from leastpath.features.groups import patches
 from leastpath.score.derivatives import hessian_vector
 from leastpath.solvers.elastic import solver as elastic
 
@@ -283,7 +284,7 @@ def test_labels_of_their_own_for_each_input_and_several_baselines():
 
 def test_pixels_and_patches_of_images():
     x = seeded(lambda: torch.rand(1, 2, 6, 6), 3)
-    for groups, side in (("pixel", 1), (3, 3)):
+    for groups, side in (("pixels", 1), (patches(6, 6, side=3), 3)):
         result = band(lp.Score(steep(cnn()), 1, "log_softmax"), x, groups=groups, stiffness=0.1)
         s = result.path[0] / x[0]  # (knots, channels, height, width)
         first = s[:, :1, ::side, ::side].repeat_interleave(side, 2).repeat_interleave(side, 3)
@@ -295,7 +296,7 @@ def test_tokens_of_a_layer():
     net = steep(seeded(TextNet))
     score = lp.Score(net, 1, layer=net.embedding)
     ids = torch.tensor([[1, 5, 7, 2]])
-    result = lp.attribute(score, ids, torch.zeros_like(ids), method=lp.ElasticBand(0.1, groups="token"))
+    result = lp.attribute(score, ids, torch.zeros_like(ids), method=lp.ElasticBand(0.1, groups="tokens"))
     s = (result.path[0] - result.path[0][0]) / (result.path[0][-1] - result.path[0][0])
     torch.testing.assert_close(s, s[..., :1].expand_as(s), rtol=1e-3, atol=1e-4)
     assert result.values.shape == (1, 4, 4)

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath._support.rows import norms, per_row
+from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
+from leastpath.features.groups import Groups, check_groups, label_groups, number_groups
 from leastpath.geometry.metric import Euclidean, Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-from leastpath.solvers.elastic.groups import Groups, check_groups, group_labels
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jitter_positions, length_force, sampled_length
 from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks, split_ends, straight_with_note
 
@@ -46,9 +46,10 @@ class ElasticBand:
             baseline and input, and a feature that can only raise the score gets no negative value.
             False: knots move freely.
         groups: features that share one s, with `monotone`; values stay per feature. None: every feature has its own.
-            "pixel": the channels of a pixel, for images (channels, height, width). A whole number p: patches of p × p
-            pixels. "token": a token's vector, for (tokens, width). An integer tensor: labels of superpixels, one-hot
-            blocks and so on, shaped like an input (channels may be left out), one for all or one for each input.
+            "pixels": the channels of a pixel, for images (channels, height, width). "patches": the cells of a grid. A
+            whole number: about so many superpixels. "tokens": a token's vector, for (tokens, width). An integer tensor:
+            labels of one-hot blocks and so on, shaped like an input (channels may be left out), one for all inputs or
+            one for each.
 
     Rarely needed:
         n_knots: that move, between the two ends.
@@ -71,6 +72,7 @@ class ElasticBand:
     n_samples: int = 2
 
     def __post_init__(self) -> None:
+        check_groups(self.groups)
         check_settings_of(self)
         if self.stiffness < 0:
             raise ValueError(
@@ -78,7 +80,6 @@ class ElasticBand:
             )
         for name in ("n_knots", "n_rounds", "n_samples"):
             check_integer(name, getattr(self, name), 1)
-        check_groups(self.groups)
         if self.groups is not None and not self.monotone:
             raise ValueError("groups share one s, which only a monotone band has: pass monotone=True, or groups=None")
 
@@ -90,8 +91,7 @@ class ElasticBand:
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_knots + 2 knots, or the line where nothing is better."""
-        rows = score.space.row(len(start) - 1) + 1
-        labels = None if self.groups is None else group_labels(self.groups, score.shape, rows)
+        labels = self._labels(end, inputs=score.space.row(len(start) - 1) + 1)
         if isinstance(metric, Euclidean) or self.stiffness == math.inf:
             return Solution(Path.straight(start, end))
         rounds = self._affordable_rounds(run.budget(score).share(SOLVER_SHARE))
@@ -107,6 +107,11 @@ class ElasticBand:
                 parts.append((examples, band.solution(rounds, bar)))
         # The line stretches least, so a path that is longer than the line has the larger objective, too.
         return replace(join_blocks(parts), never_longer=True)
+
+    def _labels(self, end: Tensor, inputs: int) -> Tensor | None:
+        """The group of each feature, numbered from 0: (1 or inputs, all features); None: every feature by itself."""
+        labels = label_groups(self.groups, end[:: len(end) // inputs])
+        return None if labels is None else number_groups(flat_rows(labels))
 
     @property
     def planned_gradients(self) -> int:

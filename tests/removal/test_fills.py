@@ -7,9 +7,9 @@ import pytest
 import scipy.ndimage
 import torch
 
-from leastpath.evaluation import imputation
-from leastpath.evaluation.imputation import Blur, NoisyLinear, Samples, filler, linear_imputation
 from leastpath.evaluation.measure import generators
+from leastpath.removal import fills
+from leastpath.removal.fills import Blur, NoisyLinear, Samples, find_filler, linear_imputation
 
 
 def images(batch=2, channels=3, height=6, width=7, seed=0):
@@ -18,7 +18,7 @@ def images(batch=2, channels=3, height=6, width=7, seed=0):
 
 def prepared(fill, points, baselines=None, seed=0):
     start = torch.zeros_like(points) if baselines is None else baselines
-    return filler(fill)[1].prepare(points, start, generators(points, seed))
+    return find_filler(fill)[1].prepare(points, start, generators(points, seed))
 
 
 def dense_solution(image, mask):
@@ -127,15 +127,15 @@ def test_batch_equals_loop(fill):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: filler("grey"), "is unknown"),
-        (lambda: filler("samples"), "needs other inputs"),
-        (lambda: filler(float("nan")), "is unknown"),
-        (lambda: filler(None), "is unknown"),
+        (lambda: find_filler("grey"), "is unknown"),
+        (lambda: find_filler("samples"), "needs other inputs"),
+        (lambda: find_filler(float("nan")), "is unknown"),
+        (lambda: find_filler(None), "is unknown"),
         (lambda: prepared("blur", torch.rand(2, 5)), "needs images"),
         (lambda: prepared(Blur(-1), images()), "must be a finite number"),
         (lambda: prepared("linear", torch.rand(2, 5)), "needs images"),
         (lambda: linear_imputation(images(1), torch.ones(1, 3, 6, 7, dtype=torch.bool)), "no pixel left"),
-        (lambda: prepared(lambda x: x[:, :1], images()), "one fill a value"),
+        (lambda: prepared(lambda x: x[:, :1], images()), "one fill per value"),
         (lambda: prepared(Samples(torch.rand(3, 5)), images()), "pool of samples has shape"),
         (lambda: prepared(Samples(images()[:1]), images()[:1]), "nothing but the example"),
     ],
@@ -146,4 +146,4 @@ def test_errors_say_what_to_do(call, words):
 
 
 def test_every_named_fill_is_listed():
-    assert set(imputation.FILLS) == {"baseline", "mean", "blur", "noise", "linear"}
+    assert set(fills.FILLS) == {"baseline", "mean", "blur", "noise", "linear"}

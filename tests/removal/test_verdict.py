@@ -11,8 +11,8 @@ import leastpath as lp
 from helpers import Counted, Polyline, cnn, flat_points, mlp
 from leastpath import Outcome
 from leastpath.evaluation.support import symmetric_relevance_gain
-from leastpath.removal import tested as removal  # pytest would take a function of that name for a test
-from leastpath.removal.tested import headline
+from leastpath.removal import verdict
+from leastpath.removal.verdict import headline
 
 BENT = Polyline()
 WEIGHTS = torch.tensor([3.0, 0.1, 1.0, 0.3])
@@ -28,7 +28,8 @@ def note_of(values, score=None, line=None, **given):
     score, x = score or additive(), torch.ones(1, 4)
     starts, bent = torch.zeros(1, 1, 4), torch.tensor([True])
     line = torch.full_like(values, torch.nan) if line is None else line
-    return lp.Status((removal.tested(score.bind(x), x, starts, values, line, bent, **given).note(0),))
+    found = verdict.test_by_removal(score.bind(x), x, values, starts, line=line, bent=bent, **given)
+    return lp.Status((found.note(0),))
 
 
 # ---- what the number says -----------------------------------------------------------------------------------------
@@ -101,11 +102,11 @@ def test_one_feature_has_no_order_to_test():
 
 
 def test_straight_lines_are_tested_unless_told_not_to():
-    x = torch.ones(2, 4)
-    quiet = lp.attribute(additive(), x, method=lp.StraightLine(), support=False)
-    asked = lp.attribute(additive(), x, method=lp.StraightLine())
+    x, score = torch.ones(2, 20), additive(torch.linspace(0.1, 0.5, 20))
+    quiet = lp.attribute(score, x, method=lp.StraightLine(), support=False)
+    asked = lp.attribute(score, x, method=lp.StraightLine())
     assert quiet.support.isnan().all() and quiet.stats["line_support"].isnan().all()
-    assert (asked.support > 0).all() and asked.n_forwards[0] - quiet.n_forwards[0] == 18  # two a share
+    assert (asked.support > 0).all() and asked.n_forwards[0] - quiet.n_forwards[0] == 18  # two per share
     torch.testing.assert_close(asked.support.double(), asked.stats["line_support"])
     assert Outcome.SUPPORTED in asked.status[0] and Outcome.SUPPORTED not in quiet.status[0]
 
@@ -123,7 +124,7 @@ def test_bent_paths_are_tested_beside_the_line_unless_told_not_to():
 def test_labels_are_removed_together_and_those_below_zero_never():
     x, labels = torch.ones(2, 4), torch.tensor([[0, 0, 1, -1]])
     result = lp.attribute(additive(), x, method=BENT, groups=labels)
-    expected = symmetric_relevance_gain(additive(), x, result.values, features=labels)
+    expected = symmetric_relevance_gain(additive(), x, result.values, groups=labels)
     torch.testing.assert_close(result.support.double(), expected)
     each = torch.tensor([[0, 0, 1, -1], [0, 1, 2, 3]])
     whole = lp.attribute(additive(), x, method=BENT)
@@ -144,7 +145,7 @@ def test_wrong_labels_are_refused_before_the_solver_works(labels):
 def test_images_are_removed_in_patches():
     images, score = flat_points(2, 72).view(2, 2, 6, 6), lp.Score(cnn(), 1, "softmax")
     result = lp.attribute(score, images, method=BENT)
-    gain = symmetric_relevance_gain(score, images, result.values, features="patches")
+    gain = symmetric_relevance_gain(score, images, result.values, groups="patches")
     expected = torch.where(result.score_change < 0, -gain, gain)
     torch.testing.assert_close(result.support.double(), expected, rtol=1e-5, atol=1e-6)
 

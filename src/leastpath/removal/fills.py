@@ -1,4 +1,4 @@
-"""What replaces a masked feature: baseline, mean, blur, noise, other inputs, or a guess from its neighbours."""
+"""Fills: what stands in for removed features: baseline, mean, blur, noise, other inputs, a guess by neighbours."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Filler(Protocol):
     """How masked features are filled. Settings only; `prepare` binds them to a batch."""
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
-        """Points and baselines (batch, *shape), one random generator an example."""
+        """Points and baselines (batch, *shape), one random generator per example."""
 
 
 Fill = str | float | Callable[[Tensor], Tensor] | Filler
@@ -71,7 +71,7 @@ class Once:
         values: Any = self.make(points, generators)
         if not isinstance(values, Tensor) or values.shape != points.shape:
             got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(f"the fill returned {got}, expected a tensor {tuple(points.shape)}: one fill a value")
+            raise ValueError(f"the fill returned {got}, expected a tensor {tuple(points.shape)}: one fill per value")
         return Fixed(values.detach().to(points))
 
 
@@ -143,8 +143,8 @@ class NoisyLinear:
     """Noisy linear imputation (ROAD): masked pixels solve "each is the weighted mean of its neighbours", plus noise.
 
     Direct neighbours weigh 1/6, diagonal ones 1/12; at the border the weights of those that exist are scaled up to one.
-    The system is solved once a mask, for all channels that share it. Costs no model evaluation, but a sparse
-    factorisation a mask: on large images it takes longer than the other fills.
+    The system is solved once per mask, for all channels that share it. Costs no model evaluation, but a sparse
+    factorisation per mask: on large images it takes longer than the other fills.
 
     Args:
         noise: standard deviation of the noise, in the units of the input. ROAD's is 0.01.
@@ -185,11 +185,11 @@ FILLS: Mapping[str, Filler] = MappingProxyType(
 )
 
 
-def filler(fill: Fill, pool: Tensor | None = None) -> tuple[str, Filler]:
+def find_filler(fill: Fill, pool: Tensor | None = None) -> tuple[str, Filler]:
     """The name of a fill and the object that makes it, from what the user wrote.
 
     Example:
-        >>> filler("blur")
+        >>> find_filler("blur")
         ('blur', Blur(sigma=None))
     """
     if isinstance(fill, str):
@@ -220,18 +220,18 @@ def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:
             if mask.any():
                 members = (owner.reshape(-1) == i).nonzero()[0]
                 known = image[members].double().cpu().numpy()  # (members, pixels)
-                image[members] = torch.as_tensor(_solved(known, mask, (height, width))).to(image)
+                image[members] = torch.as_tensor(_solve(known, mask, (height, width))).to(image)
     return result
 
 
-def _solved(values: np.ndarray, mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _solve(values: np.ndarray, mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """The channels `values` (channels, pixels) with the pixels of `mask` (pixels,) solved for."""
     from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu
 
     if mask.all():
         raise ValueError('fill="linear" has no pixel left to start from: keep areas below 1')
-    weights = _neighbor_weights(shape)[mask]  # one equation a masked pixel
+    weights = _neighbor_weights(shape)[mask]  # one equation per masked pixel
     matrix = diags_array(weights.sum(1)) - weights[:, mask]
     # The matrix is symmetric and diagonally dominant: no pivoting is needed, which keeps the factors sparse.
     factors = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

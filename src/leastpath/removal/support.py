@@ -1,0 +1,151 @@
+"""Support: does the prediction rest on what an explanation ranks first? The symmetric relevance gain, from curves.
+
+Nothing here knows how an explanation was made. `evaluation.support` is the public measure over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from leastpath._support.rows import flat_rows
+from leastpath.removal.curves import removal_scores
+from leastpath.removal.fills import Filling
+from leastpath.removal.order import Order, Rank, Scale
+from leastpath.score.bound import BoundScore
+from leastpath.score.outputs import Output
+from leastpath.score.score import Score
+
+SHARES = tuple(k / 10 for k in range(1, 10))
+"""10, 20, …, 90 % of the features."""
+Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
+
+
+def measure_support(
+    judged: BoundScore,
+    scale: Scale,
+    values: Tensor,
+    fills: Sequence[Filling],
+    *,
+    groups: Tensor | None = None,
+    shares: Sequence[float] = SHARES,
+    rank: Rank = "magnitude",
+) -> Tensor:
+    """The symmetric relevance gain of an explanation, for each fill: (fills, batch) in float64, on the CPU.
+
+    A random order has a gain of 0 in expectation; values that are all zero order nothing, and their gain is 0. At most
+    two forwards per share, and one more where the score is no probability.
+
+    Args:
+        judged: the score of `judged_score`, bound to the inputs.
+        scale: what it returns, as `judged_score` says.
+        values: (batch, *shape), the explanation.
+        fills: what stands in for features that are removed.
+        groups: integers (1 or batch, *shape): features with one number are removed together, those below 0 never.
+            None: every feature by itself.
+        shares: of the features, each above 0 and at most 1.
+        rank: "magnitude" orders by Σ|A| over a group, "net" by |ΣA|, "signed" by ΣA.
+
+    Example:
+        >>> from leastpath.removal.fills import Fixed
+        >>> score = Score(lambda x: torch.stack([x @ torch.tensor([4.0, 0.0]), torch.zeros(len(x))], 1), 0)
+        >>> judged, scale = judged_score(score)
+        >>> bound, black = judged.bind(torch.ones(1, 2)), Fixed(torch.zeros(1, 2))
+        >>> measure_support(bound, scale, torch.tensor([[4.0, 0.0]]), [black], shares=[0.5])
+        tensor([[0.4820]], dtype=torch.float64)
+    """
+    order = Order.of(values, groups, rank)
+    spans = [order.first(shares), order.last(shares)] + [order.first((0.0,))] * (scale == "score")
+    scores = removal_scores(judged, order, torch.cat(spans), fills)[0].split([len(span) for span in spans], 1)
+    gain = symmetric_gain(*scores, scale=scale)
+    return torch.where(flat_rows(values).abs().amax(1).cpu() > 0, gain, 0.0)
+
+
+def symmetric_gain(without_most: Tensor, without_least: Tensor, clean: Tensor | None = None, *, scale: Scale) -> Tensor:
+    """The mean over shares of [level without the least important − level without the most important features].
+
+    The level is the probability of the class. Where the score is no probability, it is −|f − f(x)|: any change of the
+    score counts.
+
+    Args:
+        without_most: (…, shares, batch) scores without the most important shares of the features.
+        without_least: the same without the least important ones.
+        clean: (…, 1, batch) scores of the inputs as they are, which only "score" needs.
+        scale: what the scores are in.
+
+    Example:
+        >>> symmetric_gain(torch.zeros(1, 1), torch.full((1, 1), 9.0), scale="log_odds")
+        tensor([0.4999])
+    """
+    if scale == "log_odds":
+        return (without_least.sigmoid() - without_most.sigmoid()).mean(-2)
+    assert clean is not None
+    return ((without_most - clean).abs() - (without_least - clean).abs()).mean(-2)
+
+
+def level_of(scores: Tensor, scale: Scale) -> Tensor:
+    """What people read: the probability, or the score where there is none.
+
+    Example:
+        >>> level_of(torch.tensor([0.0]), "log_odds")
+        tensor([0.5000])
+    """
+    return scores.sigmoid() if scale == "log_odds" else scores
+
+
+# ---- which score is judged ---------------------------------------------------------------------------------------
+
+
+def judged_score(score: Score, probability: Probability = "auto") -> tuple[Score, Scale]:
+    """The score that removal evaluates. Log-odds wherever there is a probability: all else follows from them, stably.
+
+    "auto" is the sigmoid where the score is explained through one, the softmax where the target is a class index
+    (of a single output, the sigmoid), and else the score itself.
+
+    Example:
+        >>> judged_score(Score(torch.nn.Linear(3, 2), 1, output="log_softmax"))[1]
+        'log_odds'
+    """
+    indexed = score.target is not None and not callable(score.target)
+    if probability == "auto":
+        # A function as target makes of probabilities what it likes.
+        through_sigmoid = score.output == "sigmoid" and not callable(score.target)
+        probability = "sigmoid" if through_sigmoid else "softmax" if indexed else "score"
+    if probability == "score":
+        return score, "score"
+    if probability == "softmax" and not indexed:
+        raise ValueError('probability="softmax" needs a class: give the Score an index, or (batch,) indices, as target')
+    outputs: dict[str, Output] = {"softmax": class_log_odds, "sigmoid": "raw", "given": _log_odds_of}
+    return replace(score, output=outputs[probability]), "log_odds"
+
+
+def class_log_odds(logits: Tensor) -> Tensor:
+    """log p/(1 − p) of every class, p the softmax, or the sigmoid of a single output: (rows, classes) -> the same.
+
+    Example:
+        >>> class_log_odds(torch.tensor([[200.0, 0.0]]))  # where 1 − p has long been rounded to zero
+        tensor([[ 200., -200.]])
+    """
+    if logits.ndim < 2 or logits.shape[1] == 1:
+        return logits
+    top = logits.argmax(1, keepdim=True)
+    rest = logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True)
+    log_p = logits.log_softmax(1)
+    # 1 − p of a class below the top is at least a half, so its logarithm is safe; the top's is taken over the rest.
+    margins = log_p - torch.log1p(-log_p.exp().clamp_max(0.5))
+    return margins.scatter(1, top, logits.gather(1, top) - rest)
+
+
+def _log_odds_of(probabilities: Tensor) -> Tensor:
+    if bool(((probabilities < 0) | (probabilities > 1)).any()):
+        raise ValueError(
+            f'probability="given" but the model returns values from {float(probabilities.min()):.3g} to '
+            f'{float(probabilities.max()):.3g}: use "softmax" or "sigmoid"'
+        )
+    # A saturated softmax is rounded to 0 or 1, whose log-odds are infinite: the nearest number that is neither.
+    limits = torch.finfo(probabilities.dtype)
+    return probabilities.clamp(limits.tiny, 1 - limits.eps / 2).logit()
