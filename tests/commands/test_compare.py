@@ -121,7 +121,7 @@ def test_the_ceiling_on_pictures_searches_patches(folder, tmp_path):
     run = of_pictures(folder, tmp_path / "out", methods="random,near_optimal_removal", measures="deletion", limit=1)
     found = pd.read_csv(run.path / "results.csv").set_index("method")
     assert found.loc["near_optimal_removal", "deletion"] < found.loc["random", "deletion"]
-    assert command.Kind(False, "mean").ceiling(224).features.unique().numel() == 64
+    assert command.Kind(False, "mean").ceiling(224).groups.unique().numel() == 64
 
 
 def test_a_judge_with_other_weights_against_the_measure_called_directly(folder, tmp_path):
