@@ -133,13 +133,37 @@ def test_labels_are_removed_together_and_those_below_zero_never():
 
 
 @pytest.mark.parametrize(
-    "labels", [torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool), torch.zeros(4).long(), torch.zeros(3, 4).long()]
+    ("labels", "sentence"),
+    [
+        (torch.zeros(1, 4), "groups have dtype torch.float32, expected integers"),
+        (torch.ones(1, 4, dtype=torch.bool), "groups have dtype torch.bool, expected integers"),
+        (
+            torch.zeros(5).long(),
+            r"groups have shape \(5,\), the inputs \(2, 4\): expected one for all examples, \(4,\)",
+        ),
+        (torch.zeros(3, 4).long(), r"groups have shape \(3, 4\), the inputs \(2, 4\): expected one for all examples"),
+        ("patches", r"groups='patches' needs inputs \(batch, channels, height, width\)"),
+        ("words", "groups='words' is unknown"),
+    ],
 )
-def test_wrong_labels_are_refused_before_the_solver_works(labels):
+def test_wrong_groups_are_refused_before_the_solver_works(labels, sentence):
     model = Counted(lambda x: x @ WEIGHTS)
-    with pytest.raises(ValueError, match=r"expected integer labels of shape \(1, 4\)"):
+    with pytest.raises(ValueError, match=sentence):
         lp.attribute(lp.Score(model), torch.ones(2, 4), method=BENT, groups=labels)
     assert model.gradient_rows == 0
+
+
+def test_words_and_labels_group_the_test_and_the_method_alike():
+    series, score = flat_points(2, 60).view(2, 3, 20), lp.Score(torch.nn.Sequential(torch.nn.Flatten(), mlp(60)), 1)
+    steps = torch.arange(20).expand(3, 20)
+    by_kind, by_word, by_labels = (
+        lp.attribute(score, series, method="staircase", n_orders=1, groups=groups) for groups in (None, "steps", steps)
+    )
+    assert torch.equal(by_kind.values, by_word.values) and torch.equal(by_word.values, by_labels.values)
+    assert torch.equal(by_kind.support, by_word.support) and torch.equal(by_word.support, by_labels.support)
+    assert torch.equal(by_word.values[:, 0], by_word.values[:, 2])  # the channels of a time share its gain
+    known = symmetric_relevance_gain(score, series, by_word.values, groups="steps")
+    torch.testing.assert_close(by_word.support.double(), known, rtol=1e-5, atol=1e-6)
 
 
 def test_images_are_removed_in_patches():
