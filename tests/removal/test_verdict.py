@@ -154,7 +154,7 @@ def test_wrong_groups_are_refused_before_the_solver_works(labels, sentence):
 
 
 def test_words_and_labels_group_the_test_and_the_method_alike():
-    series, score = flat_points(2, 60).view(2, 3, 20), lp.Score(torch.nn.Sequential(torch.nn.Flatten(), mlp(60)), 1)
+    series, score = flat_points(2, 60).view(2, 3, 20), lp.Score(lambda x: mlp(60)(x.flatten(1)), 1)
     steps = torch.arange(20).expand(3, 20)
     by_kind, by_word, by_labels = (
         lp.attribute(score, series, method="staircase", n_orders=1, groups=groups) for groups in (None, "steps", steps)
