@@ -14,7 +14,7 @@ from leastpath.quantus import explain
 
 IMAGES = flat_points(4, 72).reshape(4, 2, 6, 6).numpy()
 LABELS = np.array([0, 2, 1, 1])
-SETTINGS = {"solver": lp.Descent(40), "output": "log_softmax", "max_gradients": 200}
+SETTINGS = {"method": lp.Descent(40), "output": "log_softmax", "max_gradients": 200}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def quantus():
 
 def test_same_as_attribute():
     model, inputs = mlp(), flat_points(3, 4)
-    values = explain(model, inputs.numpy(), np.array([0, 2, 1]), baselines=0.5, solver=lp.StraightLine(), n_steps=5)
+    values = explain(model, inputs.numpy(), np.array([0, 2, 1]), baselines=0.5, method=lp.StraightLine(), n_steps=5)
     expected = lp.attribute(lp.Score(model, [0, 2, 1]), inputs, 0.5, method=lp.StraightLine(), n_steps=5).values
     assert isinstance(values, np.ndarray)
     np.testing.assert_array_equal(values, expected.numpy())
@@ -40,7 +40,7 @@ def test_arrays_of_any_kind():
     summed = explain(cnn(), IMAGES, LABELS, reduce_channels=True, **SETTINGS)
     assert values.shape == (4, 2, 6, 6) and summed.shape == (4, 1, 6, 6)
     np.testing.assert_allclose(values.sum(1, keepdims=True), summed, rtol=1e-4, atol=1e-5)
-    assert explain(mlp().double(), flat_points(2, 4).numpy(), 1, solver=lp.StraightLine()).dtype == np.float64
+    assert explain(mlp().double(), flat_points(2, 4).numpy(), 1, method=lp.StraightLine()).dtype == np.float64
 
 
 def test_the_package_does_not_import_quantus():
@@ -82,4 +82,4 @@ def test_targets_that_are_no_classes(targets, sentence):
 
 def test_channels_of_a_table_cannot_be_summed():
     with pytest.raises(ValueError, match="leave it out"):
-        explain(mlp(), flat_points(2, 4), 0, reduce_channels=True, solver=lp.StraightLine())
+        explain(mlp(), flat_points(2, 4), 0, reduce_channels=True, method=lp.StraightLine())

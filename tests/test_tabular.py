@@ -77,7 +77,7 @@ def test_encoding_is_laid_out_as_get_dummies():
 @pytest.mark.parametrize("solver", [None, lp.StraightLine(), lp.Descent(60)], ids=["band", "line", "descent"])
 def test_additive_model_against_closed_form(solver):
     """Names and index are kept, one-hot groups are summed, the scale of a column does not matter."""
-    explained = explain(additive, FRAME, background=BACKGROUND, solver=solver, tolerance=1e-3)
+    explained = explain(additive, FRAME, background=BACKGROUND, method=solver, tolerance=1e-3)
     assert list(explained.values.columns) == list(FRAME.columns)
     pd.testing.assert_frame_equal(explained.values, expected(raw_mean()), atol=0.02, rtol=0.02, check_dtype=False)
     total = explained.base_values + explained.values.sum(axis=1)
@@ -94,8 +94,8 @@ def test_preprocessing_over_tensors_is_part_of_the_score():
     def model(cells):
         return cells[:, 0] * cells[:, 1] / 100 + cells[:, 2]
 
-    split = explain(model, FRAME, background=BACKGROUND, preprocess=Logarithm(), solver=lp.StraightLine())
-    whole = explain(lambda x: model(Logarithm()(x)), FRAME, background=BACKGROUND, solver=lp.StraightLine())
+    split = explain(model, FRAME, background=BACKGROUND, preprocess=Logarithm(), method=lp.StraightLine())
+    whole = explain(lambda x: model(Logarithm()(x)), FRAME, background=BACKGROUND, method=lp.StraightLine())
     pd.testing.assert_frame_equal(split.values, whole.values)
 
 
@@ -123,7 +123,7 @@ def test_a_pipeline_of_scikit_learn_against_our_encoding(sparse):
     )
     theirs, ours = pipeline(sparse), Encoding.fit(BACKGROUND)
     names = [name.split("__")[1] for name in theirs.get_feature_names_out()]
-    calls = {"background": BACKGROUND, "solver": lp.StraightLine()}
+    calls = {"background": BACKGROUND, "method": lp.StraightLine()}
     first = explain(lambda x: x @ torch.tensor([weights[n] for n in names]), FRAME, preprocess=theirs, **calls)
     second = explain(lambda x: x @ torch.tensor(list(weights.values())), FRAME, preprocess=ours, **calls)
     pd.testing.assert_frame_equal(first.values, second.values, atol=1e-4, rtol=1e-4)
@@ -138,7 +138,7 @@ def classifier():
 
 
 def test_targets():
-    calls = {"background": BACKGROUND, "preprocess": Encoding.fit(BACKGROUND), "solver": lp.StraightLine()}
+    calls = {"background": BACKGROUND, "preprocess": Encoding.fit(BACKGROUND), "method": lp.StraightLine()}
     model = classifier()
     predicted = explain(model, FRAME, **calls)
     logits = model(calls["preprocess"].transform(FRAME))
@@ -150,7 +150,7 @@ def test_targets():
 
 
 def test_baselines_against_closed_form():
-    calls = {"background": BACKGROUND, "solver": lp.StraightLine(), "tolerance": 1e-3}
+    calls = {"background": BACKGROUND, "method": lp.StraightLine(), "tolerance": 1e-3}
     row = BACKGROUND.iloc[7]
     cells = Encoding.fit(BACKGROUND, standardize=False).transform(BACKGROUND).double().numpy()
     from_row = explain(additive, FRAME, baseline=row, **calls)
@@ -174,12 +174,12 @@ def test_the_choice_is_said():
     assert graph.result.method.startswith("NeighborGraph") and "60 rows" in repr(graph)
     usual = explain(additive, FRAME, background=BACKGROUND, max_gradients=100)
     assert usual.choice == "ElasticBand, one step for each column" and usual.result.method.startswith("ElasticBand")
-    assert explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine()).choice == "StraightLine, as asked"
+    assert explain(additive, FRAME, background=BACKGROUND, method=lp.StraightLine()).choice == "StraightLine, as asked"
 
 
 def test_support_removes_whole_columns_and_comes_first():
     """Oracle: the score of rows whose cells were put at the baseline by hand, in the order of the explanation."""
-    explained = explain(additive, FRAME, background=BACKGROUND, baseline="median", solver=lp.StraightLine())
+    explained = explain(additive, FRAME, background=BACKGROUND, baseline="median", method=lp.StraightLine())
     typical = {c: BACKGROUND[c].median() if c in ("income", "age") else BACKGROUND[c].mode()[0] for c in FRAME}
     encoding = Encoding.fit(BACKGROUND, standardize=False)
     for name, row in FRAME.iterrows():
@@ -198,14 +198,14 @@ def test_support_removes_whole_columns_and_comes_first():
         assert explained.support[name] == pytest.approx(sum(gains) / 9, abs=2e-3)
     assert list(explained.support.index) == list(FRAME.index) and explained.support.name == "support"
     assert repr(explained).startswith("TableExplanation(median support ")
-    untested = explain(additive, FRAME, background=BACKGROUND, solver=lp.StraightLine(), support=False)
+    untested = explain(additive, FRAME, background=BACKGROUND, method=lp.StraightLine(), support=False)
     assert untested.support.isna().all()
     assert "the explanation was not tested: support=True tests it; the integral is ok" in repr(untested)
 
 
 def test_geometry_by_name():
     encoding = Encoding.fit(BACKGROUND)
-    calls = {"background": BACKGROUND, "preprocess": encoding, "solver": lp.Descent(60), "max_gradients": 200}
+    calls = {"background": BACKGROUND, "preprocess": encoding, "method": lp.Descent(60), "max_gradients": 200}
     explained = explain(classifier(), FRAME, 1, geometry="logit_margin", **calls)
     assert "logit_margin" in explained.result.geometry
 
@@ -224,7 +224,7 @@ def test_numbers_as_categories_and_summary():
         frame[:4],
         background=frame,
         categorical=["job", "member"],
-        solver=lp.StraightLine(),
+        method=lp.StraightLine(),
     )
     np.testing.assert_allclose(explained.values["job"], np.array([1, -3, 0, 1]) + 2 / 3, atol=1e-4)
     assert explained.summary().index[0] == "job"
@@ -233,7 +233,7 @@ def test_numbers_as_categories_and_summary():
 @pytest.mark.filterwarnings("ignore")  # of SHAP
 def test_shap_draws_tables():
     shap, plt = pytest.importorskip("shap"), pytest.importorskip("matplotlib.pyplot")
-    explained = explanation(explain(additive, BACKGROUND[:8], background=BACKGROUND, solver=lp.StraightLine()))
+    explained = explanation(explain(additive, BACKGROUND[:8], background=BACKGROUND, method=lp.StraightLine()))
     assert explained.feature_names == list(BACKGROUND.columns)
     shap.plots.waterfall(explained[0], show=False)
     assert any(BACKGROUND["job"].iloc[0] in text.get_text() for text in plt.gca().get_yticklabels())

@@ -177,7 +177,7 @@ def test_only_free_tokens_are_removed_and_each_as_a_whole():
 
 def test_geometry_by_name():
     explained = explain(
-        classifier(), tokenizer(), TEXTS, 1, solver=lp.Descent(60), max_gradients=200, geometry="logit_margin"
+        classifier(), tokenizer(), TEXTS, 1, method=lp.Descent(60), max_gradients=200, geometry="logit_margin"
     )
     assert "logit_margin" in explained.result.geometry
 

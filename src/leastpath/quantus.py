@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import attribute
-from leastpath.score.inputs import parameter_of
+from leastpath.score.inputs import home_of
 from leastpath.score.outputs import Output
 from leastpath.score.score import Score
 
@@ -41,7 +41,7 @@ def explain(
         reduce_channels: sum over the channels of images: (batch, channels, …) becomes (batch, 1, …).
         batch_size: rows in one model call.
         device: where to compute; None: where the model is.
-        settings: solver, metric, tolerance, n_steps, rule, max_gradients, seed, …: as in `leastpath.attribute`.
+        settings: method, metric, tolerance, n_steps, rule, max_gradients, seed, …: as in `leastpath.attribute`.
 
     Returns:
         (batch, …) like the inputs, or with one channel.
@@ -49,13 +49,11 @@ def explain(
     Example:
         >>> import leastpath as lp
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3)).eval()
-        >>> explain(model, np.ones((2, 4), "float32"), np.array([0, 2]), solver=lp.StraightLine()).shape
+        >>> explain(model, np.ones((2, 4), "float32"), np.array([0, 2]), method=lp.StraightLine()).shape
         (2, 4)
     """
-    parameter = parameter_of(model)
-    device = device or (torch.device("cpu") if parameter is None else parameter.device)
-    dtype = torch.float32 if parameter is None else parameter.dtype
-    tensor = _tensor(inputs).to(device, dtype)
+    home, dtype = home_of(model)
+    tensor = _tensor(inputs).to(device or home, dtype)
     if isinstance(baselines, np.ndarray):
         baselines = _tensor(baselines)
     score = Score(model, _classes(targets), output, batch_size=batch_size)

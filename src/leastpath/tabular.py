@@ -1,13 +1,13 @@
 """Tables: pandas in, pandas out.
 
 A frame is encoded as numbers (numeric columns standardised, categorical ones as one-hot blocks), explained in that
-space, and the attributions of a column's numbers are summed: one value a cell, under the names it came with.
+space, and the attributions of a column's numbers are summed: one value per cell, under the names it came with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ from leastpath._support.checks import seed_of
 from leastpath._support.optional import optional
 from leastpath.attribution import attribute
 from leastpath.features.kinds import FEW_FEATURES
+from leastpath.methods.method import Method
 from leastpath.removal.verdict import headline
 from leastpath.result.attribution import Attribution
 from leastpath.score.estimators import as_module
-from leastpath.score.inputs import UnfitInputs, parameter_of
+from leastpath.score.inputs import UnfitInputs, home_of
 from leastpath.score.outputs import Output
-from leastpath.score.score import Score
+from leastpath.score.score import Score, with_classes
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.graph.solver import NeighborGraph
 from leastpath.solvers.solution import Solver
@@ -61,15 +62,13 @@ class Encoding:
         """Learn categories, means and deviations from a frame; `categorical` defaults to all non-numeric columns."""
         named = _categorical_columns(frame, categorical)
         categories, centers, scales = {}, {}, {}
-        for name in frame.columns:
-            column = frame[name]
+        for name, column in frame.items():
             if column.isna().any():
                 raise ValueError(f"column {name!r} has missing values: fill them first, frame.fillna(…)")
             if column.dtype.kind in "mM":
                 raise ValueError(f"column {name!r} holds dates: turn them into numbers first, as in days since a date")
             if name in named:
-                known = column.cat.categories if hasattr(column, "cat") else sorted(column.unique())
-                categories[name] = tuple(known)
+                categories[name] = tuple(column.cat.categories if hasattr(column, "cat") else sorted(column.unique()))
             else:
                 numbers = _numbers(column, name)
                 centers[name] = float(numbers.mean()) if standardize else 0.0
@@ -92,9 +91,7 @@ class Encoding:
         missing = [name for name in self.columns if name not in frame.columns or frame[name].isna().any()]
         if missing:
             raise ValueError(f"the columns {missing} are missing or have missing values: fill them, frame.fillna(…)")
-        parts = [
-            ((_numbers(frame[name], name) - self.centers[name]) / self.scales[name])[:, None] for name in self.centers
-        ]
+        parts = [((_numbers(frame[n], n) - center) / self.scales[n])[:, None] for n, center in self.centers.items()]
         for name, known in self.categories.items():
             column = frame[name].to_numpy(dtype=object)
             block = np.stack([column == value for value in known], 1).astype(np.float64)
@@ -158,7 +155,7 @@ def explain(
     categorical: Sequence[Any] | None = None,
     baseline: Any = "mean",
     output: Output | None = None,
-    solver: Solver | None = None,
+    method: str | Method | Solver | None = None,
     support: bool = True,
     groups: Mapping[Any, Sequence[int]] | None = None,
     n_neighbors: int | None = None,
@@ -173,7 +170,7 @@ def explain(
         model: a torch module, or a callable over tensors: (rows, width) numbers in, logits out. A fitted linear model
             or network of scikit-learn becomes a module (`leastpath.score.estimators.as_module`).
         frame: the rows to explain.
-        target: a class, or one a row. None: the predicted class, or the only output.
+        target: a class, or one per row. None: the predicted class, or the only output.
         background: a frame with the same columns, e.g. training data: the points of the neighbour graph, the
             baseline and the scale of the columns come from it.
         preprocess: what turns the frame into the model's numbers. A fitted transformer with `transform(frame)`
@@ -185,9 +182,9 @@ def explain(
         baseline: "mean" of the encoded background (frequencies, for categories), "median" (and the most frequent
             category), a row or frame of the same columns, or a number: so many rows of the background, averaged.
         output: what is explained: "log_softmax" by default, "raw" for a model of one output.
-        solver: None: what the study of truth chose, `ElasticBand` with one step for each column where there are at
-            most 20 encoded features, and else `StraightLine`; with `n_neighbors` a `NeighborGraph` over the
-            background. `choice` says which.
+        method: as in `leastpath.attribute`. None: what the study of truth chose, `ElasticBand` with one step for each
+            column where there are at most 20 encoded features, and else `StraightLine`; with `n_neighbors` a
+            `NeighborGraph` over the background. `choice` says which.
 
     Rarely needed:
         support: test the result: does the score change when the columns that come out first get the baseline's values?
@@ -212,20 +209,21 @@ def explain(
     if hasattr(given, "predict") and not callable(given):
         model = as_module(given)
     _check_frames(model, frame, background)
-    space = Space.of(frame, background, preprocess, categorical, groups)
-    parameter = parameter_of(model)
-    device, dtype = (torch.device("cpu"), torch.float32) if parameter is None else (parameter.device, parameter.dtype)
-    inputs, points = (space.encode(table).to(device, dtype) for table in (frame, background))
-    score = Score(Scored(model, space, device, dtype), batch_size=batch_size)
-    classes = _classes(target, _answers(score, inputs, space.names))
-    score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
+    layout = Layout.of(frame, background, preprocess, categorical, groups)
+    device, dtype = home_of(model)
+    inputs, points = (layout.encode(table).to(device, dtype) for table in (frame, background))
+    score = Score(Scored(model, layout, device, dtype), batch_size=batch_size)
+    score = with_classes(score, target, output, _ask_model(score, inputs, layout.names))
     generator = np.random.default_rng(seed_of(seed))
-    start = _start(space, baseline, points, background, len(frame), generator).to(inputs)
-    solver, choice = _chosen(solver, space, points, n_neighbors, max_points, generator)
-    result = attribute(
-        score, inputs, start, method=solver, seed=seed, groups=space.column_of[None], support=support, **settings
-    )
-    return _table(space, frame, result, score(inputs), classes, choice)
+    start = _start(layout, baseline, points, background, len(frame), generator).to(inputs)
+    if method is None and "solver" not in settings:
+        method, choice = _choose_solver(layout, points, n_neighbors, max_points, generator)
+    else:
+        given = settings.get("solver", method)
+        choice = f"{given if isinstance(given, str) else type(given).__name__}, as asked"
+    labels = layout.column_of[None]
+    result = attribute(score, inputs, start, method=method, seed=seed, groups=labels, support=support, **settings)
+    return _as_frames(layout, frame, result, score, score(inputs), choice)
 
 
 def _numbers(column: Any, name: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -243,7 +241,7 @@ def _numbers(column: Any, name: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 @dataclass(frozen=True)
-class Space:
+class Layout:
     """How cells become numbers, which column each number belongs to, and what the model is given for them."""
 
     columns: tuple[Any, ...]
@@ -260,7 +258,7 @@ class Space:
         return torch.tensor([self.columns.index(name) for name in self.owners])
 
     @classmethod
-    def of(cls, frame: Any, background: Any, preprocess: Any, categorical: Any, groups: Any) -> Space:
+    def of(cls, frame: Any, background: Any, preprocess: Any, categorical: Any, groups: Any) -> Layout:
         columns = tuple(frame.columns)
         if hasattr(preprocess, "transform"):
             if categorical is not None:
@@ -279,7 +277,7 @@ class Space:
         return cls(columns, encoding.transform, encoding.owners, names, preprocess, shift, scale)
 
     @classmethod
-    def _of_transformer(cls, columns: Any, frame: Any, background: Any, preprocess: Any, groups: Any) -> Space:
+    def _of_transformer(cls, columns: Any, frame: Any, background: Any, preprocess: Any, groups: Any) -> Layout:
         def encode(table: Any) -> Tensor:
             made = preprocess.transform(table)
             made = made.toarray() if hasattr(made, "toarray") else made
@@ -300,11 +298,11 @@ class Space:
 class Scored(nn.Module):
     """The model over the explained space: scale, preprocessing step and model in one."""
 
-    def __init__(self, model: Callable[..., Any], space: Space, device: Any, dtype: torch.dtype) -> None:
+    def __init__(self, model: Callable[..., Any], layout: Layout, device: Any, dtype: torch.dtype) -> None:
         super().__init__()
         self.model = model
-        self.inner = space.inner
-        self.shift, self.scale = space.shift.to(device, dtype), space.scale.to(device, dtype)
+        self.inner = layout.inner
+        self.shift, self.scale = layout.shift.to(device, dtype), layout.scale.to(device, dtype)
         self.training = isinstance(model, nn.Module) and model.training
 
     def forward(self, numbers: Tensor) -> Any:
@@ -317,28 +315,25 @@ def _owners_by_trying(encode: Callable[[Any], Tensor], frame: Any, background: A
     import pandas as pd
 
     rows = pd.concat([frame[:ROWS_TO_COMPARE], background[:ROWS_TO_COMPARE]])
-    before = encode(rows)
-    owners: list[Any] = [None] * before.shape[1]
-    taken = [False] * len(owners)
-    for name in rows.columns:
+    before, columns = encode(rows), list(rows.columns)
+    moved = torch.zeros(len(columns), before.shape[1], dtype=torch.bool)
+    for c, name in enumerate(columns):
         changed = rows.copy()
         changed[name] = np.roll(rows[name].to_numpy(), 1)
-        for i in (encode(changed) != before).any(0).nonzero()[:, 0].tolist():
-            if taken[i]:
-                raise ValueError(
-                    f"output {i} of preprocess comes from column {owners[i]!r} and from {name!r}: attributions can be "
-                    "summed by column only where each output has one. Pass groups={column: [outputs]}, or make the "
-                    "step a function of tensors"
-                )
-            owners[i], taken[i] = name, True
-    if not all(taken):
-        # A number that never moves in the data: what is asked is only where to put it.
-        named = [i for i, known in enumerate(taken) if not known]
+        moved[c] = (encode(changed) != before).any(0)
+    for i in (moved.sum(0) > 1).nonzero()[:1, 0].tolist():
+        first, second = (columns[c] for c in moved[:, i].nonzero()[:2, 0].tolist())
         raise ValueError(
-            f"outputs {named[:10]} of preprocess are constant over frame and background, so their column is unknown: "
+            f"output {i} of preprocess comes from column {first!r} and from {second!r}: attributions can be summed by "
+            "column only where each output has one. Pass groups={column: [outputs]}, or make the step a function of "
+            "tensors"
+        )
+    if still := (~moved.any(0)).nonzero()[:10, 0].tolist():  # what never moves in the data
+        raise ValueError(
+            f"outputs {still} of preprocess are constant over frame and background, so their column is unknown: "
             "pass a larger background, or groups={column: [outputs]}"
         )
-    return tuple(owners)
+    return tuple(columns[c] for c in moved.int().argmax(0).tolist())
 
 
 def _owners_of_groups(groups: Mapping[Any, Sequence[int]], width: int) -> tuple[Any, ...]:
@@ -352,14 +347,14 @@ def _owners_of_groups(groups: Mapping[Any, Sequence[int]], width: int) -> tuple[
 
 
 def _start(
-    space: Space, baseline: Any, points: Tensor, background: Any, rows: int, generator: np.random.Generator
+    layout: Layout, baseline: Any, points: Tensor, background: Any, rows: int, generator: np.random.Generator
 ) -> Tensor:
     """(1, width), (rows, width) or (rows, m, width)."""
     if isinstance(baseline, str):
         if baseline == "mean":
             return points.mean(0, keepdim=True)
         if baseline == "median":
-            return space.encode(typical_row(background))
+            return layout.encode(typical_row(background))
         raise ValueError(f'baseline={baseline!r} is unknown: use "mean", "median", a row, a frame or a number of rows')
     if isinstance(baseline, (int, np.integer)):
         if not 1 <= baseline <= len(points):
@@ -367,14 +362,14 @@ def _start(
         drawn = points[torch.as_tensor(generator.permutation(len(points))[:baseline])]
         return drawn[None].expand(rows, -1, -1)
     table = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
-    if not hasattr(table, "columns") or set(space.columns) - set(table.columns) or len(table) not in (1, rows):
+    if not hasattr(table, "columns") or set(layout.columns) - set(table.columns) or len(table) not in (1, rows):
         raise ValueError(
-            f"baseline must be a row, or a frame of 1 or {rows} rows, with the columns {list(space.columns)}: "
+            f"baseline must be a row, or a frame of 1 or {rows} rows, with the columns {list(layout.columns)}: "
             "as in baseline=background.iloc[0]"
         )
     if len(table) == 1 and not hasattr(baseline, "columns"):
         table = table.astype(background.dtypes.to_dict())  # a row of a mixed frame has lost its types
-    return space.encode(table[list(space.columns)])
+    return layout.encode(table[list(layout.columns)])
 
 
 def typical_row(background: Any) -> Any:
@@ -388,20 +383,14 @@ def typical_row(background: Any) -> Any:
     return pd.DataFrame([row], columns=background.columns)
 
 
-def _chosen(
-    solver: Solver | None,
-    space: Space,
-    points: Tensor,
-    n_neighbors: int | None,
-    max_points: int,
-    generator: np.random.Generator,
+def _choose_solver(
+    layout: Layout, points: Tensor, n_neighbors: int | None, max_points: int, generator: np.random.Generator
 ) -> tuple[Solver, str]:
-    if solver is not None:
-        return solver, f"{type(solver).__name__}, as asked"
+    """What the study of truth chose, or a graph over the background where neighbours are asked for; and why."""
     if n_neighbors is None and points.shape[1] > FEW_FEATURES:
         return StraightLine(), "StraightLine, with error control"
     if n_neighbors is None:
-        return ElasticBand(groups=space.column_of), "ElasticBand, one step for each column"
+        return ElasticBand(groups=layout.column_of), "ElasticBand, one step for each column"
     distinct = points.unique(dim=0)
     drawn = distinct[torch.as_tensor(np.sort(generator.permutation(len(distinct))[:max_points]))]
     graph = NeighborGraph(drawn, n_neighbors)
@@ -426,12 +415,9 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
     if list(frame.columns) != list(background.columns):
         missing = [c for c in frame.columns if c not in background.columns]
         extra = [c for c in background.columns if c not in frame.columns]
-        if missing:
-            what = f"background lacks the columns {missing} of frame"
-        elif extra:
-            what = f"frame lacks the columns {extra} of background"
-        else:
-            what = "frame and background have the same columns in another order"
+        what = "frame and background have the same columns in another order"
+        what = f"frame lacks the columns {extra} of background" if extra else what
+        what = f"background lacks the columns {missing} of frame" if missing else what
         raise ValueError(f"{what}: pass both with the same columns, as in background[frame.columns]")
     if not callable(model):
         raise ValueError(
@@ -440,7 +426,7 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
         )
 
 
-def _answers(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
+def _ask_model(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
     """What the model says of each row: (rows,) or (rows, classes)."""
     try:
         return score.outputs(inputs)
@@ -451,46 +437,25 @@ def _answers(score: Score, inputs: Tensor, names: Sequence[str]) -> Tensor:
         ) from error
 
 
-def _classes(target: Any, answers: Tensor) -> Tensor | None:
-    """(rows,) class indices; None for a single output."""
-    if answers.ndim == 1 or answers.shape[1] == 1:
-        if target is not None and not (np.asarray(target) == 0).all():
-            raise ValueError(f"target={target!r} of a model with a single output: pass target=None, or 0")
-        return None
-    if target is None:
-        return answers.argmax(1)
-    indices = torch.as_tensor(np.array(target), device=answers.device)  # a copy: pandas' own is read-only
-    if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
-        raise ValueError(f"target has dtype {indices.dtype}, expected a class index, or one a row")
-    if indices.ndim and len(indices) != len(answers):
-        raise ValueError(f"got {len(indices)} targets for {len(answers)} rows: pass one class index, or one a row")
-    if int(indices.min()) < 0 or int(indices.max()) >= answers.shape[1]:
-        most = answers.shape[1] - 1
-        raise ValueError(f"target={target!r} is out of range: the model returns {most + 1} classes, 0 to {most}")
-    return indices.long().expand(len(answers)) if indices.ndim == 0 else indices.long()
-
-
-def _table(
-    space: Space, frame: Any, result: Attribution, scores: Tensor, classes: Tensor | None, choice: str
+def _as_frames(
+    layout: Layout, frame: Any, result: Attribution, score: Score, scores: Tensor, choice: str
 ) -> TableExplanation:
     import pandas as pd
 
-    assert isinstance(result.values, Tensor)
-    encoded = pd.DataFrame(result.values.double().cpu().numpy(), index=frame.index, columns=space.names)
-    summed = np.zeros((len(frame), len(space.columns)))
-    np.add.at(summed.T, space.column_of.numpy(), encoded.to_numpy().T)
-    indices = np.full(len(frame), -1) if classes is None else classes.cpu().numpy()
-
     def series(numbers: Any, name: str) -> Any:
-        return pd.Series(numbers, index=frame.index, name=name)
+        return pd.Series(numbers.cpu().numpy(), index=frame.index, name=name)
 
+    assert isinstance(result.values, Tensor)
+    values = result.values.double().cpu()
+    summed = torch.zeros(len(frame), len(layout.columns), dtype=torch.float64).index_add_(1, layout.column_of, values)
+    classes = score.target if isinstance(score.target, Tensor) else torch.full((len(frame),), -1)
     return TableExplanation(
-        values=pd.DataFrame(summed, index=frame.index, columns=frame.columns),
-        scores=series(scores.double().cpu().numpy(), "score"),
-        base_values=series((scores - result.score_change).double().cpu().numpy(), "base_value"),
-        target=series(indices, "target"),
-        support=series(result.support.double().cpu().numpy(), "support"),
-        encoded_values=encoded,
+        values=pd.DataFrame(summed.numpy(), index=frame.index, columns=frame.columns),
+        scores=series(scores.double(), "score"),
+        base_values=series((scores - result.score_change).double(), "base_value"),
+        target=series(classes, "target"),
+        support=series(result.support.double(), "support"),
+        encoded_values=pd.DataFrame(values.numpy(), index=frame.index, columns=layout.names),
         frame=frame,
         result=result,
         choice=choice,

@@ -204,7 +204,7 @@ def explain(
         max_length: cut longer texts; by default at what the tokenizer allows.
         embedding: the module that turns ids into vectors, where the model does not name it itself.
         batch_size: rows in one model call.
-        settings: solver, metric, geometry, tolerance, n_steps, max_gradients, seed, progress, …: as in
+        settings: method, metric, geometry, tolerance, n_steps, max_gradients, seed, progress, …: as in
             `leastpath.attribute`.
 
     Example:
@@ -219,7 +219,7 @@ def explain(
         ...     vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
         >>> model = transformers.BertForSequenceClassification(config).eval()
         >>> import leastpath as lp
-        >>> explained = explain(model, tokenizer, ["good", "not bad"], solver=lp.StraightLine())
+        >>> explained = explain(model, tokenizer, ["good", "not bad"], method=lp.StraightLine())
         >>> explained.tokens
         (('good',), ('[UNK]', 'bad'))
     """
@@ -272,7 +272,7 @@ def explain_image(
 
     Rarely needed:
         batch_size: images in one model call.
-        settings: solver, metric, geometry, tolerance, n_steps, max_gradients, seed, progress, …: as in
+        settings: method, metric, geometry, tolerance, n_steps, max_gradients, seed, progress, …: as in
             `leastpath.attribute`.
 
     Example:
@@ -281,7 +281,7 @@ def explain_image(
         ...     return {"pixel_values": torch.stack([torch.tensor(image).permute(2, 0, 1) / 255 for image in images])}
         >>> import leastpath as lp
         >>> picture = torch.full((2, 2, 3), 200).numpy()
-        >>> explain_image(model, processor, [picture], target=1, solver=lp.StraightLine()).heat.shape
+        >>> explain_image(model, processor, [picture], target=1, method=lp.StraightLine()).heat.shape
         torch.Size([1, 2, 2])
     """
     batch = list(images) if isinstance(images, (list, tuple)) else [images]

@@ -163,6 +163,12 @@ def _advice_on_ids(ids: Tensor, rows: Sequence[int]) -> str:
     return f"{found} {rows[0]} rows: {length} are more tokens than the model has positions" if length > rows[0] else ""
 
 
+def home_of(model: Any) -> tuple[torch.device, torch.dtype]:
+    """Where a model's floating-point parameters are, and their dtype; the CPU and float32 where it has none."""
+    parameter = parameter_of(model)
+    return (torch.device("cpu"), torch.float32) if parameter is None else (parameter.device, parameter.dtype)
+
+
 def parameter_of(model: Any) -> Tensor | None:
     """A floating-point parameter of the model, which shows its device and dtype; None where it has none."""
     parameters = model.parameters() if isinstance(model, nn.Module) else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -74,6 +75,32 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
         _check_range(target, tensor)
         return tensor.select(1, target)
     return tensor.gather(1, _checked_index(target, tensor))[:, 0]
+
+
+def choose_classes(target: Any, outputs: Tensor) -> Tensor | None:
+    """(rows,) the classes asked for, or those that a model's outputs (rows, classes) predict; None for one output.
+
+    Args:
+        target: a class index, one per row, or None for the predicted ones.
+        outputs: (rows, classes), (rows, 1) or (rows,).
+
+    Example:
+        >>> choose_classes(None, torch.tensor([[0.0, 2.0], [1.0, 0.0]])), choose_classes(0, torch.zeros(2, 1))
+        (tensor([1, 0]), None)
+    """
+    rows, n = len(outputs), 1 if outputs.ndim == 1 else outputs.shape[1]
+    if target is None:
+        return None if n == 1 else outputs.argmax(1)
+    indices = torch.as_tensor(np.array(target), device=outputs.device)  # a copy: pandas' own is read-only
+    if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
+        raise ValueError(f"target={target!r}: expected a class index, or one per row")
+    if indices.ndim and len(indices) != rows:
+        raise ValueError(f"got {len(indices)} targets for {rows} rows: pass one class index, or one per row")
+    if n == 1 and not (indices == 0).all():
+        raise ValueError(f"target={target!r} of a model with a single output: pass target=None, or 0")
+    if int(indices.min()) < 0 or int(indices.max()) >= n:
+        raise ValueError(f"target={target!r} is out of range: the model returns {n} classes, 0 to {n - 1}")
+    return None if n == 1 else indices.long().expand(rows)
 
 
 def check_rows(tensor: Tensor, rows: int) -> None:

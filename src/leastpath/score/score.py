@@ -19,7 +19,7 @@ from leastpath.score.bound import BoundScore, check_rows_are_independent
 from leastpath.score.calls import FastestSize, ModelCalls
 from leastpath.score.estimators import as_module
 from leastpath.score.inputs import Baselines, CheckedTarget, Inputs, Target, baselines_per_example
-from leastpath.score.outputs import Output, OutputName
+from leastpath.score.outputs import Output, OutputName, choose_classes
 from leastpath.score.untouched import leave_untouched
 
 __all__ = ["Baselines", "Inputs", "Score", "Target"]
@@ -148,6 +148,15 @@ def bind_paths(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[Boun
     start, end = bound.space.ends(baselines)
     check_rows_are_independent(bound, start, end)
     return bound, start, end, m
+
+
+def with_classes(score: Score, target: Any, output: Output | None, outputs: Tensor) -> Score:
+    """The score of a classifier's classes, given its outputs (batch, classes): those asked for, or the predicted ones.
+
+    The log-softmax by default. Of a model with one output it is that output, and the target is None.
+    """
+    classes = choose_classes(target, outputs)
+    return replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
 
 
 def with_marks(score: Score, inputs: Inputs) -> Score:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from leastpath.explorer.subject import Start, Subject, adding_code
 from leastpath.explorer.uploads import table_from
-from leastpath.score.inputs import parameter_of
+from leastpath.score.inputs import home_of
 from leastpath.score.score import Score
-from leastpath.tabular import Scored, Space, typical_row
+from leastpath.tabular import Layout, Scored, typical_row
 
 
 class TableSource:
@@ -52,9 +52,8 @@ class TableSource:
         recipe: Sequence[str] | None = None,
     ) -> None:
         self._background = frame if background is None else background
-        self._space = Space.of(frame, self._background, preprocess, None, None)
-        parameter = parameter_of(model)
-        device, dtype = ("cpu", torch.float32) if parameter is None else (parameter.device, parameter.dtype)
+        self._space = Layout.of(frame, self._background, preprocess, None, None)
+        device, dtype = home_of(model)
         self._points = self._space.encode(self._background).to(device, dtype)
         self._score = Score(Scored(model, self._space, device, dtype), target)
         made = (
@@ -111,7 +110,7 @@ class TableSource:
 class _Decoder:
     """Numbers of the model's space as cells: a number as it was in the table, a category as how much of it is there."""
 
-    def __init__(self, space: Space, row: Any, inputs: Tensor) -> None:
+    def __init__(self, space: Layout, row: Any, inputs: Tensor) -> None:
         self._columns, self._n = space.column_of, len(space.columns)
         self._shift, self._scale = space.shift, space.scale
         # Of a column's several numbers, the one that the input has most of: its category's.
