@@ -143,16 +143,10 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         )
 
     def explain(
-        self,
-        inputs: Inputs,
-        baselines: Baselines = None,
-        target: CaptumTarget = None,
-        additional_forward_args: Any = None,
-        n_steps: int = 50,
-        method: str = "gausslegendre",
-        internal_batch_size: int | None = None,
-        attribute_to_layer_input: bool = False,
-    ) -> Attribution:
+        self, inputs: Inputs, baselines: Baselines = None, target: CaptumTarget = None,
+        additional_forward_args: Any = None, n_steps: int = 50, method: str = "gausslegendre",
+        internal_batch_size: int | None = None, attribute_to_layer_input: bool = False,
+    ) -> Attribution:  # fmt: skip
         """As `attribute`, but with all that is known: lengths, certificates, a status for each example."""
         if method not in RULES_BY_METHOD:
             known = f'{list(RULES_BY_METHOD)}; for one-sided sums take "riemann_middle"'

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeGuard, get_args, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -64,7 +64,9 @@ class Measured:
 class Measure(Protocol):
     """A frozen dataclass of settings with one call. Values of a batch are those of a loop over its examples.
 
-    A measure may also be `ExplainsAnew`, `HoldsExamples` or `Staged`. `register` gives it a name in `MEASURES`.
+    A measure may also be `Staged` or one that `HoldsExamples`; one that says `needs_method = True` is called with one
+    more keyword, `explain`, to explain other inputs with the method that it judges: all of robustness does. `register`
+    gives a measure a name in `MEASURES`.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -90,33 +92,6 @@ class Measure(Protocol):
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Judge the explanation `result` of these inputs."""
-
-
-@runtime_checkable
-class ExplainsAnew(Measure, Protocol):
-    """A measure that explains other inputs too, with the method that it judges: all of robustness does.
-
-    Example:
-        >>> from leastpath.evaluation import Comprehensiveness, MaxSensitivity
-        >>> needs_method(MaxSensitivity()), needs_method(Comprehensiveness())
-        (True, False)
-    """
-
-    @property
-    def needs_method(self) -> bool:
-        """True: it must be called with `explain=`."""
-
-    def __call__(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        seed: int = 0,
-        explain: Explain | None = None,
-    ) -> Measured:
-        """Judge the explanation `result` of these inputs, which `explain` made."""
 
 
 @runtime_checkable
@@ -167,9 +142,15 @@ class NamedMeasure:
         object.__setattr__(self, "name", self.name or column_of(type(self)))
 
 
-def needs_method(measure: Measure) -> TypeGuard[ExplainsAnew]:
-    """Whether a measure explains again and must be called with `explain=`."""
-    return isinstance(measure, ExplainsAnew) and measure.needs_method
+def needs_method(measure: Measure) -> bool:
+    """Whether a measure explains again, and so must be called with `explain=`, the method that it judges.
+
+    Example:
+        >>> from leastpath.evaluation import Comprehensiveness, MaxSensitivity
+        >>> needs_method(MaxSensitivity()), needs_method(Comprehensiveness())
+        (True, False)
+    """
+    return bool(getattr(measure, "needs_method", False))
 
 
 def required_method(explain: Explain | None, name: str) -> Explainer:
@@ -269,7 +250,8 @@ def measure_all(
             found.append(Measured.of(read.values, read.curves) if paid else read)
         elif needs_method(measure):
             method = required_method(explain, measure.name)
-            found.append(measure(score, inputs, baselines, result, seed=seed, explain=method))
+            anew: Any = measure
+            found.append(anew(score, inputs, baselines, result, seed=seed, explain=method))
         else:
             found.append(measure(score, inputs, baselines, result, seed=seed))
     return found

@@ -184,9 +184,9 @@ class NoiseRobustness(_ExplainsNeighbours):
 
     Example:
         >>> import leastpath as lp
-        >>> score, images = lp.Score(lambda x: x.flatten(1).sum(1)), torch.rand(1, 3, 16, 16)
-        >>> result = lp.attribute(score, images, method=lp.StraightLine())
-        >>> bool(NoiseRobustness()(score, images, None, result, explain=lp.StraightLine()).values > 0.9)
+        >>> score, images, line = lp.Score(lambda x: x.sum((1, 2, 3))), torch.rand(1, 3, 16, 16), lp.StraightLine()
+        >>> result = lp.attribute(score, images, method=line)
+        >>> bool(NoiseRobustness()(score, images, None, result, explain=line).values > 0.9)
         True
     """
 

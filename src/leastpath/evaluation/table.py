@@ -8,23 +8,11 @@ from functools import cache
 from typing import Any, TypeVar, get_args
 
 from leastpath._support.registry import Registry
-from leastpath.evaluation.axioms import Asymmetry, Cancellation, Certificate, CompletenessGap
+from leastpath.evaluation import axioms, ground_truth, masking, robustness
 from leastpath.evaluation.fine_tuning import FineTunedFidelity
-from leastpath.evaluation.ground_truth import Localization, RankCorrelation
 from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAlignedInsertion
-from leastpath.evaluation.masking import (
-    AbsoluteChange,
-    Comprehensiveness,
-    Deletion,
-    Insertion,
-    LogOdds,
-    LogProbRatio,
-    Masking,
-    Sufficiency,
-)
 from leastpath.evaluation.measure import Measure, column_of
 from leastpath.evaluation.randomization import ModelRandomization
-from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.features.groups import Word, default_groups
 from leastpath.features.kinds import Kind
@@ -98,7 +86,7 @@ def _settings(measure: Any) -> dict[str, Field[Any]]:
 
 
 @cache
-def _masking(standard: Masking, groups: Word, fill: Any) -> Masking:
+def _masking(standard: masking.Masking, groups: Word, fill: Any) -> masking.Masking:
     """One object for all measures over it, so that they share its forward passes."""
     return replace(standard, groups=groups, fill=fill)
 
@@ -124,10 +112,12 @@ MEASURES = Measures(
     {
         column_of(measure): measure
         for measure in (
-            SymmetricRelevanceGain, Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, AbsoluteChange, Deletion,
-            Insertion, MagnitudeAlignedDeletion, MagnitudeAlignedInsertion, Infidelity, MaxSensitivity,
-            NoiseRobustness, AttackRobustness, ModelRandomization, FineTunedFidelity, Localization, RankCorrelation,
-            CompletenessGap, Cancellation, Certificate, Asymmetry,
+            SymmetricRelevanceGain, masking.Comprehensiveness, masking.Sufficiency, masking.LogOdds,
+            masking.LogProbRatio, masking.AbsoluteChange, masking.Deletion, masking.Insertion,
+            MagnitudeAlignedDeletion, MagnitudeAlignedInsertion, robustness.Infidelity, robustness.MaxSensitivity,
+            robustness.NoiseRobustness, robustness.AttackRobustness, ModelRandomization, FineTunedFidelity,
+            ground_truth.Localization, ground_truth.RankCorrelation, axioms.CompletenessGap, axioms.Cancellation,
+            axioms.Certificate, axioms.Asymmetry,
         )
     },
     group="leastpath.measures",

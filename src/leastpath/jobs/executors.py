@@ -230,9 +230,8 @@ class Ray:
         init: further arguments of `ray.init`.
 
     Example:
-        >>> import leastpath.jobs as jobs
-        >>> jobs.explain("rows.parquet", "mypackage:model", executor=Ray(num_gpus=0.5))  # doctest: +SKIP
-        Explanations(100,000 of 100,000 rows in 98 shards)
+        >>> executor_of("ray", num_gpus=0.5)
+        Ray(address=None, num_cpus=1, num_gpus=0.5, max_retries=3, in_flight=None, init={})
     """
 
     address: str | None = None

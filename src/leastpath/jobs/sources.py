@@ -10,12 +10,12 @@ import io
 import json
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,8 +31,13 @@ from leastpath.score.inputs import Inputs
 
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
-Read = TypeVar("Read")
 PROBED_ROWS = 8
+EXPECTED: dict[str, tuple[Any, str]] = {  # of settings: kinds, and words for them
+    **dict.fromkeys(("target", "inputs"), (str, "the name of a column or array")),
+    **dict.fromkeys(("transform", "read_picture"), ((str, Callable), 'a function, or its "package.module:name"')),
+    "features": ((list, tuple), 'a list of names of columns, ["age", "income"]'),
+    "settings": (dict, "names and values, {name = value}"),
+}
 CSV_STRIDE = 1024  # the place of every 1024th row of a CSV is remembered, so a read skips fewer rows than that
 
 
@@ -106,36 +111,30 @@ def source_of(dataset: Any, **settings: Any) -> Source:
         return dataset
     is_import_path = isinstance(dataset, str) and ":" in dataset and not Path(dataset).exists()
     if is_import_path or not isinstance(dataset, (str, Path)):
-        return _made(Items, dataset, settings)
+        return _make(Items, dataset, settings)
     path = Path(dataset)
     if not path.exists():
         raise ValueError(f"{path} does not exist: give a file, a folder, or package.module:name of a dataset")
     suffixes = sorted({file.suffix.lower() for file in _files(path)})
     if set(suffixes) <= set(PICTURES):
-        return _made(Pictures, path, settings)
+        return _make(Pictures, path, settings)
     if len(suffixes) > 1:
         kinds = ", ".join((*TABLES, *ARRAYS))
         raise ValueError(f"{path} holds files of kinds {suffixes}: expected one of {kinds}, or pictures")
-    return _made(Table if suffixes[0] in TABLES else Arrays, path, settings)
+    return _make(Table if suffixes[0] in TABLES else Arrays, path, settings)
 
 
-def _made(kind: Any, dataset: Any, settings: dict[str, Any]) -> Source:
+def _make(kind: Any, dataset: Any, settings: dict[str, Any]) -> Source:
     """The source, once its settings are known to have the right names and kinds."""
     known = [f.name for f in fields(kind)][1:]
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(f"the data have no setting {unknown[0]!r}: {kind.__name__} takes {', '.join(known)}")
-    for name in sorted({"target", "inputs"} & set(settings)):
-        if settings[name] is not None:
-            check_kind(name, settings[name], str, "the name of a column or array")
-    for name in sorted({"transform", "read_picture"} & set(settings)):
-        if settings[name] is not None and not callable(settings[name]):
-            check_kind(name, settings[name], str, 'a function, or its "package.module:name"')
-    if settings.get("features") is not None:
-        check_kind("features", settings["features"], (list, tuple), 'a list of names of columns, ["age", "income"]')
+    for name, value in settings.items():
+        if name in EXPECTED and value is not None:
+            check_kind(name, value, *EXPECTED[name])
     if "size" in settings:
         check_integer("size", settings["size"], 1)
-    check_kind("settings", settings.get("settings", {}), dict, "names and values, {name = value}")
     source: Source = kind(dataset, **settings)
     return source
 
@@ -227,7 +226,7 @@ class Table(_Files):
     def columns(self) -> list[str]:
         """Names of the features, in the order of an input."""
         if self._is_csv:
-            first, _ = self._parsed_csv(0, min(100, len(self)))
+            first, _ = self._parse_csv(0, min(100, len(self)))
             names = first.column_names
         else:
             schema = _parquet(self._files[0]).schema_arrow
@@ -252,7 +251,7 @@ class Table(_Files):
     @cached_property
     def _starts(self) -> np.ndarray:
         """The number of the first row of each parquet file, and of the end."""
-        return _starts(_parquet(file).metadata.num_rows for file in self._files)
+        return np.cumsum([0, *(_parquet(file).metadata.num_rows for file in self._files)])
 
     def __len__(self) -> int:
         return self._csv_places[1] if self._is_csv else int(self._starts[-1])
@@ -263,23 +262,17 @@ class Table(_Files):
         table = self._csv_rows(start, stop, wanted) if self._is_csv else self._parquet_rows(start, stop, wanted)
         inputs, index = self._numbers(table), np.arange(start, stop)
         if self.target is None:
-            return Rows(_transformed(inputs, self.transform), index.tolist())
+            return Rows(_transform(inputs, self.transform), index.tolist())
         labels = _floats(table[self.target])
         usable = np.isfinite(labels) & (labels == np.floor(labels))
         if not usable.any():
             kind = table[self.target].type
             raise ValueError(f"the target column {self.target!r} holds {kind}, expected whole numbers")
-        errors = {}
-        for i in np.flatnonzero(~usable):
-            cell = table[self.target][i].as_py()
-            found = "nan" if cell is None else cell
-            errors[start + int(i)] = f"the label in the column {self.target!r} is {found}, expected a whole number"
-        return Rows(
-            _transformed(inputs[torch.as_tensor(usable)], self.transform),
-            index[usable].tolist(),
-            torch.as_tensor(labels[usable]).long(),
-            errors=errors,
-        )
+        cells = {start + int(i): table[self.target][i].as_py() for i in np.flatnonzero(~usable)}
+        named, expected = f"the label in the column {self.target!r} is", "expected a whole number"
+        errors = {i: f"{named} {'nan' if cell is None else cell}, {expected}" for i, cell in cells.items()}
+        inputs, targets = inputs[torch.as_tensor(usable)], torch.as_tensor(labels[usable]).long()
+        return Rows(_transform(inputs, self.transform), index[usable].tolist(), targets, errors=errors)
 
     def _numbers(self, table: Any) -> Tensor:
         columns = self.columns
@@ -288,7 +281,7 @@ class Table(_Files):
         return torch.as_tensor(np.stack([_floats(table[name]) for name in columns], 1).astype(np.float32))
 
     def _csv_rows(self, start: int, stop: int, columns: list[str]) -> Any:
-        table, misfits = self._parsed_csv(start, stop, columns)
+        table, misfits = self._parse_csv(start, stop, columns)
         if misfits:
             row, found = start + misfits[0].number - 2, misfits[0]  # counted from 1, and the head is one
             raise ValueError(
@@ -302,7 +295,7 @@ class Table(_Files):
             )
         return table
 
-    def _parsed_csv(self, start: int, stop: int, columns: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+    def _parse_csv(self, start: int, stop: int, columns: Sequence[str] = ()) -> tuple[Any, list[Any]]:
         """An arrow table of these columns, or of all, and the rows that were left out as they do not fit the head."""
         places, _ = self._csv_places
         first, end = start // CSV_STRIDE, -(-stop // CSV_STRIDE)
@@ -314,7 +307,7 @@ class Table(_Files):
         low, high = (begins[min(row - first * CSV_STRIDE, len(begins) - 1)] for row in (start, stop))
         text, csv, misfits = head + block[low:high], _arrow("csv"), []
 
-        def left_out(row: Any) -> str:
+        def leave_out(row: Any) -> str:
             misfits.append(row)
             return "skip"
 
@@ -324,7 +317,7 @@ class Table(_Files):
                 # One block: all rows decide on the types, and a row may be longer than a usual block.
                 csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
                 # A blank line is an empty row. If it were skipped, the rows after it would get other numbers.
-                csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=left_out),
+                csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=leave_out),
                 csv.ConvertOptions(include_columns=list(columns)),
             )
         return table, misfits
@@ -334,7 +327,7 @@ class Table(_Files):
         for part, low, high in _parts(self._starts, start, stop):
             file = self._files[part]
             metadata = _parquet(file).metadata
-            starts = _starts(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+            starts = np.cumsum([0, *(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))])
             for group, first, end in _parts(starts, low, high):
                 parts.append(_row_group(file, group, tuple(columns)).slice(first, end - first))
         return _arrow().concat_tables(parts)
@@ -369,7 +362,7 @@ class Arrays(_Files):
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        return _starts(_length(_array(file, self.inputs)) for file in self._files)
+        return np.cumsum([0, *(_shape(_array(file, self.inputs))[0] for file in self._files)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -377,20 +370,20 @@ class Arrays(_Files):
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
         labels = None if self.target is None else self._labels(start, stop)
-        inputs = self._joined(self.inputs, start, stop)
-        return Rows(_transformed(inputs, self.transform), list(range(start, stop)), labels)
+        inputs = self._read_array(self.inputs, start, stop)
+        return Rows(_transform(inputs, self.transform), list(range(start, stop)), labels)
 
     def _labels(self, start: int, stop: int) -> Tensor:
         for file in self._files:
-            shape, rows = _shape(_array(file, self.target)), _length(_array(file, self.inputs))
+            shape, rows = _shape(_array(file, self.target)), _shape(_array(file, self.inputs))[0]
             if shape != (rows,):
                 raise ValueError(f"the labels {self.target!r} of {file} have shape {shape}, expected ({rows},)")
-        labels = self._joined(str(self.target), start, stop)
+        labels = self._read_array(str(self.target), start, stop)
         if labels.is_complex() or bool((labels != labels.long()).any()):
             raise ValueError(f"the labels {self.target!r} of {self.path} are no whole numbers: expected class indices")
         return labels.long()
 
-    def _joined(self, name: str | None, start: int, stop: int) -> Tensor:
+    def _read_array(self, name: str | None, start: int, stop: int) -> Tensor:
         parts = [
             torch.as_tensor(_array(self._files[part], name)[low:high])
             for part, low, high in _parts(self._starts, start, stop)
@@ -440,10 +433,12 @@ class Pictures(_Files):
     def read(self, start: int, stop: int) -> Rows:
         """Pictures start to stop − 1."""
         read = imported(self.read_picture) or (lambda file: read_image(file, self.size)[0])
-        found, errors, passing = _each_read(start, stop, lambda i: read(self._files[i]))
-        labels = {i: self._classes[self._files[i].parent.name] for i in found} if self.target else {}
-        names = [str(self._files[i].relative_to(self.path)) for i in found]
-        return _stacked(found, labels, errors, names, passing)
+        classes = self._classes if self.target else {}
+
+        def read_one(i: int) -> tuple[Tensor, int | None]:
+            return read(self._files[i]), classes.get(self._files[i].parent.name)
+
+        return _read_each(start, stop, read_one, lambda i: str(self._files[i].relative_to(self.path)))
 
 
 @dataclass(frozen=True)
@@ -507,11 +502,7 @@ class Items:
     def read(self, start: int, stop: int) -> Rows:
         """Items start to stop − 1."""
         made = self._made  # first: a dataset that cannot be made is an error, not an unreadable row
-        found, errors, passing = _each_read(start, stop, lambda i: _input_and_label(made[i]))
-        labels = {i: label for i, (_, label) in found.items() if label is not None}
-        if labels and len(labels) < len(found):
-            raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
-        return _stacked({i: x for i, (x, _) in found.items()}, labels, errors, [], passing)
+        return _read_each(start, stop, lambda i: _input_and_label(made[i]))
 
 
 def same_data(source: Source, kept: Any) -> bool:
@@ -520,19 +511,6 @@ def same_data(source: Source, kept: Any) -> bool:
     if listing is None:
         return bool(kept == json.loads(json.dumps(describe(source.what))))
     return all(kept.get(name) == part for name, part in json.loads(json.dumps(listing)).items())
-
-
-def _stacked(
-    found: dict[int, Tensor],
-    labels: dict[int, int],
-    errors: dict[int, str],
-    names: list[str],
-    passing: frozenset[int],
-) -> Rows:
-    """Rows that were read one by one, all by their number."""
-    inputs = torch.stack(list(found.values())) if found else None
-    targets = torch.tensor(list(labels.values())) if labels else None
-    return Rows(inputs, list(found), targets, names, errors, passing)
 
 
 def may_pass(error: BaseException) -> bool:
@@ -549,18 +527,23 @@ def may_pass(error: BaseException) -> bool:
     return of_the_system or in_time or of_the_device or (isinstance(error, Exception) and is_out_of_memory(error))
 
 
-def _each_read(
-    start: int, stop: int, read: Callable[[int], Read]
-) -> tuple[dict[int, Read], dict[int, str], frozenset[int]]:
-    """Rows start to stop − 1 that could be read, by number, why the others could not, and whose reason may pass."""
-    found, errors, passing = dict[int, Read](), dict[int, str](), set[int]()
+def _read_each(
+    start: int, stop: int, read: Callable[[int], tuple[Tensor, int | None]], name: Callable[[int], str] = str
+) -> Rows:
+    """Rows start to stop − 1, read one by one as an input and its label. Those that cannot be read say why."""
+    found, errors, passing = dict[int, tuple[Tensor, int | None]](), dict[int, str](), set[int]()
     for i in range(start, stop):
         try:
             found[i] = read(i)
         except Exception as error:
             errors[i] = f"{type(error).__name__}: {error}"
             passing.update({i} if may_pass(error) else ())
-    return found, errors, frozenset(passing)
+    labels = [label for _, label in found.values() if label is not None]
+    if labels and len(labels) < len(found):
+        raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
+    inputs = torch.stack([x for x, _ in found.values()]) if found else None
+    targets = torch.tensor(labels) if labels else None
+    return Rows(inputs, list(found), targets, [name(i) for i in found], errors, frozenset(passing))
 
 
 def _input_and_label(item: Any) -> tuple[Tensor, int | None]:
@@ -591,11 +574,6 @@ def _files(path: Path, *suffixes: str) -> list[Path]:
     if not found or found[0].suffix.lower() not in wanted:
         raise ValueError(f"{path} holds no data: expected files of kinds {', '.join(wanted)}")
     return found
-
-
-def _starts(lengths: Iterable[int]) -> np.ndarray:
-    """Where parts of these lengths begin in the whole, and where the last one ends."""
-    return np.cumsum([0, *lengths])
 
 
 def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, int]]:
@@ -639,8 +617,7 @@ def _row_ends(chunk: bytes, quoted: int = 0) -> tuple[np.ndarray, int]:
 
 def _holds_numbers(kind: Any) -> bool:
     types = _arrow("types")
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    return any(test(kind) for test in tests)
+    return any(getattr(types, f"is_{name}")(kind) for name in ("integer", "floating", "boolean", "decimal", "null"))
 
 
 def _floats(column: Any) -> np.ndarray:
@@ -670,37 +647,39 @@ def _readable(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _stamp(file: Path) -> tuple[int, ...]:
-    """Changes when the file changes, so that nobody gets an old one that is still open."""
-    stat = file.stat()
-    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+def _cached(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Keep what the last n calls read from their file, until it changes; say which file cannot be read."""
+
+    def of(read: Callable[..., Any]) -> Callable[..., Any]:
+        @lru_cache(maxsize=n)
+        def kept(file: Path, _version: tuple[int, ...], *rest: Any) -> Any:
+            return read(file, *rest)
+
+        @wraps(read)
+        def current(file: Path, *rest: Any) -> Any:
+            stat = file.stat()
+            with _readable(file):
+                return kept(file, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino), *rest)
+
+        return current
+
+    return of
 
 
+@_cached(8)
 def _parquet(file: Path) -> Any:
-    with _readable(file):
-        return _opened_parquet(file, _stamp(file))
-
-
-@lru_cache(maxsize=8)
-def _opened_parquet(file: Path, _version: tuple[int, ...]) -> Any:
     return _arrow("parquet").ParquetFile(file)
 
 
+@_cached(2)
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
-    with _readable(file):
-        return _read_group(file, _stamp(file), group, columns)
-
-
-@lru_cache(maxsize=2)
-def _read_group(file: Path, stamp: tuple[int, ...], group: int, columns: tuple[str, ...]) -> Any:
     """Parquet is read by row groups, and the next batch most often needs the same one."""
-    return _opened_parquet(file, stamp).read_row_group(group, columns=list(columns))
+    return _parquet(file).read_row_group(group, columns=list(columns))
 
 
 def _array(file: Path, name: str | None) -> Any:
     """An array (rows, *features) of a file. Slices of it are read from the file, except for .npz."""
-    with _readable(file):
-        found = _opened_array(file, _stamp(file), name)
+    found = _open_array(file, name)
     if isinstance(found, list):
         raise ValueError(f"{file} has no array {name!r}: it has {', '.join(found) or 'none'}")
     kind = found.dtype if isinstance(found, np.ndarray) else np.dtype(float)
@@ -711,8 +690,8 @@ def _array(file: Path, name: str | None) -> Any:
     return found
 
 
-@lru_cache(maxsize=4)
-def _opened_array(file: Path, _version: tuple[int, ...], name: str | None) -> Any:
+@_cached(4)
+def _open_array(file: Path, name: str | None) -> Any:
     """The array, or the names of those that are there."""
     if file.suffix == ".npy":
         return np.load(file, mmap_mode="c")  # torch wants arrays that can be written to
@@ -729,11 +708,7 @@ def _shape(array: Any) -> tuple[int, ...]:
     return tuple(array.shape if isinstance(array, np.ndarray) else array.get_shape())  # a slice of safetensors
 
 
-def _length(array: Any) -> int:
-    return _shape(array)[0]
-
-
-def _transformed(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:
+def _transform(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:
     return inputs if transform is None else imported(transform)(inputs)
 
 
