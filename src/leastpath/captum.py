@@ -85,7 +85,7 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         GradientAttribution.__init__(self, forward_func)
         self._multiplies = multiply_by_inputs
         self._settings: dict[str, Any] = {
-            "solver": solver, "metric": metric, "tolerance": tolerance if multiply_by_inputs else None,
+            "method": solver, "metric": metric, "tolerance": tolerance if multiply_by_inputs else None,
             "weighting": None if multiply_by_inputs else _MeanGradient(), "max_gradients": max_gradients, "seed": seed,
             "progress": progress,
         }  # fmt: skip
@@ -127,7 +127,7 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             attribute_to_layer_input: of `LayerGeodesicIntegratedGradients` only: explain the layer's input.
         """
         args = (inputs, baselines, target, additional_forward_args, n_steps, method, internal_batch_size)
-        result = self.explain(*args, attribute_to_layer_input)
+        result = self._explain(*args, attribute_to_layer_input, support=False)
         if not return_convergence_delta:
             return result.values
         if self._multiplies or self.layer is not None:
@@ -142,18 +142,25 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             f"attribute_future is not implemented for {type(self).__name__}: call attribute, or explain"
         )
 
-    def explain(
+    def explain(self, inputs: Inputs, *arguments: Any, **more: Any) -> Attribution:
+        """As `attribute`, but with all that is known: lengths, certificates, the test by removal, a status for each.
+
+        The arguments are those of `attribute`, without `return_convergence_delta`.
+        """
+        return self._explain(inputs, *arguments, support=self._multiplies, **more)
+
+    def _explain(
         self, inputs: Inputs, baselines: Baselines = None, target: CaptumTarget = None,
         additional_forward_args: Any = None, n_steps: int = 50, method: str = "gausslegendre",
-        internal_batch_size: int | None = None, attribute_to_layer_input: bool = False,
+        internal_batch_size: int | None = None, attribute_to_layer_input: bool = False, *, support: bool,
     ) -> Attribution:  # fmt: skip
-        """As `attribute`, but with all that is known: lengths, certificates, a status for each example."""
         if method not in RULES_BY_METHOD:
             known = f'{list(RULES_BY_METHOD)}; for one-sided sums take "riemann_middle"'
             raise ValueError(f"method={method!r} is not offered, use one of {known}")
         with _input_of(self.layer) if attribute_to_layer_input else nullcontext(self.layer) as explained:
             score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
-            return attribute(score, inputs, baselines, n_steps=n_steps, rule=RULES_BY_METHOD[method], **self._settings)
+            settings = {**self._settings, "n_steps": n_steps, "rule": RULES_BY_METHOD[method]}
+            return attribute(score, inputs, baselines, support=support, **settings)
 
 
 class LayerGeodesicIntegratedGradients(LayerAttribution, GeodesicIntegratedGradients):  # type: ignore[misc] # no types

@@ -10,7 +10,7 @@ import leastpath as lp
 from helpers import Polyline, flat_points, mlp
 from leastpath.evaluation import axioms
 
-straight = functools.partial(lp.attribute, solver=lp.StraightLine(), tolerance=1e-4)
+straight = functools.partial(lp.attribute, method=lp.StraightLine(), tolerance=1e-4)
 X = flat_points(4, 3)
 
 

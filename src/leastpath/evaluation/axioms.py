@@ -1,6 +1,6 @@
 """The axioms as measurements: numbers per example, not just yes or no.
 
-`explain` is any function (score, inputs, baselines) -> Attribution, e.g. `functools.partial(lp.attribute, solver=…)`.
+`explain` is any function (score, inputs, baselines) -> Attribution, e.g. `functools.partial(lp.attribute, method=…)`.
 """
 
 from __future__ import annotations
