@@ -36,9 +36,9 @@ def test_a_page_with_every_section(found, tmp_path):
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
     for words in ("20 rows by integrated_gradients", "Failures", "this row is unreadable"):
         assert words in page
-    for kind in ("Cost", "Distributions", "Worst by completeness", "Worst by certificate", "Slowest"):
+    for kind in ("Cost", "Distributions", "Least support", "Worst by completeness", "Worst by certificate", "Slowest"):
         assert f">{kind}</h2>" in page
-    assert "5, 6" in page and page.count("<img") == 1 + 4
+    assert "5, 6" in page and page.count("<img") == 1 + 5
 
 
 def starved(score, inputs, baselines, seed):

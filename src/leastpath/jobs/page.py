@@ -138,7 +138,7 @@ def _add_second_look(page: Report, found: Explanations) -> None:
 def _support_in_words(table: pd.DataFrame) -> str:
     support = table["support"].dropna()
     if not len(support):
-        return "No row was tested by removal: `support = true` among the settings of the method tests all of them."
+        return "No row was tested by removal: the method says so itself, or failed."
     confirmed = int((support > 0).sum())
     return (
         f"Of {len(table):,} rows {len(support):,} were tested by removal, and removal confirms {confirmed:,} of these "
