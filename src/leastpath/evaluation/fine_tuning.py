@@ -19,7 +19,7 @@ from torch.nn import functional
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import per_row
 from leastpath.account.run import Run
-from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, generators
+from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, checked_attributions, generators
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.features.kinds import Kind
@@ -125,7 +125,7 @@ class FineTunedFidelity(NamedMeasure):
         torch.Size([3])
     """
 
-    fits: ClassVar[tuple[Kind, ...]] = ("few", "table", "image")
+    fits: ClassVar[tuple[Kind, ...]] = OF_INPUTS
     axis: ClassVar[str] = "share of the features that may be masked"
     judge: nn.Module
     most: float = 0.1

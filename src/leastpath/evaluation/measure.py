@@ -24,6 +24,9 @@ from leastpath.score.score import Score
 Explain = Contender
 """What explains again: a method, its name, a solver, or a function (score, inputs, baselines, seed) -> Attribution."""
 
+OF_INPUTS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "tokens")
+"""The kinds that are inputs themselves, and not a layer's output: for measures that change the inputs."""
+
 
 @dataclass(frozen=True)
 class Measured:

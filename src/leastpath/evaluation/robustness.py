@@ -16,6 +16,7 @@ from torch import Tensor
 from leastpath._support.optional import optional
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.evaluation.measure import (
+    OF_INPUTS,
     Again,
     ExplainingMeasure,
     Measured,
@@ -99,7 +100,7 @@ class Infidelity(_Positive):
 class _ExplainsNeighbours(_Positive, ExplainingMeasure):
     """A measure that changes the inputs a little and explains them again."""
 
-    fits: ClassVar[tuple[Kind, ...]] = ("few", "table", "image")
+    fits: ClassVar[tuple[Kind, ...]] = OF_INPUTS
 
     def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
         raise NotImplementedError
