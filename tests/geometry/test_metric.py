@@ -80,7 +80,7 @@ def test_bad_damping(metric, damping):
 
 def test_length_and_energy_against_closed_form():
     """speed 1 + t on [0, 1]: length 3/2, energy ½ ∫ (1 + t)² = 7/6, exact for three Gauss nodes."""
-    from leastpath.integral.rules import rule_nodes
+    from leastpath.integral.pieces import rule_nodes
 
     nodes, weights = rule_nodes("gauss_legendre", 3, torch.zeros(1, dtype=torch.float64))
     speeds = (1 + nodes).expand(2, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -34,3 +36,37 @@ def per_row(values: Tensor, other: Tensor) -> Tensor:
         torch.Size([2, 1, 1])
     """
     return values.reshape(*values.shape, *[1] * (other.ndim - values.ndim))
+
+
+# ---- rows that belong together -------------------------------------------------------------------------------------
+
+
+def sum_by(values: Tensor, index: Tensor, n: int) -> Tensor:
+    """Sums of `values` (rows, …) by `index` (rows,): (n, …)."""
+    return values.new_zeros(n, *values.shape[1:]).index_add_(0, index, values)
+
+
+def share_by(sizes: Tensor, index: Tensor, n: int) -> Tensor:
+    """(rows,) each row's share of the sum by `index` (rows,); equal shares if the sum is zero."""
+    total = sum_by(sizes, index, n)[index]
+    count = sum_by(torch.ones_like(sizes), index, n)[index]
+    return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
+
+
+def extreme_by(values: Tensor, index: Tensor, n: int, reduce: Literal["amin", "amax"]) -> Tensor:
+    """Smallest or largest of `values` (rows,) by `index` (rows,): (n,); ±inf if there is none."""
+    empty = torch.inf if reduce == "amin" else -torch.inf
+    return values.new_full((n,), empty).scatter_reduce_(0, index, values, reduce)
+
+
+def rank_by(index: Tensor) -> Tensor:
+    """(rows,) the place of each row among those with the same `index` (rows,), in order.
+
+    Example:
+        >>> rank_by(torch.tensor([5, 2, 5, 5, 2])).tolist()
+        [0, 0, 1, 2, 1]
+    """
+    order = torch.argsort(index, stable=True)
+    _, counts = torch.unique_consecutive(index[order], return_counts=True)
+    first = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return torch.empty_like(index).scatter_(0, order, torch.arange(len(index)) - first)

@@ -1,5 +1,6 @@
 """The one integral, in the order of reading.
 
-integrator (the verb) · block (examples and their segments) · first_look and refinement, or fixed_steps · sums (what an
-example comes to and may err by) · notes (what its status says) · result. Below them: pieces, weightings, rules.
+integrator (the verb) · accuracy (how exactly, and whether it was reached) · block (examples and their segments) ·
+refinement, or fixed_steps · division (what is known of pieces) · result (what was measured, in numbers and sentences).
+Below them: pieces (rules and quadrature) and weightings. Beside them: running, the integral as it grows.
 """

@@ -1,40 +1,34 @@
-"""Some examples that are integrated together: their distinct segments, and measurements of pieces of these."""
+"""Some examples that are integrated together: who walks which segment, and what is known of its pieces.
+
+The words of this room. A *segment* is the straight way between two knots; examples of one score that walk the same
+segment share it, and it is integrated once. A *leg* is one example's walk over one segment. A *piece* is a part of a
+segment, and a *division* is all pieces of the paths at a time: refinement makes it finer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms, per_row, taken
+from leastpath._support.rows import extreme_by, flat_rows, norms, per_row, share_by, sum_by, taken
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path, Segments
-from leastpath.integral.accuracy import Accuracy
-from leastpath.integral.bundles import Bundles, sketched
+from leastpath.integral.accuracy import Accuracy, Errors, Sums, averaged_errors, size_of_error
+from leastpath.integral.division import Division, MeasuredPieces, PieceTable, Totals, sketch
 from leastpath.integral.pieces import Estimate, Pieces, quadrature
 from leastpath.integral.result import Integral
-from leastpath.integral.sums import (
-    Errors,
-    Sums,
-    averaged_errors,
-    extreme_by,
-    share_by,
-    size_of_error,
-    total_by,
-)
 from leastpath.integral.weightings import Weighting, WholePathWeighting
 from leastpath.result.status import Note
 from leastpath.score.bound import BoundScore
 
 SUM_ELEMENTS = 2**22  # numbers gathered at once while summing along routes
-FEW_FEATURES = 4  # up to here, errors of pieces are added up as if all had the same sign
-PARTS_HELD = 8  # looks that are collected before their sums are added
+ADDED_FEATURES = 4  # up to so many, errors of pieces are added up as if all had the same sign
 
 
 @dataclass(frozen=True)
@@ -51,14 +45,14 @@ class Plan:
 
     @cached_property
     def order(self) -> int:
-        """Gradients a piece: 2 at a tolerance of 1 %, more for smaller ones."""
+        """Gradients per piece: 2 at a tolerance of 1 %, more for smaller ones."""
         assert self.accuracy.tolerance is not None
         return int(np.clip(round(-np.log10(self.accuracy.tolerance)), 2, 8))
 
     @property
     def errors_average(self) -> bool:
         """Whether errors of pieces are independent, so that those of many cancel in part: not for few features."""
-        return self.score.n_features > FEW_FEATURES
+        return self.score.n_features > ADDED_FEATURES
 
     def allowed(self, sums: Sums) -> Errors:
         """The errors allowed for each example."""
@@ -77,113 +71,32 @@ class Plan:
         return not isinstance(self.weighting, WholePathWeighting)
 
 
-class Live(NamedTuple):
-    """The pieces that paths consist of now, and what is known of each: (pieces,) unless it says otherwise."""
-
-    segment: Tensor
-    t0: Tensor  # float64
-    t1: Tensor
-    f0: Tensor  # score at the ends
-    f1: Tensor
-    sketch: Tensor  # (pieces, few) its attributions, as far as they are compared with those of its parts
-    length: Tensor
-    low: Tensor  # smallest and largest score met
-    high: Tensor
-    residual: Tensor  # |Σ attributions − change of score|, beyond what rounding explains
-    moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf if it was not cut
-    length_moved: Tensor
-    shift: Tensor  # (pieces, few) the sketch of that move, half of it in each part: moves of several pieces may cancel
-    length_shift: Tensor
-    bundle: Tensor  # the row of `Bundles` that its attributions are in
-
-    def where(self, keep: Tensor) -> Live:
-        """The pieces in `keep` (pieces,)."""
-        return self if bool(keep.all()) else self.take(keep.nonzero()[:, 0])  # several times faster than a mask
-
-    def take(self, rows: Tensor) -> Live:
-        """Some of the pieces (rows,)."""
-        on = {self.segment.device: rows}
-        on[self.f0.device] = rows.to(self.f0.device)
-        return Live(*(part.index_select(0, on[part.device]) for part in self))
-
-    @staticmethod
-    def join(parts: Sequence[Live]) -> Live:
-        """Several as one, in order."""
-        return parts[0] if len(parts) == 1 else Live(*map(torch.cat, zip(*parts, strict=True)))
-
-
-class Look(NamedTuple):
-    """A few pieces that were just measured: what is known of each, and their attributions (pieces, *features)."""
-
-    live: Live
-    attributions: Tensor
-
-
 @dataclass(frozen=True)
-class Standing:
-    """All pieces of some paths, and the sums of what they add."""
+class Scores:
+    """The score at the knots: at both ends of each segment (segments,), and what each path meets there (batch,)."""
 
-    live: Live
-    bundles: Bundles
+    tail: Tensor
+    head: Tensor
+    change: Tensor  # f(last knot) − f(first knot)
+    low: Tensor  # smallest and largest
+    high: Tensor
 
-    @classmethod
-    def collect(cls, block: Block, looks: Iterable[tuple[Look, Tensor]]) -> Standing:
-        """Looks with the class of each piece (pieces,), one after the other: attributions are added and forgotten."""
-        parts: list[Standing] = []
-        for (live, attributions), kind in looks:
-            segment = live.segment
-            bundles, row = Bundles.of(block.signed(attributions, segment), taken(block.carrier, segment), kind)
-            parts.append(cls(live._replace(bundle=row), bundles))
-            if len(parts) == PARTS_HELD:
-                parts = [cls.join(parts)]
-        return cls.join(parts)
-
-    @classmethod
-    def join(cls, parts: Sequence[Standing]) -> Standing:
-        """Several as one, in order."""
-        if len(parts) == 1:
-            return parts[0]
-        bundles, row = Bundles.join([part.bundles for part in parts])
-        shifts = torch.tensor([0, *(len(part.bundles) for part in parts)]).cumsum(0).tolist()
-        live = [p.live._replace(bundle=row[p.live.bundle + at]) for p, at in zip(parts, shifts[:-1], strict=True)]
-        return cls(Live.join(live), bundles)
-
-    def without(self, gone: Tensor) -> Standing:
-        """What is left when the pieces in `gone` (pieces,), all of some bundles, are taken away."""
-        if not gone.any():
-            return self
-        stays = torch.ones(len(self.bundles), dtype=torch.bool)
-        stays.index_fill_(0, taken(self.live.bundle, gone.nonzero()[:, 0]), False)
-        return Standing(self._renumbered(self.live.where(~gone), stays), self.bundles.take(stays.nonzero()[:, 0]))
-
-    def part(self, segment: Tensor, carrier: Tensor) -> Standing:
-        """What stays of it when segments and carriers get new numbers, -1 where they leave."""
-        stays = carrier[self.bundles.carrier] >= 0
-        live = self._renumbered(self.live.where(stays[self.live.bundle]), stays)
-        bundles = self.bundles.take(stays.nonzero()[:, 0])
-        return Standing(
-            live._replace(segment=segment[live.segment]), replace(bundles, carrier=carrier[bundles.carrier])
-        )
-
-    @staticmethod
-    def _renumbered(live: Live, stays: Tensor) -> Live:
-        return live._replace(bundle=taken(stays.cumsum(0) - 1, live.bundle))
+    def take(self, segments: Tensor, examples: Tensor) -> Scores:
+        """Those of some segments and examples."""
+        ends = (taken(part, segments) for part in (self.tail, self.head))
+        return Scores(*ends, *(taken(part, examples) for part in (self.change, self.low, self.high)))
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some examples, and the gradients spent on their segments. A segment that several share is measured once."""
+    """Some examples, with the distinct segments of their paths."""
 
     plan: Plan
     path: Path
     examples: Tensor  # (batch,) their numbers in the bound score
     segments: Segments
-    f_tail: Tensor  # (segments,) score at the ends
-    f_head: Tensor
-    change: Tensor  # (batch,) Δf
-    knot_low: Tensor  # (batch,) range of the score over the knots
-    knot_high: Tensor
-    segment_gradients: Tensor  # (segments,) float64, gradients spent; `look` adds to it
+    scores: Scores
+    segment_gradients: Tensor  # (segments,) float64, spent; `measure` adds to it
     spent_before: Tensor  # (batch,) float64, gradients spent in a larger block
 
     @classmethod
@@ -200,24 +113,22 @@ class Block:
             plan.score.values(path.points[knots[rows.to(knots.device)]].to(plan.score.work_dtype), of_example[rows])
             for rows in torch.arange(len(keys)).split(plan.score.batch_size)
         ])  # fmt: skip
-        device = values.device
-        f, visitor = values[knot.to(device)], visitor.to(device)  # (route,) every knot of every route
-        first, last = path.offsets[:-1].to(device), (path.offsets[1:] - 1).to(device)
+        f, visitor = values[knot.to(values.device)], visitor.to(values.device)  # (route,) every knot of every route
+        first, last = path.offsets[:-1].to(f.device), (path.offsets[1:] - 1).to(f.device)
 
         def at(point: Tensor) -> Tensor:
-            return values[torch.searchsorted(keys, groups[segments.owner] * n + point).to(device)]
+            return values[torch.searchsorted(keys, groups[segments.owner] * n + point).to(f.device)]
 
-        return cls(
-            plan, path, examples, segments, at(segments.tail), at(segments.head), f[last] - f[first],
-            extreme_by(f, visitor, batch, "amin"), extreme_by(f, visitor, batch, "amax"),
-            torch.zeros(len(segments), dtype=torch.float64), torch.zeros(batch, dtype=torch.float64),
-        )  # fmt: skip
+        low, high = extreme_by(f, visitor, batch, "amin"), extreme_by(f, visitor, batch, "amax")
+        scores = Scores(at(segments.tail), at(segments.head), f[last] - f[first], low, high)
+        spent, before = (torch.zeros(size, dtype=torch.float64) for size in (len(segments), batch))
+        return cls(plan, path, examples, segments, scores, spent, before)
 
     def __len__(self) -> int:
         return self.examples.shape[0]
 
     def part(self, rows: Tensor) -> tuple[Block, Tensor, Tensor]:
-        """The block of some examples (rows,), and the new numbers of segments and carriers, -1 where one has left."""
+        """The block of some examples (rows,), and the new numbers of segments and receivers, -1 where one has left."""
         s, stays = self.segments, torch.full((len(self),), -1)
         stays[rows] = torch.arange(len(rows))
         legs = (stays[s.leg_example] >= 0).nonzero()[:, 0]
@@ -227,52 +138,44 @@ class Block:
         owner[leg_segment] = leg_example
         segment = torch.full((len(s),), -1)
         segment[used] = torch.arange(len(used))
-        on, at = used.to(self.f_tail.device), rows.to(self.change.device)
         part = replace(
-            self, path=self.path.select(rows), examples=self.examples[rows],
+            self, path=self.path.select(rows), examples=self.examples[rows], scores=self.scores.take(used, rows),
             segments=Segments(s.tail[used], s.head[used], owner, leg_segment, leg_example, s.leg_sign[legs]),
-            f_tail=self.f_tail[on], f_head=self.f_head[on], change=self.change[at],
-            knot_low=self.knot_low[at], knot_high=self.knot_high[at], spent_before=self.gradients()[rows],
-            segment_gradients=torch.zeros(len(used), dtype=torch.float64),
+            spent_before=self.gradients()[rows], segment_gradients=torch.zeros(len(used), dtype=torch.float64),
         )  # fmt: skip
-        carrier = torch.cat([stays, torch.where(segment < 0, -1, segment + len(rows))])
-        return part, segment, carrier
+        receiver = torch.cat([stays, torch.where(segment < 0, -1, segment + len(rows))])
+        return part, segment, receiver
+
+    # ---- who walks what ------------------------------------------------------------------------------------------
 
     @cached_property
     def sharers(self) -> Tensor:
         """(segments,) how many legs each has."""
         return torch.bincount(self.segments.leg_segment, minlength=len(self.segments))
 
-    def largest(self, of_leg: Tensor) -> Tensor:
-        """(segments,) the largest value of a segment's legs (legs,)."""
-        return extreme_by(of_leg, self.segments.leg_segment, len(self.segments), "amax")
-
     @cached_property
-    def carrier(self) -> Tensor:
-        """(segments,) who carries what a segment adds: its example, or if several walk it, itself (after the last)."""
+    def receiver(self) -> Tensor:
+        """(segments,) to whom is added what a segment adds: its example, or if several share it, itself.
+
+        Segments are numbered after the examples.
+        """
         s, itself = self.segments, len(self) + torch.arange(len(self.segments))
         example = torch.zeros(len(s), dtype=torch.long)
         example[s.leg_segment] = s.leg_example
         return torch.where(self.sharers == 1, example, itself)
 
-    def signed(self, attributions: Tensor, segment: Tensor) -> Tensor:
-        """Attributions (pieces, *features) on `segment` (pieces,) as its carrier adds them: in its own direction."""
-        if self._all_forward:
-            return attributions
-        sign = taken(self._carried_sign, segment)
-        return attributions * per_row(sign.to(attributions.device, attributions.dtype), attributions)
-
     @cached_property
-    def _carried_sign(self) -> Tensor:
-        """(segments,) the direction in which a carrier walks a segment: +1 for one that several walk."""
+    def _sign(self) -> Tensor | None:
+        """(segments,) the direction in which a receiver walks a segment, +1 for itself; None: all are +1."""
         s, sign = self.segments, torch.ones(len(self.segments), dtype=torch.long)
         if self.plan.directed:
             sign[s.leg_segment] = s.leg_sign
-        return torch.where(self.sharers == 1, sign, 1)
+        sign = torch.where(self.sharers == 1, sign, 1)
+        return None if bool((sign > 0).all()) else sign
 
-    @cached_property
-    def _all_forward(self) -> bool:
-        return bool((self._carried_sign > 0).all())
+    def largest(self, of_leg: Tensor) -> Tensor:
+        """(segments,) the largest value of a segment's legs (legs,)."""
+        return extreme_by(of_leg, self.segments.leg_segment, len(self.segments), "amax")
 
     def leg_lengths(self) -> Tensor:
         """(legs,) Euclidean, float64."""
@@ -287,6 +190,8 @@ class Block:
         """(legs,) each leg's share of its path's Euclidean length; equal shares if a path has no length."""
         return share_by(self.leg_lengths(), self.segments.leg_example, len(self))
 
+    # ---- what it costs -------------------------------------------------------------------------------------------
+
     @property
     def budget(self) -> Tensor:
         """(batch,) float64 gradients each example may spend."""
@@ -299,15 +204,15 @@ class Block:
 
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
-        each = self.segment_gradients / self.payers
-        return self.spent_before + total_by(
-            taken(each, self.segments.leg_segment), self.segments.leg_example, len(self)
-        )
+        each, s = self.segment_gradients / self.payers, self.segments
+        return self.spent_before + sum_by(taken(each, s.leg_segment), s.leg_example, len(self))
 
     @cached_property
     def payers(self) -> Tensor:
         """(segments,) float64, how many share the cost of each."""
         return self.sharers.double().clamp_min(1)
+
+    # ---- measuring pieces ----------------------------------------------------------------------------------------
 
     def chunks(self, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Pieces with `nodes` (pieces,) gradients each: how many, and rows, no more than the model takes at once."""
@@ -315,34 +220,39 @@ class Block:
             for rows in (nodes == n).nonzero()[:, 0].split(self.plan.score.batch_size):
                 yield n, rows
 
-    def look(self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, ends: tuple[Tensor, Tensor] | None = None) -> Look:
-        """Measure pieces with `n` gradients each; `ends` are the scores at both ends, if known."""
+    def measure(
+        self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, ends: tuple[Tensor, Tensor] | None = None
+    ) -> MeasuredPieces:
+        """Pieces of segments (pieces,) with `n` gradients each; `ends` are the scores at both ends, if known."""
+        estimate = self.estimate(segment, t0, t1, n, self.plan.accuracy.rule)
+        return self.record(segment, t0, t1, ends or self.score_at_ends(segment, t0, t1), estimate)
+
+    def estimate(self, segment: Tensor, t0: Tensor, t1: Tensor, n: int, rule: str) -> Estimate:
+        """What a rule says of pieces, with `n` gradients each."""
         plan = self.plan
-        estimate = quadrature(
-            plan.score, self._pieces(segment, t0, t1), plan.metric, plan.accuracy.rule, n, plan.weighting
-        )
+        found = quadrature(plan.score, self._pieces(segment, t0, t1), plan.metric, rule, n, plan.weighting)
         self.segment_gradients.index_add_(0, segment, torch.full_like(t0, n))
-        f0, f1 = ends or self.score_at_ends(segment, t0, t1)
-        if plan.metric.bounds_score:  # a length below the change of score would break certificates
-            estimate = estimate._replace(length=torch.maximum(estimate.length, (f1 - f0).abs()))
-        return self.as_look(segment, t0, t1, f0, f1, estimate)
+        return found
 
-    def glance(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Estimate:
-        """Pieces by one gradient each, in their middle."""
-        plan = self.plan
-        self.segment_gradients.index_add_(0, segment, torch.ones_like(t0))
-        return quadrature(plan.score, self._pieces(segment, t0, t1), plan.metric, "midpoint", 1, plan.weighting)
-
-    def as_look(self, segment: Tensor, t0: Tensor, t1: Tensor, f0: Tensor, f1: Tensor, estimate: Estimate) -> Look:
+    def record(
+        self, segment: Tensor, t0: Tensor, t1: Tensor, ends: tuple[Tensor, Tensor], estimate: Estimate
+    ) -> MeasuredPieces:
         """Pieces after a first measurement: nothing is verified yet."""
-        attributions, length, low, high = estimate
+        (f0, f1), (attributions, length, low, high) = ends, estimate
+        if self.plan.metric.bounds_score:  # a length below the change of score would break certificates
+            length = torch.maximum(length, (f1 - f0).abs())
         gap = flat_rows(attributions).sum(1) - (f1 - f0)
         noise = 4 * self.plan.score.eps * torch.maximum(f0.abs(), f1.abs())
         residual, unknown = (gap.abs() - noise).clamp_min(0), torch.full_like(length, torch.inf)
-        sketch, none = sketched(attributions), torch.zeros_like(segment)
-        shifts = torch.zeros_like(sketch), torch.zeros_like(length)
-        live = Live(segment, t0, t1, f0, f1, sketch, length, low, high, residual, unknown, unknown, *shifts, none)
-        return Look(live, attributions)
+        summary, none = sketch(attributions), torch.zeros_like(segment)
+        table = PieceTable(
+            segment, t0, t1, f0, f1, summary, length, low, high, residual, unknown, unknown,
+            torch.zeros_like(summary), torch.zeros_like(length), none,
+        )  # fmt: skip
+        if self._sign is not None:
+            sign = taken(self._sign, segment).to(attributions.device, attributions.dtype)
+            attributions = attributions * per_row(sign, attributions)
+        return MeasuredPieces(table, attributions, taken(self.receiver, segment))
 
     def score_at_ends(self, segment: Tensor, t0: Tensor, t1: Tensor) -> tuple[Tensor, Tensor]:
         """(pieces,) twice: the score where pieces of segments begin and end, asked once where two of them meet."""
@@ -357,8 +267,8 @@ class Block:
         inner = (t > 0) & (t < 1)
         if len(t) <= self.plan.score.batch_size and bool(inner.all()):  # the usual case: nothing to put together
             return self._inner_score(segment, t)
-        f = self.f_tail.new_zeros(len(t))
-        for known, value in ((t == 0, self.f_tail), (t == 1, self.f_head)):
+        f = self.scores.tail.new_zeros(len(t))
+        for known, value in ((t == 0, self.scores.tail), (t == 1, self.scores.head)):
             f[known.to(f.device)] = value[segment[known].to(f.device)]
         for rows in inner.nonzero()[:, 0].split(self.plan.score.batch_size):
             f[rows.to(f.device)] = self._inner_score(segment[rows], t[rows])
@@ -378,48 +288,50 @@ class Block:
         """(segments,) the number in the bound score of an example that walks each."""
         return self.examples[self.segments.owner]
 
-    def sums(self, standing: Standing) -> Sums:
+    # ---- what it comes to ----------------------------------------------------------------------------------------
+
+    def sum_up(self, division: Division) -> Sums:
         """Pieces summed by segment, and segments along each example's route."""
-        s, live, batch = self.segments, standing.live, len(self)
-        device = live.length.device
-        segment, legs, examples = (index.to(device) for index in (live.segment, s.leg_segment, s.leg_example))
-        errors = torch.stack([live.residual, live.moved, live.length_moved], 1)
+        s, table, batch = self.segments, division.table, len(self)
+        device = table.length.device
+        segment, legs, examples = (index.to(device) for index in (table.segment, s.leg_segment, s.leg_example))
+        errors = torch.stack([table.residual, table.moved, table.length_moved], 1)
         squares = [errors**2] if self.plan.errors_average else []
-        columns = torch.cat([live.length[:, None], torch.ones_like(errors[:, :1]), errors, *squares], 1)
-        columns = total_by(taken(total_by(columns, segment, len(s)), legs), examples, batch)
+        columns = torch.cat([table.length[:, None], torch.ones_like(errors[:, :1]), errors, *squares], 1)
+        columns = sum_by(taken(sum_by(columns, segment, len(s)), legs), examples, batch)
         length, pieces, errors = columns[:, 0], columns[:, 1], columns[:, 2:5]
         if self.plan.errors_average:
-            shift = total_by(live.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
-            of_length = total_by(live.length_shift, segment, len(s))[legs]
-            moves = size_of_error(total_by(shift, examples, batch)), total_by(of_length, examples, batch).abs()
+            shift = sum_by(table.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
+            of_length = sum_by(table.length_shift, segment, len(s))[legs]
+            moves = size_of_error(sum_by(shift, examples, batch)), sum_by(of_length, examples, batch).abs()
             errors = averaged_errors(errors, columns[:, 5:], *moves)
-        residual, moved, length_moved = errors.unbind(1)
-        low = extreme_by(taken(extreme_by(live.low, segment, len(s), "amin"), legs), examples, batch, "amin")
-        high = extreme_by(taken(extreme_by(live.high, segment, len(s), "amax"), legs), examples, batch, "amax")
-        low, high = torch.minimum(low, self.knot_low), torch.maximum(high, self.knot_high)
+        low = extreme_by(taken(extreme_by(table.low, segment, len(s), "amin"), legs), examples, batch, "amin")
+        high = extreme_by(taken(extreme_by(table.high, segment, len(s), "amax"), legs), examples, batch, "amax")
+        low, high = torch.minimum(low, self.scores.low), torch.maximum(high, self.scores.high)
         rival = length.new_full((batch,), torch.nan)
         if self.plan.rival is not None:
             rival = self.plan.rival.to(length)[self.examples.to(device)]
-        values, pieces = self._walked(standing.bundles), pieces.clamp_min(1)
-        return Sums(values, length, residual, moved, length_moved, pieces, low, high, self.change, rival)
+        residual, moved, length_moved = errors.unbind(1)
+        values, pieces, change = self._sum_along_routes(division.totals), pieces.clamp_min(1), self.scores.change
+        return Sums(values, length, residual, moved, length_moved, pieces, low, high, change, rival)
 
-    def _walked(self, bundles: Bundles) -> Tensor:
-        """What the bundles add along each example's route: (batch, *features)."""
-        s, (sums, carrier) = self.segments, (bundles.sums, bundles.carrier)
-        total = sums.new_zeros(len(self), *sums.shape[1:])
-        shared = carrier >= len(self)
+    def _sum_along_routes(self, totals: Totals) -> Tensor:
+        """What the totals add along each example's route: (batch, *features)."""
+        s, (sums, receiver) = self.segments, (totals.sums, totals.receiver)
+        result = sums.new_zeros(len(self), *sums.shape[1:])
+        shared = receiver >= len(self)
         if not shared.any():
-            return total.index_add_(0, carrier.to(total.device), sums)
+            return result.index_add_(0, receiver.to(result.device), sums)
         own = (~shared).nonzero()[:, 0]
-        total.index_add_(0, carrier[own].to(total.device), sums[own.to(total.device)])
-        rows = shared.nonzero()[:, 0].to(total.device)
-        of_segment = total_by(sums[rows], (carrier[shared] - len(self)).to(total.device), len(s))
+        result.index_add_(0, receiver[own].to(result.device), sums[own.to(result.device)])
+        rows = shared.nonzero()[:, 0].to(result.device)
+        of_segment = sum_by(sums[rows], (receiver[shared] - len(self)).to(result.device), len(s))
         for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
             signed = taken(of_segment, s.leg_segment[rows])
             if self.plan.directed:
-                signed = signed * per_row(s.leg_sign[rows].to(total.device, total.dtype), signed)
-            total.index_add_(0, s.leg_example[rows].to(total.device), signed)
-        return total
+                signed = signed * per_row(s.leg_sign[rows].to(result.device, result.dtype), signed)
+            result.index_add_(0, s.leg_example[rows].to(result.device), signed)
+        return result
 
     def integral(self, sums: Sums, notes: list[Note], value_gradients: Tensor | None = None) -> Integral:
         """The sums as the public result, with a note for each example.

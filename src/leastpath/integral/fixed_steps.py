@@ -8,61 +8,58 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath.integral import notes
-from leastpath.integral.block import Block, Look, Standing
-from leastpath.integral.result import Integral
-from leastpath.integral.sums import extreme_by, share_by, total_by
+from leastpath._support.rows import extreme_by, share_by, sum_by
+from leastpath.integral.block import Block
+from leastpath.integral.division import Division, MeasuredPieces
+from leastpath.integral.result import FLAT, Integral, fixed_steps
 from leastpath.integral.weightings import WholePathWeighting
 
 STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one each, and three to share out
 
 
-def at_fixed_steps(block: Block) -> Integral:
-    """`n_steps` gradients a path, or what its budget allows: at least 1 a segment, by length or change of score."""
+def integrate_at_fixed_steps(block: Block) -> Integral:
+    """`n_steps` gradients per path, or what its budget allows: at least 1 per segment, by length or change of score."""
     plan, s = block.plan, block.segments
     assert plan.accuracy.n_steps is not None
     budget, late = block.affordable(), block.affordable() < block.budget
     n_steps = budget.floor().clamp(1, plan.accuracy.n_steps)  # (batch,)
     if isinstance(plan.weighting, WholePathWeighting) and plan.weighting.follows_score:
-        standing = _look_by_change(block, n_steps)
+        division = _measure_by_change(block, n_steps)
     else:
-        nodes = _steps(block.length_share(), s.leg_segment, s.leg_example, n_steps)
+        nodes = _share_out(block.length_share(), s.leg_segment, s.leg_example, n_steps)
         ends = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
-        standing = _looked(block, torch.arange(len(s)), *ends, nodes)
-    sums = block.sums(standing)
+        division = _measure(block, torch.arange(len(s)), *ends, nodes)
+    sums = block.sum_up(division)
     unknown = torch.full_like(sums.length, torch.nan)
     sums = sums._replace(moved=unknown, length_moved=unknown)
     if isinstance(plan.weighting, WholePathWeighting):
-        length = total_by(block.leg_lengths(), s.leg_example, len(block)).to(sums.length)
+        length = sum_by(block.leg_lengths(), s.leg_example, len(block)).to(sums.length)
         difference = (block.path.end - block.path.start).to(sums.values)
         sums = sums._replace(values=plan.weighting.conclude(sums.values, length, difference))
     each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), budget, sums.errors.gap, late)), strict=True)
-    told = [
-        notes.FLAT
-        if flat
-        else notes.fixed_steps(
-            plan.accuracy.n_steps, spent, most, plan.run.max_gradients, gap, plan.run.clock.asked if timed else None
-        )
+    run, asked = plan.run, plan.accuracy.n_steps
+    notes = [
+        FLAT if flat else fixed_steps(asked, spent, most, run.max_gradients, gap, run.clock.asked if timed else None)
         for flat, spent, most, gap, timed in each
     ]
-    return block.integral(sums, told)
+    return block.integral(sums, notes)
 
 
-def _looked(
+def _measure(
     block: Block, segment: Tensor, t0: Tensor, t1: Tensor, nodes: Tensor, ends: tuple[Tensor, Tensor] | None = None
-) -> Standing:
+) -> Division:
     """Pieces with `nodes` (pieces,) gradients each, whose attributions are summed at once: none is cut any more."""
 
-    def looks() -> Iterator[tuple[Look, Tensor]]:
+    def measured() -> Iterator[tuple[MeasuredPieces, Tensor]]:
         for n, rows in block.chunks(nodes):
-            at = rows.to(block.f_tail.device)
+            at = rows.to(block.scores.tail.device)
             known = None if ends is None else (ends[0][at], ends[1][at])
-            yield block.look(segment[rows], t0[rows], t1[rows], n, known), torch.zeros_like(rows)
+            yield block.measure(segment[rows], t0[rows], t1[rows], n, known), torch.zeros_like(rows)
 
-    return Standing.collect(block, looks())
+    return Division.collect(measured())
 
 
-def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:
+def _share_out(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:
     """(pieces,) gradients of each piece, by its share in the examples that use it; n_steps (batch,) in total.
 
     `share`, `piece` and `example` are (parts,). If several examples share a piece, the largest share counts.
@@ -71,14 +68,14 @@ def _steps(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Te
     # One each, and the rest by share: the largest remainders round up, so that an example's counts sum to n_steps.
     exact = share * (n_steps - spread).clamp_min(0)[example]
     counts = 1 + exact.floor()
-    left = (n_steps - total_by(counts, example, len(n_steps))).clamp_min(0)
+    left = (n_steps - sum_by(counts, example, len(n_steps))).clamp_min(0)
     order = np.lexsort((-(exact - exact.floor()).numpy(), example.numpy()))
     rank = torch.arange(len(order)) - (spread.cumsum(0) - spread)[example[order]]
     counts[order] += (rank < left[example[order]]).double()
     return extreme_by(counts, piece, int(piece.max()) + 1 if len(piece) else 0, "amax").long()
 
 
-def _look_by_change(block: Block, n_steps: Tensor) -> Standing:
+def _measure_by_change(block: Block, n_steps: Tensor) -> Division:
     """Equal intervals by length, one gradient each; the rest of `n_steps` (batch,) goes where the score changes."""
     s = block.segments
     wished = (n_steps / STEPS_PER_INTERVAL).floor().clamp_min(1)[s.leg_example]
@@ -88,11 +85,11 @@ def _look_by_change(block: Block, n_steps: Tensor) -> Standing:
     place = torch.arange(len(segment)) - first[segment]
     t0, t1 = place.double() / cuts[segment], (place + 1).double() / cuts[segment]
     f1 = block.score_at(segment, t1)
-    f0 = torch.where((place == 0).to(f1.device), block.f_tail[segment.to(f1.device)], f1.roll(1))
+    f0 = torch.where((place == 0).to(f1.device), block.scores.tail[segment.to(f1.device)], f1.roll(1))
     change = (f1 - f0).abs().double().cpu()
     parts = cuts[s.leg_segment]
     leg = torch.arange(len(parts)).repeat_interleave(parts)
     interval = first[s.leg_segment][leg] + torch.arange(len(leg)) - (parts.cumsum(0) - parts)[leg]
     example = s.leg_example[leg]
-    nodes = _steps(share_by(change[interval], example, len(block)), interval, example, n_steps)
-    return _looked(block, segment, t0, t1, nodes, (f0, f1))
+    nodes = _share_out(share_by(change[interval], example, len(block)), interval, example, n_steps)
+    return _measure(block, segment, t0, t1, nodes, (f0, f1))

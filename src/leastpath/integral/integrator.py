@@ -21,16 +21,16 @@ from leastpath.geometry.metric import Conformal, Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.accuracy import Accuracy
 from leastpath.integral.block import Block, Plan
-from leastpath.integral.fixed_steps import at_fixed_steps
+from leastpath.integral.fixed_steps import integrate_at_fixed_steps
 from leastpath.integral.pieces import KnownSegments
-from leastpath.integral.refinement import refined
-from leastpath.integral.result import Integral, joined_integrals, unknown_integral
+from leastpath.integral.refinement import refine
+from leastpath.integral.result import Integral, join_integrals, unknown_integral
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.score.bound import BoundScore
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 
-DEFAULT_MAX_GRADIENTS = 10_000  # an example, if the user gives no budget: every call comes to an end
+DEFAULT_MAX_GRADIENTS = 10_000  # per example, if the user gives no budget: every call comes to an end
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
 PIECES_EXPECTED = 24  # of an example, for sizing blocks
 
@@ -96,14 +96,15 @@ def integrate(
         # Fixed steps end by themselves.
         default = DEFAULT_MAX_GRADIENTS if accuracy.tolerance is not None else torch.inf
         budget = torch.as_tensor(default if max_gradients is None else max_gradients).cpu().double().expand(len(path))
-        return _integrated(Plan(bound, metric or Conformal(), weighting, accuracy, budget, run, rival), path, known)
+        plan = Plan(bound, metric or Conformal(), weighting, accuracy, budget, run, rival)
+        return _integrate_blocks(plan, path, known)
 
 
-def _integrated(plan: Plan, path: Path, known: KnownSegments | None) -> Integral:
+def _integrate_blocks(plan: Plan, path: Path, known: KnownSegments | None) -> Integral:
     """All examples, in blocks that limit memory.
 
-    After an interruption during refinement, later blocks get a first look only. After one during a first look, the rest
-    is unknown; if nothing is finished, the interruption goes to the caller.
+    After an interruption during refinement, later blocks are measured only once. After one during that first
+    measurement, the rest is unknown; if nothing is finished, the interruption goes to the caller.
     """
     bound = plan.score
     elements = max(bound.batch_size, BLOCK_ELEMENTS // bound.n_features)
@@ -118,14 +119,14 @@ def _integrated(plan: Plan, path: Path, known: KnownSegments | None) -> Integral
                 timed = replace(plan, run=replace(plan.run, clock=plan.run.clock.part(part)))
                 block = Block.make(timed, path.select(examples), examples)
                 if plan.accuracy.tolerance is None:
-                    integral = at_fixed_steps(block)
+                    integral = integrate_at_fixed_steps(block)
                     bar.advance(len(examples))
                 else:
-                    integral, interrupted = refined(block, known, bar, interrupted)
+                    integral, interrupted = refine(block, known, bar, interrupted)
             except KeyboardInterrupt:
                 if not parts:
                     raise
                 parts.append(unknown_integral(bound, len(path) - int(examples[0])))
                 break
             parts.append(integral)
-    return joined_integrals(parts)
+    return join_integrals(parts)

@@ -1,6 +1,7 @@
 """Refinement: pieces of path are cut until their attributions and lengths stay the same.
 
-Each round cuts the pieces that changed most, sums along every example's route, and lets examples that are done leave.
+First every segment is measured once. Then each round cuts the pieces that changed most, sums along every example's
+route, and lets examples that are done leave.
 """
 
 from __future__ import annotations
@@ -12,24 +13,133 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import taken
+from leastpath._support.rows import extreme_by, per_row, rank_by, sum_by, taken
 from leastpath.account.run import Bar
-from leastpath.integral import notes
-from leastpath.integral.block import Block, Live, Look, Standing
-from leastpath.integral.bundles import ALONE, OWN_SUMS, kinds_of, rank_by, sketched
-from leastpath.integral.first_look import first_look
-from leastpath.integral.pieces import KnownSegments
-from leastpath.integral.result import Integral, joined_integrals
-from leastpath.integral.sums import Errors, Sums, size_of_error, total_by
+from leastpath.integral import result
+from leastpath.integral.accuracy import Errors, Sums, size_of_error
+from leastpath.integral.block import Block
+from leastpath.integral.division import (
+    ALONE,
+    OWN_TOTALS,
+    Division,
+    MeasuredPieces,
+    PieceTable,
+    classes_before_cutting,
+    classes_of_error,
+    sketch,
+)
+from leastpath.integral.pieces import Estimate, KnownSegments
+from leastpath.integral.weightings import PathIntegral
 
+FIRST_GRADIENTS = 12  # of the first measurement of a path; its verification takes twice as many
+GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
 CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
 MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
-SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but looked at once more
-GLANCED = 0.764  # of a segment, its last part: the middle of this lies off the nodes of the first look
-HELD_NUMBERS = 2**21  # of pieces and sums: a block with more is halved, if it has several examples
+SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but gets one more gradient
+VERIFIED_SHARE = 0.764  # of a small segment, its last part: the middle of this lies off the nodes of the first time
+HELD_NUMBERS = 2**21  # of pieces and totals: a block with more is halved, if it has several examples
 GAP_STEP = 0.1  # of the gradients spent so far, in a round that only closes the gap
 SCALARS = 16  # numbers of a piece, beside its sketches
+
+
+def refine(
+    block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False
+) -> tuple[result.Integral, bool]:
+    """Cut pieces until every example has reached the tolerance, or its budget is spent.
+
+    Also whether it was interrupted. If `interrupted` before, everything is measured only once.
+    """
+    waiting, finished = [_State.first(block, known)], list[tuple[Tensor, result.Integral]]()
+    try:
+        while waiting and not interrupted:
+            leaving: _State | None
+            state = waiting[-1]
+            chosen = _choose_payable(state, state.block.affordable(), _limit_round(state))
+            if not chosen.any():
+                leaving, staying = state, list[_State]()
+            else:
+                leaving, staying = _split(state.after_cutting(chosen))
+            # In one statement each, so that no interruption can fall between.
+            ended = [] if leaving is None else [(leaving.rows, _conclude(leaving, False))]
+            waiting, finished = [*waiting[:-1], *staying], [*finished, *ended]
+            bar.advance(sum(len(rows) for rows, _ in ended))
+    except KeyboardInterrupt:
+        interrupted = True
+    finished += [(state.rows, _conclude(state, interrupted)) for state in waiting]
+    bar.advance(sum(len(state.rows) for state in waiting))
+    rows, integrals = zip(*finished, strict=True)
+    return result.join_integrals(integrals, torch.argsort(torch.cat(rows))), interrupted
+
+
+# ---- the first measurement -----------------------------------------------------------------------------------------
+
+
+def _measure_once(block: Block, known: KnownSegments | None) -> Division:
+    """Each segment in one piece, or in several if it is a large part of a path; fewer if the budget is small.
+
+    Segments that the solver has measured already are not measured again.
+    """
+    s, (count, nodes) = block.segments, _first_counts(block)
+    seen = row = torch.zeros(0, dtype=torch.long)
+    if known is not None and isinstance(block.plan.weighting, PathIntegral):
+        group = block.plan.groups[block.examples[s.owner]]
+        seen, row = known.find(s.tail, s.head, group, len(block.path.points))
+    is_known = torch.bincount(seen, minlength=len(s)) >= count  # a long segment needs more than the solver took
+    seen, row = seen[is_known[seen]], row[is_known[seen]]
+    segment, t0, t1 = _first_pieces(count, ~is_known)
+    classes = classes_before_cutting(block.receiver[torch.cat([segment, seen])], len(block) + len(s))
+
+    def measured() -> Iterator[tuple[MeasuredPieces, Tensor]]:
+        for n, rows in block.chunks(nodes[segment]):
+            yield block.measure(segment[rows], t0[rows], t1[rows], n), classes[rows]
+        if known is not None:
+            for some in torch.arange(len(seen)).split(block.plan.score.batch_size):
+                yield _take_known(block, seen[some], known, row[some]), classes[len(segment) + some]
+
+    return Division.collect(measured())
+
+
+def _first_pieces(count: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments in `count` (segments,) pieces, if `wanted`: (pieces,) their segments, beginnings and ends."""
+    segments, begins, ends = [], [], []
+    for k in torch.unique(count[wanted]).tolist() or [1]:
+        rows = ((count == k) & wanted).nonzero()[:, 0]
+        edges = torch.tensor([0.0, *sorted(i * GOLDEN % 1 for i in range(1, k)), 1.0], dtype=torch.float64)
+        segments.append(rows.repeat_interleave(k))
+        begins.append(edges[:-1].repeat(len(rows)))
+        ends.append(edges[1:].repeat(len(rows)))
+    return torch.cat(segments), torch.cat(begins), torch.cat(ends)
+
+
+def _first_counts(block: Block) -> tuple[Tensor, Tensor]:
+    """Pieces of each segment, and gradients of each of its pieces: (segments,) twice."""
+    s, n, budget = block.segments, block.plan.order, block.affordable()
+    count = block.largest(torch.ceil(block.length_share() * (block.plan.accuracy.n_steps or FIRST_GRADIENTS) / n))
+    count = count.clamp_min(1).long()
+    # A third of the budget for the first measurement leaves two thirds for verifying all of it.
+    pieces = sum_by(count.double()[s.leg_segment], s.leg_example, len(block))
+    tight = (pieces * n * 3 > budget)[s.leg_example]
+    count[s.leg_segment[tight]] = 1
+    # If that is still too much: fewer gradients per segment, but at least one.
+    paid = (budget / torch.bincount(s.leg_example, minlength=len(block))).floor()
+    nodes = extreme_by(paid.clamp(1, n)[s.leg_example], s.leg_segment, len(s), "amin").long()
+    nodes[count > 1] = n
+    return count, nodes
+
+
+def _take_known(block: Block, segment: Tensor, known: KnownSegments, row: Tensor) -> MeasuredPieces:
+    """Pieces of segments (pieces,) as the solver measured them: rows of what is known."""
+    device, forward = block.scores.tail.device, known.tail[row] == block.segments.tail[segment]
+    t0, t1 = known.spans(row, forward)
+    ends = block.score_at_ends(segment, t0, t1)
+    attributions, length, low, high = (part[row.to(device)] for part in known.estimate)
+    sign = torch.where(forward, 1, -1).to(device)
+    estimate = Estimate(attributions * per_row(sign, attributions), length, low, high)
+    return block.record(segment, t0, t1, ends, estimate)
+
+
+# ---- rounds --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -38,9 +148,9 @@ class _State:
 
     block: Block
     rows: Tensor  # (batch,) the numbers of its examples in the block that refinement began with
-    standing: Standing
+    division: Division
     sums: Sums
-    wanted: Tensor  # (pieces,) which to cut next: all pieces of some bundles
+    to_cut: Tensor  # (pieces,) which to cut next: all pieces of some totals
     done: Tensor  # (batch,) examples that have reached the tolerance
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
     value_cost: Tensor  # (batch,) float64, gradients that were spent when the values were known; inf if they are not
@@ -48,41 +158,40 @@ class _State:
     @classmethod
     def first(cls, block: Block, known: KnownSegments | None) -> _State:
         """Everything measured once, nothing verified."""
-        standing, no = first_look(block, known), torch.zeros(len(block), dtype=torch.bool)
-        wanted = torch.ones(len(standing.live.segment), dtype=torch.bool)
-        return cls(
-            block, torch.arange(len(block)), standing, block.sums(standing), wanted, no, no, block.budget * torch.inf
-        )
+        division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
+        everything = torch.ones(len(division.table.segment), dtype=torch.bool)
+        never = torch.full((len(block),), torch.inf, dtype=torch.float64)
+        return cls(block, torch.arange(len(block)), division, block.sum_up(division), everything, no, no, never)
 
     def after_cutting(self, chosen: Tensor) -> _State:
-        """One round: the chosen pieces (pieces,) are cut, but for those that are so small that a glance is enough."""
+        """One round: the chosen pieces (pieces,) are cut, but for small ones, which get one more gradient."""
         block, plan = self.block, self.block.plan
-        small = _small(self, chosen)
-        cut, whole = chosen & ~small, self.standing
+        small = _find_small(self, chosen)
+        cut, whole = chosen & ~small, self.division
         if small.any():
-            whole = replace(whole, live=_glanced(block, whole.live, small.nonzero()[:, 0]))
+            whole = replace(whole, table=_verify_small(block, whole.table, small.nonzero()[:, 0]))
         kept = [] if bool(cut.all()) else [whole.without(cut)]
-        parts = [Standing.collect(block, _cut(self, cut))] if cut.any() else []
-        standing = Standing.join([*kept, *parts])
-        sums = block.sums(standing)
+        parts = [Division.collect(_cut(self, cut))] if cut.any() else []
+        division = Division.join([*kept, *parts])
+        sums = block.sum_up(division)
         limits = plan.allowed(sums)
         done = sums.errors.within(limits, plan.accuracy.measure)
-        wanted, stuck = _wanted(block, standing, _Shares.of(block, limits, sums.pieces, ~done), ~done)
-        if plan.errors_average and (idle := ~done & (_walked_pieces(block, standing.live.segment[wanted]) == 0)).any():
+        to_cut, stuck = _choose_cuts(block, division, _Allowance.of(block, limits, sums.pieces, ~done), ~done)
+        if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
             # No piece is bad by itself, but all of them are together.
-            strict = _Shares.of(block, limits, sums.pieces, idle, averaged=False)
-            more, stuck_too = _wanted(block, standing, strict, idle)
-            wanted, stuck = wanted | more, torch.where(idle, stuck_too, stuck)
+            strict = _Allowance.of(block, limits, sums.pieces, idle, averaged=False)
+            more, stuck_too = _choose_cuts(block, division, strict, idle)
+            to_cut, stuck = to_cut | more, torch.where(idle, stuck_too, stuck)
         cost = torch.minimum(self.value_cost, block.gradients())
         cost = torch.where(sums.errors.within(limits, "values"), cost, torch.inf)
-        return _State(block, self.rows, standing, sums, wanted, done, stuck, cost)
+        return _State(block, self.rows, division, sums, to_cut, done, stuck, cost)
 
     def part(self, rows: Tensor) -> _State:
         """The state of some examples (rows,), without the pieces that only others walk."""
-        block, segment, carrier = self.block.part(rows)
-        stays = (carrier[self.standing.bundles.carrier] >= 0)[self.standing.live.bundle]
+        block, segment, receiver = self.block.part(rows)
+        stays = (receiver[self.division.totals.receiver] >= 0)[self.division.table.total]
         return _State(
-            block, self.rows[rows], self.standing.part(segment, carrier), self.sums.take(rows), self.wanted[stays],
+            block, self.rows[rows], self.division.part(segment, receiver), self.sums.take(rows), self.to_cut[stays],
             self.done[rows], self.stuck[rows], self.value_cost[rows],
         )  # fmt: skip
 
@@ -94,39 +203,11 @@ class _State:
         """
         if len(self.rows) == 1 or bool((self.block.sharers > 1).any()):
             return False
-        sketch, sums = self.standing.live.sketch, self.standing.bundles.sums
-        return len(sketch) * (2 * sketch.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
+        sketches, sums = self.division.table.sketch, self.division.totals.sums
+        return len(sketches) * (2 * sketches.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
 
 
-def refined(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
-    """Cut pieces until every example has reached the tolerance, or its budget is spent.
-
-    Also whether it was interrupted. If `interrupted` before, there is only a first look.
-    """
-    waiting, finished = [_State.first(block, known)], list[tuple[Tensor, Integral]]()
-    try:
-        while waiting and not interrupted:
-            leaving: _State | None
-            state = waiting[-1]
-            chosen = _affordable(state, state.block.affordable(), _step(state))
-            if not chosen.any():
-                leaving, staying = state, list[_State]()
-            else:
-                state = state.after_cutting(chosen)
-                leaving, staying = _parted(state)
-            # In one statement each, so that no interruption can fall between.
-            ended = [] if leaving is None else [(leaving.rows, _integral(leaving, False))]
-            waiting, finished = [*waiting[:-1], *staying], [*finished, *ended]
-            bar.advance(sum(len(rows) for rows, _ in ended))
-    except KeyboardInterrupt:
-        interrupted = True
-    finished += [(state.rows, _integral(state, interrupted)) for state in waiting]
-    bar.advance(sum(len(state.rows) for state in waiting))
-    rows, integrals = zip(*finished, strict=True)
-    return joined_integrals(integrals, torch.argsort(torch.cat(rows))), interrupted
-
-
-def _parted(state: _State) -> tuple[_State | None, list[_State]]:
+def _split(state: _State) -> tuple[_State | None, list[_State]]:
     """The examples that leave, if enough are done, and those that stay: in two halves if they hold too much."""
     ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
     leaving = None
@@ -137,85 +218,76 @@ def _parted(state: _State) -> tuple[_State | None, list[_State]]:
     return leaving, [state.part(half) for half in torch.arange(len(state.rows)).tensor_split(2)]
 
 
-def _small(state: _State, chosen: Tensor) -> Tensor:
+def _find_small(state: _State, chosen: Tensor) -> Tensor:
     """(pieces,) which of the chosen ones are segments that add next to nothing, as on a plateau of the score.
 
     Only of paths with many features and many segments: on a line such a piece is large, and much can hide in it.
     """
-    block, live = state.block, state.standing.live
+    block, table = state.block, state.division.table
     if not block.plan.errors_average:
         return torch.zeros_like(chosen)
-    s, alone = block.segments, (state.standing.bundles.kind == ALONE)[live.bundle]
+    s, alone = block.segments, (state.division.totals.error_class == ALONE)[table.total]
     many = torch.bincount(s.leg_example, minlength=len(block)) >= MANY_SEGMENTS
     in_many = ~torch.zeros(len(s), dtype=torch.bool).index_fill_(0, s.leg_segment[~many[s.leg_example]], True)
-    candidate = chosen & alone & in_many[live.segment] & (live.t0 == 0) & (live.t1 == 1) & torch.isinf(live.moved).cpu()
-    shares = _Shares.of(block, block.plan.allowed(state.sums), state.sums.pieces, ~state.done)
-    sizes = live._replace(moved=size_of_error(live.sketch), length_moved=live.length)
-    return candidate & (shares.excess(block, sizes)[0] <= SMALL)
+    whole = (table.t0 == 0) & (table.t1 == 1) & torch.isinf(table.moved).cpu()
+    allowance = _Allowance.of(block, block.plan.allowed(state.sums), state.sums.pieces, ~state.done)
+    sizes = table._replace(moved=size_of_error(table.sketch), length_moved=table.length)
+    return chosen & alone & in_many[table.segment] & whole & (allowance.excess(block, sizes)[0] <= SMALL)
 
 
-def _glanced(block: Block, live: Live, rows: Tensor) -> Live:
+def _verify_small(block: Block, table: PieceTable, rows: Tensor) -> PieceTable:
     """Whole segments (rows,) that get one more gradient, off their middle: have they changed as little as it seems?"""
-    columns = dict(zip(Live._fields, live, strict=True))
+    columns = dict(zip(PieceTable._fields, table, strict=True))
     for some in rows.split(block.plan.score.batch_size):
-        at, segment = some.to(live.length.device), live.segment[some]
+        at, segment = some.to(table.length.device), table.segment[some]
         t1 = torch.ones(len(some), dtype=torch.float64)
-        estimate = block.glance(segment, t1 - GLANCED, t1)
-        shift = sketched(estimate.attributions) / GLANCED - live.sketch[at]
-        length_shift = estimate.length / GLANCED - live.length[at]
+        estimate = block.estimate(segment, t1 - VERIFIED_SHARE, t1, 1, "midpoint")
+        shift = sketch(estimate.attributions) / VERIFIED_SHARE - table.sketch[at]
+        length_shift = estimate.length / VERIFIED_SHARE - table.length[at]
         new = {
             "shift": shift, "length_shift": length_shift, "moved": size_of_error(shift),
-            "length_moved": length_shift.abs(), "low": torch.minimum(estimate.low, live.low[at]),
-            "high": torch.maximum(estimate.high, live.high[at]),
+            "length_moved": length_shift.abs(), "low": torch.minimum(estimate.low, table.low[at]),
+            "high": torch.maximum(estimate.high, table.high[at]),
         }  # fmt: skip
         columns |= {name: columns[name].index_copy(0, at, value) for name, value in new.items()}
-    return Live(**columns)
+    return PieceTable(**columns)
 
 
-def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[Look, Tensor]]:
+def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor]]:
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
-    block, live = state.block, state.standing.live
-    parents, n_carriers = live.where(chosen), len(block) + len(block.segments)
-    carrier = taken(block.carrier, parents.segment)
-    after = torch.bincount(taken(block.carrier, live.segment), minlength=n_carriers)
-    after += torch.bincount(carrier, minlength=n_carriers)  # each piece that is cut becomes two
-    crowded = taken(after > OWN_SUMS, carrier)
-    kinds = _Kinds(state, parents, rank_by(carrier)) if crowded.any() else None
-    for rows in torch.arange(len(carrier)).split(max(1, block.plan.score.batch_size // 2)):
-        look = _parts(block, parents if len(rows) == len(carrier) else parents.take(rows))
-        kind = torch.full((2 * len(rows),), ALONE)
-        if kinds is not None:
-            kind = torch.where(crowded[rows].repeat_interleave(2), kinds.of(look.live, rows), kind)
-        yield look, kind
+    block, table, sums = state.block, state.division.table, state.sums
+    parents, n_receivers = table.where(chosen), len(block) + len(block.segments)
+    receiver = taken(block.receiver, parents.segment)
+    after = torch.bincount(taken(block.receiver, table.segment), minlength=n_receivers)
+    after += torch.bincount(receiver, minlength=n_receivers)  # each piece that is cut becomes two
+    crowded, rank = taken(after > OWN_TOTALS, receiver), rank_by(receiver)
+    # Classes of error by what is allowed, as far as it is known before the parts are measured.
+    pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
+    allowance = _Allowance.of(block, block.plan.allowed(sums), pieces, ~state.done) if crowded.any() else None
+    for rows in torch.arange(len(receiver)).split(max(1, block.plan.score.batch_size // 2)):
+        measured = _measure_parts(block, parents if len(rows) == len(receiver) else parents.take(rows))
+        classes = torch.full((2 * len(rows),), ALONE)
+        if allowance is not None:
+            excess, can_cut, _ = allowance.excess(block, measured.table)
+            by_error = classes_of_error(excess, can_cut | (excess <= 1), rank[rows].repeat_interleave(2))
+            classes = torch.where(crowded[rows].repeat_interleave(2), by_error, classes)
+        yield measured, classes
 
 
-class _Kinds:
-    """Classes of error of new pieces, by what is allowed as far as it is known before they are measured."""
-
-    def __init__(self, state: _State, parents: Live, rank: Tensor) -> None:
-        self.block, self.rank, sums = state.block, rank, state.sums
-        pieces = sums.pieces + _walked_pieces(self.block, parents.segment).to(sums.pieces)
-        self.shares = _Shares.of(self.block, self.block.plan.allowed(sums), pieces, ~state.done)
-
-    def of(self, live: Live, rows: Tensor) -> Tensor:
-        """(2 · rows,) the classes of both parts of some parents (rows,)."""
-        excess, can_cut, _ = self.shares.excess(self.block, live)
-        return kinds_of(excess, can_cut | (excess <= 1), self.rank[rows].repeat_interleave(2))
-
-
-def _walked_pieces(block: Block, segment: Tensor) -> Tensor:
+def _count_pieces(block: Block, segment: Tensor) -> Tensor:
     """(batch,) how many of the pieces on `segment` (pieces,) each example walks."""
     s = block.segments
-    return total_by(taken(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
+    return sum_by(taken(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
 
 
-def _parts(block: Block, parents: Live) -> Look:
+def _measure_parts(block: Block, parents: PieceTable) -> MeasuredPieces:
     """Both parts of some pieces."""
     middle = parents.t0 + CUT * (parents.t1 - parents.t0)
     t = torch.stack([parents.t0, middle, parents.t1], 1)
     f = torch.stack([parents.f0, block.score_at(parents.segment, middle), parents.f1], 1)
     (t0, t1), (f0, f1) = ((of[:, :2].flatten(), of[:, 1:].flatten()) for of in (t, f))
-    parts, attributions = block.look(parents.segment.repeat_interleave(2), t0, t1, block.plan.order, (f0, f1))
+    measured = block.measure(parents.segment.repeat_interleave(2), t0, t1, block.plan.order, (f0, f1))
+    parts = measured.table
     shift = parts.sketch.unflatten(0, (-1, 2)).sum(1) - parents.sketch
     length_shift = parts.length.view(-1, 2).sum(1) - parents.length
     moved, length_moved = size_of_error(shift), length_shift.abs()
@@ -225,11 +297,14 @@ def _parts(block: Block, parents: Live) -> Look:
     moved, length_moved = ((share * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
     halves = (shift / 2).repeat_interleave(2, 0), (length_shift / 2).repeat_interleave(2)
     parts = parts._replace(moved=moved, length_moved=length_moved, shift=halves[0], length_shift=halves[1])
-    return Look(parts, attributions)
+    return measured._replace(table=parts)
+
+
+# ---- which pieces --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Shares:
+class _Allowance:
     """What one piece of each segment may err by: (segments,) float64, infinite where no open example walks."""
 
     attribution: Tensor
@@ -240,7 +315,7 @@ class _Shares:
     @classmethod
     def of(
         cls, block: Block, limits: Errors, pieces: Tensor, is_open: Tensor, *, averaged: bool | None = None
-    ) -> _Shares:
+    ) -> _Allowance:
         """Errors `limits` (batch,) each, divided by as many `pieces` (batch,), of the examples that are open (batch,).
 
         Of the examples that walk a segment the strictest one decides. If errors are `averaged`, as the plan says by
@@ -265,117 +340,119 @@ class _Shares:
         attribution, residual, length, largest = least.unbind(1)
         return cls(attribution, residual, length, largest.nan_to_num(posinf=0.0))
 
-    def excess(self, block: Block, live: Live) -> tuple[Tensor, Tensor, Tensor]:
+    def excess(self, block: Block, table: PieceTable) -> tuple[Tensor, Tensor, Tensor]:
         """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
 
         Floating point cannot cut a piece that is too short. Nor does it help to cut one that differs by rounding only.
         """
         score = block.plan.score
-        ends = torch.maximum(live.f0.abs(), live.f1.abs())
-        noise = 2 * score.eps * torch.maximum(ends, taken(self.logit, live.segment).to(ends.dtype).to(ends.device))
-        errors, watched = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
-        if watched != "values":
-            errors.append((live.length_moved, self.length))
-        if watched != "length":
-            errors += [(live.moved, self.attribution), (live.residual, self.residual)]
-        excess = torch.zeros(len(live.segment), dtype=torch.float64)
-        curable = torch.zeros(len(live.segment), dtype=torch.bool)
+        ends = torch.maximum(table.f0.abs(), table.f1.abs())
+        noise = 2 * score.eps * torch.maximum(ends, taken(self.logit, table.segment).to(ends.dtype).to(ends.device))
+        errors, measured = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
+        if measured != "values":
+            errors.append((table.length_moved, self.length))
+        if measured != "length":
+            errors += [(table.moved, self.attribution), (table.residual, self.residual)]
+        excess = torch.zeros(len(table.segment), dtype=torch.float64)
+        curable = torch.zeros(len(table.segment), dtype=torch.bool)
         for error, limits in errors:
-            of_piece, limit = error.cpu().double(), taken(limits, live.segment)
+            of_piece, limit = error.cpu().double(), taken(limits, table.segment)
             above = of_piece > limit
             curable |= above & (error > noise).cpu()
             times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
             excess = torch.maximum(excess, times)
-        can_cut = curable & ((live.t1 - live.t0) > 4 * torch.finfo(score.work_dtype).eps)
-        return excess, can_cut, excess > 1
+        return excess, curable & _is_long_enough(block, table), excess > 1
 
 
-def _wanted(block: Block, standing: Standing, shares: _Shares, is_open: Tensor) -> tuple[Tensor, Tensor]:
-    """(pieces,) which to cut next: bundles whose pieces have, in the mean, larger errors than they may have.
+def _is_long_enough(block: Block, table: PieceTable) -> Tensor:
+    """(pieces,) which floating point can cut."""
+    return (table.t1 - table.t0) > 4 * torch.finfo(block.plan.score.work_dtype).eps
+
+
+def _choose_cuts(block: Block, division: Division, allowance: _Allowance, is_open: Tensor) -> tuple[Tensor, Tensor]:
+    """(pieces,) which to cut next: totals whose pieces have, in the mean, larger errors than they may have.
 
     Also (batch,) which of the open examples (batch,) want to cut a piece that floating point cannot cut.
     """
-    s, live, n = block.segments, standing.live, len(standing.bundles)
-    excess, can_cut, too_much = shares.excess(block, live)
-    count = torch.bincount(live.bundle, minlength=n).clamp_min(1)
-    too_bad = total_by(excess.clamp_max(1e300), live.bundle, n) / count > 1
-    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, taken(live.bundle, can_cut.nonzero()[:, 0]), True)
-    helps[live.bundle[live.t1 - live.t0 <= 4 * torch.finfo(block.plan.score.work_dtype).eps]] = False
-    lost = too_much & ~taken(helps, live.bundle)
+    s, table, n = block.segments, division.table, len(division.totals)
+    excess, can_cut, too_much = allowance.excess(block, table)
+    count = torch.bincount(table.total, minlength=n).clamp_min(1)
+    too_bad = sum_by(excess.clamp_max(1e300), table.total, n) / count > 1
+    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, taken(table.total, can_cut.nonzero()[:, 0]), True)
+    helps[table.total[~_is_long_enough(block, table)]] = False
+    lost = too_much & ~taken(helps, table.total)
     stuck = torch.zeros(len(block), dtype=torch.bool)
     if lost.any():
         hopeless = torch.zeros(len(s), dtype=torch.bool)
-        hopeless[live.segment[lost]] = True
+        hopeless[table.segment[lost]] = True
         stuck[s.leg_example[hopeless[s.leg_segment]]] = True
-    return taken(too_bad & helps, live.bundle), stuck & is_open
+    return taken(too_bad & helps, table.total), stuck & is_open
 
 
-def _step(state: _State) -> Tensor:
+def _limit_round(state: _State) -> Tensor:
     """(batch,) gradients to spend before errors are looked at again: all, or a few where only the gap is too large.
 
     The gap is a sum of errors of both signs, and it is known exactly. To cut every piece that adds to it would take
     many gradients that change neither attributions nor lengths any more.
     """
-    block, plan = state.block, state.block.plan
-    if not plan.errors_average or plan.accuracy.measure == "length":
+    block, plan, measured = state.block, state.block.plan, state.block.plan.accuracy.measure
+    if not plan.errors_average or measured == "length":
         return torch.full((len(block),), torch.inf, dtype=torch.float64)
     errors, limits = state.sums.errors, plan.allowed(state.sums)
-    settled = errors.attribution <= limits.attribution
-    if plan.accuracy.measure == "all":
-        settled &= errors.length <= limits.length
-    return torch.where(settled.cpu(), GAP_STEP * block.gradients(), torch.inf)
+    only_gap = errors.attribution <= limits.attribution
+    if measured == "all":
+        only_gap &= errors.length <= limits.length
+    return torch.where(only_gap.cpu(), GAP_STEP * block.gradients(), torch.inf)
 
 
-def _affordable(state: _State, purse: Tensor, step: Tensor) -> Tensor:
-    """(pieces,) the worst of the wanted bundles, as many as all the examples that walk them can pay for.
+def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
+    """(pieces,) the worst of the totals to cut, as many as all the examples that walk them can pay for.
 
-    `purse` (batch,) gradients each example has left; the examples of a segment share the cost of a cut. An example that
-    has paid its `step` (batch,) waits for the next round, unless a segment's other examples want to go on.
+    `left` (batch,) gradients each example has; the examples of a segment share the cost of a cut. An example that has
+    paid its `round_limit` (batch,) waits for the next round, unless a segment's other examples want to go on.
     """
-    block, live, s = state.block, state.standing.live, state.block.segments
-    rows = state.wanted.nonzero()[:, 0]
-    bundle, segment = taken(live.bundle, rows), taken(live.segment, rows)
-    each = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers
-    if bool((total_by(taken(each, s.leg_segment), s.leg_example, len(purse)) <= torch.minimum(purse, step) - 1).all()):
-        return state.wanted  # enough for all, and a gradient to spare: no need to know what each bundle costs
-    n = len(state.standing.bundles)
-    wanted = torch.unique(bundle)
-    of_bundle = torch.zeros(n, dtype=torch.long)
-    of_bundle[bundle] = segment  # any of its segments: all have the same walkers
-    count = torch.bincount(bundle, minlength=n)[wanted]
-    walkers = block.sharers[of_bundle[wanted]]  # (wanted,)
-    item = torch.arange(len(wanted)).repeat_interleave(walkers)  # (parts,) each example pays its part of a bundle
+    block, table, s = state.block, state.division.table, state.block.segments
+    rows = state.to_cut.nonzero()[:, 0]
+    total, segment = taken(table.total, rows), taken(table.segment, rows)
+    each, batch = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers, len(left)
+    may_spend = torch.minimum(left, round_limit)
+    if bool((sum_by(taken(each, s.leg_segment), s.leg_example, batch) <= may_spend - 1).all()):
+        return state.to_cut  # enough for all, and a gradient to spare: no need to know what each total costs
+    n = len(state.division.totals)
+    wanted, count = torch.unique(total, return_counts=True)
+    of_total = torch.zeros(n, dtype=torch.long)
+    of_total[total] = segment  # any of its segments: all have the same walkers
+    walkers = block.sharers[of_total[wanted]]  # (wanted,)
+    item = torch.arange(len(wanted)).repeat_interleave(walkers)  # (parts,) each example pays its part of a total
     first = block.sharers.cumsum(0) - block.sharers
     place = torch.arange(len(item)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
-    leg = s.leg_segment.argsort()[first[of_bundle[wanted]][item] + place]
+    leg = s.leg_segment.argsort()[first[of_total[wanted]][item] + place]
     payer, part = s.leg_example[leg], 2 * block.plan.order * (count / walkers.double())[item]
-    bill = total_by(part, payer, len(purse))
-    if bool((bill <= torch.minimum(purse, step)).all()):
-        return state.wanted
-    errors = torch.stack([live.residual, torch.maximum(live.moved, live.residual)]).cpu().double()[:, state.wanted]
-    closing, badness = (total_by(of_piece.clamp_max(1e300), bundle, n)[wanted] / count for of_piece in errors)
-    badness = torch.where(torch.isfinite(step[payer]), closing[item], badness[item])
+    bill = sum_by(part, payer, batch)
+    if bool((bill <= may_spend).all()):
+        return state.to_cut
+    errors = torch.stack([table.residual, torch.maximum(table.moved, table.residual)]).cpu().double()[:, state.to_cut]
+    closing, badness = (sum_by(of_piece.clamp_max(1e300), total, n)[wanted] / count for of_piece in errors)
+    badness = torch.where(torch.isfinite(round_limit[payer]), closing[item], badness[item])
     order = torch.as_tensor(np.lexsort((-badness.numpy(), payer.numpy())))
     item, payer, part = item[order], payer[order], part[order]
     so_far = part.cumsum(0) - (bill.cumsum(0) - bill)[payer]
     chosen = torch.zeros(n, dtype=torch.bool)
     # Sums of thirds are not exact: a millionth of a gradient does not count.
-    chosen[wanted[item[so_far - part < step[payer] - 1e-6]]] = True
-    chosen[wanted[item[so_far > purse[payer] + 1e-6]]] = False
-    return state.wanted & chosen[live.bundle]
+    chosen[wanted[item[so_far - part < round_limit[payer] - 1e-6]]] = True
+    chosen[wanted[item[so_far > left[payer] + 1e-6]]] = False
+    return state.to_cut & chosen[table.total]
 
 
-def _integral(state: _State, interrupted: bool) -> Integral:
-    """The result, with one note an example."""
+def _conclude(state: _State, interrupted: bool) -> result.Integral:
+    """The result, with one note per example."""
     block, sums, stuck = state.block, state.sums, state.stuck
-    plan, errors, limits = block.plan, sums.errors, block.plan.allowed(sums)
-    assert plan.accuracy.tolerance is not None
-    by_rounding, done = (
-        limits.gap / plan.accuracy.tolerance > 2 * sums.scale,
-        errors.within(limits, plan.accuracy.measure),
-    )
+    plan, errors, limits, clock = block.plan, sums.errors, block.plan.allowed(sums), block.plan.run.clock
+    tolerance = plan.accuracy.tolerance
+    assert tolerance is not None
+    by_rounding, done = limits.gap / tolerance > 2 * sums.scale, errors.within(limits, plan.accuracy.measure)
     dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
-    told = [notes.within(plan.accuracy.tolerance, round(spent)) for spent in gradients.numpy().tolist()]
+    notes = [result.within(tolerance, round(spent)) for spent in gradients.numpy().tolist()]
     others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
     of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
     columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
@@ -383,13 +460,11 @@ def _integral(state: _State, interrupted: bool) -> Integral:
         *(of.numpy().tolist() for of in (*columns, of_limits)), strict=True
     ):
         if is_flat:
-            told[i] = notes.FLAT
+            notes[i] = result.FLAT
         elif ok:
-            told[i] = notes.as_exact_as_rounding(plan.accuracy.tolerance, dtype, spent, error[1], limit[1])
+            notes[i] = result.as_exact_as_rounding(tolerance, dtype, spent, error[1], limit[1])
         else:
-            told[i] = notes.not_reached(
-                plan.accuracy.tolerance, dtype, notes.missing(error, limit), interrupted, stays, spent, budget,
-                plan.run.max_gradients,
-                plan.run.clock.words if plan.run.clock.asked is not None and budget - spent >= 2 * plan.order else "",
-            )  # fmt: skip
-    return block.integral(sums, told, state.value_cost)
+            late = clock.words if clock.asked is not None and budget - spent >= 2 * plan.order else ""
+            missing, asked = result.missing(error, limit), plan.run.max_gradients
+            notes[i] = result.not_reached(tolerance, dtype, missing, interrupted, stays, spent, budget, asked, late)
+    return block.integral(sums, notes, state.value_cost)

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms
 from leastpath.geometry.path import Path
-from leastpath.integral.notes import FLAT, fixed_steps
-from leastpath.integral.result import Integral
-from leastpath.integral.rules import rule_nodes
+from leastpath.integral.pieces import rule_nodes
+from leastpath.integral.result import FLAT, Integral, fixed_steps
 from leastpath.integral.weightings import PathIntegral, Weighting, WholePathWeighting
 from leastpath.score.bound import BoundScore
 

@@ -15,9 +15,8 @@ from leastpath.account.budget import Clock, OutOfTime
 from leastpath.account.limits import Limits
 from leastpath.geometry.metric import Conformal, Metric, compares_features
 from leastpath.geometry.path import Path
-from leastpath.integral.accuracy import Accuracy
+from leastpath.integral.accuracy import ROUNDING, Accuracy
 from leastpath.integral.result import Integral
-from leastpath.integral.sums import ROUNDING
 from leastpath.integral.weightings import Weighting
 from leastpath.methods.measuring import Measuring, compared_with_line, steps_reserved
 from leastpath.methods.method import Method, Role

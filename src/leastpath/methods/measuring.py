@@ -16,9 +16,9 @@ from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.accuracy import Accuracy
-from leastpath.integral.block import FEW_FEATURES
-from leastpath.integral.first_look import FIRST_GRADIENTS
+from leastpath.integral.block import ADDED_FEATURES
 from leastpath.integral.integrator import integrate
+from leastpath.integral.refinement import FIRST_GRADIENTS
 from leastpath.integral.result import Integral, unknown_integral
 from leastpath.integral.weightings import Weighting
 from leastpath.result.status import Note, Outcome
@@ -97,7 +97,7 @@ class Measuring:
     @property
     def few_features(self) -> bool:
         """Whether there are so few that everything is measured to the tolerance."""
-        return self.bound.n_features <= FEW_FEATURES
+        return self.bound.n_features <= ADDED_FEATURES
 
     def of_lines(self, lines: Path, **how: Any) -> Integral | None:
         """The integral along straight lines that paths are compared with; what it costs is counted as theirs."""

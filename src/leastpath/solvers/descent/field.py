@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath._support.rows import extreme_by, flat_rows, norms, per_row, sum_by
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import real_segments
-from leastpath.integral.first_look import FIRST_GRADIENTS
 from leastpath.integral.pieces import Estimate
-from leastpath.integral.sums import extreme_by, total_by
+from leastpath.integral.refinement import FIRST_GRADIENTS
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.shorten import coarse
 from leastpath.solvers.solution import Stop
 
-LINE_PIECES = FIRST_GRADIENTS // 2  # as many as a first look would take
+LINE_PIECES = FIRST_GRADIENTS // 2  # as many as a first measurement would take
 
 
 @dataclass
@@ -97,7 +96,7 @@ def line_estimates(samples: PathSamples) -> tuple[Tensor, Estimate]:
     total = rows * len(count)
 
     def summed(of: Tensor) -> Tensor:  # each sample stands for one part of n of the line
-        return total_by(of.flatten(0, 1), index, total) / n
+        return sum_by(of.flatten(0, 1), index, total) / n
 
     value = samples.value.flatten()
     low, high = (extreme_by(value, index, total, reduce) for reduce in ("amin", "amax"))

@@ -14,8 +14,7 @@ from leastpath._support.checks import check_features
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar
 from leastpath.geometry.metric import Metric, compares_features, length, speed_of
-from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature
-from leastpath.integral.rules import rule_nodes
+from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature, rule_nodes
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.graph import neighbors
 

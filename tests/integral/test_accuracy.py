@@ -1,21 +1,9 @@
-"""Sums by an index, and what they may err by."""
+"""What sums may err by."""
 
 import pytest
 import torch
 
-from leastpath.integral.sums import Errors, Sums, averaged_errors, extreme_by, share_by, size_of_error, total_by
-
-INDEX = torch.tensor([0, 2, 0])
-
-
-def test_rows_by_an_index_against_loops():
-    values = torch.tensor([1.0, 2.0, 4.0])
-    assert total_by(values, INDEX, 3).tolist() == [5, 0, 2]
-    assert total_by(values[:, None].expand(3, 2), INDEX, 3).tolist() == [[5, 5], [0, 0], [2, 2]]
-    assert extreme_by(values, INDEX, 3, "amin").tolist() == [1, torch.inf, 2]
-    assert extreme_by(values, INDEX, 3, "amax").tolist() == [4, -torch.inf, 2]
-    assert share_by(values, INDEX, 3).tolist() == pytest.approx([0.2, 1, 0.8])
-    assert share_by(torch.zeros(3), INDEX, 3).tolist() == [0.5, 1, 0.5]
+from leastpath.integral.accuracy import Accuracy, Errors, Sums, averaged_errors, size_of_error
 
 
 def example(**given) -> Sums:
@@ -65,3 +53,10 @@ def test_flat_and_taken():
     assert example(high=0)._replace(values=torch.zeros(1, 2)).flat.all()
     twice = Sums(*(torch.cat([a, b]) for a, b in zip(example(), example(length=7), strict=True)))
     assert twice.take(torch.tensor([1])).length.tolist() == [7] and isinstance(twice.errors, Errors)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="rule='simpson' is unknown: use one of"):
+        Accuracy(rule="simpson")
+    with pytest.raises(ValueError, match="n_steps=0 must be at least 1"):
+        Accuracy(tolerance=None, n_steps=0, rule="midpoint")
