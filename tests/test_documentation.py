@@ -7,7 +7,11 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
+PAGES = [
+    page
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if page.exists()
+]
 BLOCK = re.compile(
     r"(?P<skip><!-- no-run: [^>]+-->\s*)?^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S
 )
@@ -44,6 +48,13 @@ def test_blocks_are_found_and_marked_ones_left_out():
     skipped = "<!-- no-run: downloads -->\n```python\nx = 2\n```\n"
     text = f"a\n```python\nx = 1\n```\n{skipped}- b\n  ```python\n  x = 3\n  ```\n"
     assert blocks(text) == [(2, "x = 1\n"), (10, "x = 3\n")]
+
+
+def test_each_thing_that_can_be_added_takes_at_most_forty_lines():
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    for thing in ("solver", "method", "metric", "measure", "baseline"):
+        assert f"(a-{thing})=" in text and f"| a {thing} |" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert max(len(code.splitlines()) for _, code in blocks(text)) <= 40
 
 
 def test_the_readme_prints_what_it_shows(capsys):

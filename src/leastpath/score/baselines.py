@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn.functional import logsigmoid
 
 from leastpath._support.checks import as_points, check_integer, check_setting, check_tensor, seed_of
 from leastpath._support.draws import draw_uniform
+from leastpath._support.registry import Registry
 from leastpath._support.rows import flat_rows
 from leastpath.score.inputs import Inputs, flat_baseline
 from leastpath.score.score import Score
@@ -346,5 +346,7 @@ _ROWS = (
     Baseline("samples", "Rows of the training data: why this row, and not those?", _samples),
     Baseline("max_entropy", "A point near the blurred input where the model is least decided.", _max_entropy, True),
 )
-BASELINES: Mapping[str, Baseline] = MappingProxyType({row.name: row for row in _ROWS})
-"""Name -> `Baseline`, in the order in which documentation and pictures show them."""
+BASELINES = Registry(
+    "baseline", {row.name: row for row in _ROWS}, group="leastpath.baselines", adder="BASELINES.add"
+)  # fmt: skip
+"""Name -> `Baseline`, in the order in which documentation and pictures show them. `BASELINES.add` adds yours."""
