@@ -47,7 +47,7 @@ ARCHITECTURES = {
     "DistilBert": DISTIL,
     "GPT2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
 }
-STRAIGHT = {"solver": lp.StraightLine()}
+STRAIGHT = {"method": lp.StraightLine()}
 
 
 def tokenizer(**settings):
@@ -97,7 +97,7 @@ def test_batch_equals_loop_whatever_the_padding(name):
 
 
 def test_batch_equals_loop_and_nothing_frozen_moves_on_bent_paths():
-    settings = {"solver": lp.Descent(60), "max_gradients": 300}
+    settings = {"method": lp.Descent(60), "max_gradients": 300}
     model, words = classifier(), tokenizer()
     batch = explain(model, words, TEXTS, 1, **settings)
     one = explain(model, words, TEXTS[1], 1, **settings)
@@ -262,7 +262,7 @@ def test_the_model_is_left_as_it_was():
     [
         ({"target": 3}, "out of range: the model returns 3 classes"),
         ({"target": "joy"}, "none of the model's labels"),
-        ({"target": [0, 1]}, "a class index, a label, or 1 class indices"),
+        ({"target": [0, 1]}, "got 2 targets for 1 rows: pass one class index, or one per row"),
         ({"baseline": "unk"}, "use one of"),
     ],
 )

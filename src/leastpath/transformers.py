@@ -10,7 +10,7 @@ import html
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,7 +27,7 @@ from leastpath.report.tokens import colour, text_html
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example
 from leastpath.score.outputs import Output
-from leastpath.score.score import Score
+from leastpath.score.score import Score, with_classes
 
 Text = str | tuple[str, str]
 TextBaseline = Literal["pad", "mask", "zero"]
@@ -238,14 +238,30 @@ def explain(
     rows = tuple(map(per_example, (free, *others)))
     score = Score(wrapped, layer=wrapped.probe, additional_forward_args=rows, batch_size=batch_size)
     logits = score.outputs(ids)
-    classes = _classes(model, target, logits)
-    score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
+    score = with_classes(score, _read_target(model, target, logits), output, logits)
     starts = usual_baselines(tokenizer) if baseline is None else _each(baseline)
     start = _joint([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
     labels = _token_labels(free, start.shape[-1])
     result = attribute(score, ids, start, groups=labels, support=support, **settings)
-    said = _Said(score(ids), _probabilities(logits, classes), classes)
-    return _text_explanation(model, tokenizer, batch, encoded, result, said, merge_words, _Asked(score, ids, start))
+    assert isinstance(result.values, Tensor)
+    per_token, each = result.values.sum(-1).cpu(), list(enumerate(batch))  # (batch, length)
+    tokens = tuple(token_pieces(tokenizer, encoded, b, text) for b, text in each)
+    words = tuple(_word_pieces(tokenizer, encoded, b, text) for b, text in each)
+    values, word_values = (tuple(map(_sum_pieces, per_token, pieces)) for pieces in (tokens, words))
+    spelled = [tokenizer.convert_ids_to_tokens(row) for row in encoded["input_ids"].tolist()]
+    return TextExplanation(
+        **_answers(model, score, ids, result),
+        tokens=tuple(tuple(spelled[b][p.positions[0]] for p in pieces) for b, pieces in enumerate(tokens)),
+        values=values,
+        words=tuple(tuple(p.text for p in pieces) for pieces in words),
+        word_values=word_values,
+        probabilities=_probabilities(logits, score.target),
+        pieces=words if merge_words else tokens,
+        shown_values=word_values if merge_words else values,
+        score=score,
+        inputs=ids,
+        baselines=start,
+    )
 
 
 def explain_image(
@@ -291,15 +307,11 @@ def explain_image(
     pixels = _processed(processor, batch).to(parameter.device, parameter.dtype)  # (batch, channels, height, width)
     start = _joint([_image_start(processor, pixels, one) for one in _each(baseline)])
     score = Score(model, batch_size=batch_size)
-    classes = _classes(model, target, score.outputs(pixels))
-    score = replace(score, target=classes, output=output or ("raw" if classes is None else "log_softmax"))
+    logits = score.outputs(pixels)
+    score = with_classes(score, _read_target(model, target, logits), output, logits)
     result = attribute(score, pixels, start, **settings)
     assert isinstance(result.values, Tensor)
-    scores = score(pixels)
-    indices = classes if classes is not None else torch.full((len(pixels),), -1)
-    return ImageExplanation(
-        result.values, pixels, indices.cpu(), _names(model, indices), scores, scores - result.score_change, result
-    )
+    return ImageExplanation(values=result.values, pixel_values=pixels, **_answers(model, score, pixels, result))
 
 
 def _legend_html(end: float) -> str:
@@ -463,64 +475,8 @@ def _token_labels(free: Tensor, width: int) -> Tensor:
     return torch.where(free, places, -1)[..., None].expand(-1, -1, width)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What was explained: token ids (batch, length), and the embeddings that they start from."""
-
-    score: Score
-    inputs: Tensor
-    baselines: Tensor
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What the model says of the inputs: score, probability and class, each (batch,)."""
-
-    scores: Tensor
-    probabilities: Tensor
-    classes: Tensor | None
-
-
-def _text_explanation(
-    model: nn.Module,
-    tokenizer: Any,
-    texts: list[Text],
-    encoded: Any,
-    result: Attribution,
-    said: _Said,
-    merge_words: bool,
-    asked: _Asked,
-) -> TextExplanation:
-    assert isinstance(result.values, Tensor)
-    per_token = result.values.sum(-1).cpu()  # (batch, length)
-    indices = said.classes if said.classes is not None else torch.full((len(texts),), -1)
-    tokens, words = [], []
-    for b, text in enumerate(texts):
-        tokens.append(token_pieces(tokenizer, encoded, b, text))
-        words.append(_word_pieces(tokenizer, encoded, b, text))
-    values = tuple(_summed(per_token[b], pieces) for b, pieces in enumerate(tokens))
-    word_values = tuple(_summed(per_token[b], pieces) for b, pieces in enumerate(words))
-    written = [tokenizer.convert_ids_to_tokens(encoded["input_ids"][b].tolist()) for b in range(len(texts))]
-    return TextExplanation(
-        tokens=tuple(tuple(written[b][p.positions[0]] for p in pieces) for b, pieces in enumerate(tokens)),
-        values=values,
-        words=tuple(tuple(p.text for p in pieces) for pieces in words),
-        word_values=word_values,
-        target=indices.cpu(),
-        target_names=_names(model, indices),
-        scores=said.scores,
-        base_values=said.scores - result.score_change,
-        probabilities=said.probabilities,
-        result=result,
-        pieces=tuple(words if merge_words else tokens),
-        shown_values=word_values if merge_words else values,
-        score=asked.score,
-        inputs=asked.inputs,
-        baselines=asked.baselines,
-    )
-
-
-def _summed(values: Tensor, pieces: Iterable[Piece]) -> Tensor:
+def _sum_pieces(values: Tensor, pieces: Iterable[Piece]) -> Tensor:
+    """(length,) -> (pieces,)."""
     return torch.stack([values[list(piece.positions)].sum() for piece in pieces])
 
 
@@ -603,46 +559,36 @@ def _image_start(processor: Any, pixels: Tensor, baseline: Any) -> Tensor:
 # ---- classes -----------------------------------------------------------------------------------------------------
 
 
-def _classes(model: nn.Module, target: Any, logits: Tensor) -> Tensor | None:
-    """(batch,) class indices; None for a model of one output."""
+def _read_target(model: nn.Module, target: Any, logits: Tensor) -> Any:
+    """The target with a label as its class index, for logits (batch, classes)."""
     if logits.ndim != 2:
         raise ValueError(
             f"the model returns {tuple(logits.shape)}, expected (batch, classes): use a model with a classification "
             "head, as AutoModelForSequenceClassification or AutoModelForImageClassification give"
         )
-    batch, n = logits.shape
-    if n == 1 and target in (None, 0):
-        return None
-    if target is None:
-        return logits.argmax(1)
-    if isinstance(target, str):
-        named = {str(name): int(i) for name, i in (getattr(_config(model), "label2id", None) or {}).items()}
-        if target not in named:
-            raise ValueError(f"target={target!r} is none of the model's labels {list(named)[:20]}")
-        target = named[target]
-    indices = torch.as_tensor(target, device=logits.device)
-    if (
-        indices.is_floating_point()
-        or indices.dtype == torch.bool
-        or indices.ndim > 1
-        or indices.numel() not in (1, batch)
-    ):
-        raise ValueError(f"target={target!r}: expected a class index, a label, or {batch} class indices")
-    if int(indices.min()) < 0 or int(indices.max()) >= n:
-        raise ValueError(f"target={target!r} is out of range: the model returns {n} classes, 0 to {n - 1}")
-    return indices.reshape(-1).expand(batch).long()
+    if not isinstance(target, str):
+        return target
+    named = {str(name): int(i) for name, i in (getattr(_config(model), "label2id", None) or {}).items()}
+    if target not in named:
+        raise ValueError(f"target={target!r} is none of the model's labels {list(named)[:20]}")
+    return named[target]
 
 
-def _probabilities(logits: Tensor, classes: Tensor | None) -> Tensor:
+def _answers(model: nn.Module, score: Score, inputs: Tensor, result: Attribution) -> dict[str, Any]:
+    """What every explanation says of its classes and scores."""
+    scores = score(inputs)
+    classes = score.target if isinstance(score.target, Tensor) else torch.full((len(inputs),), -1)
+    labels = getattr(_config(model), "id2label", None) or {}
+    names = tuple("score" if i < 0 else str(labels.get(i, f"class {i}")) for i in classes.tolist())
+    base = scores - result.score_change
+    return {"target": classes.cpu(), "target_names": names, "scores": scores, "base_values": base, "result": result}
+
+
+def _probabilities(logits: Tensor, classes: Any) -> Tensor:
     """(batch,) of the class explained; NaN for a model of one output."""
     if classes is None:
         return torch.full((len(logits),), torch.nan)
     return logits.float().softmax(1).gather(1, classes[:, None])[:, 0].cpu()
-
-
-def _names(model: nn.Module, indices: Tensor) -> tuple[str, ...]:
-    labels = getattr(_config(model), "id2label", None) or {}
-    return tuple("score" if i < 0 else str(labels.get(i, f"class {i}")) for i in indices.tolist())
 
 
 def _config(model: nn.Module) -> Any:

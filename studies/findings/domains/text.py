@@ -97,7 +97,7 @@ def text_case(setting: Setting) -> Case:
     def explained(method: str) -> Attribution:
         solver, weighting = TEXT_SOLVERS[method]
         return explain(
-            model, tokenizer, texts, baseline="pad", embedding=embedding, solver=solver, weighting=weighting,
+            model, tokenizer, texts, baseline="pad", embedding=embedding, method=solver, weighting=weighting,
             max_gradients=setting.of("text.gradients"),
         ).result  # fmt: skip
 

@@ -29,7 +29,7 @@ def test_values_are_those_of_transformers_explain():
     model, tokenizer = text_parts()
     question = Question.about(TextSource(model, tokenizer, ["a good films"]).subject(0), 1, "log_softmax")
     found = make_finding(question, METHODS["elastic_band"], 1.0, Meter(1))
-    known = explain(model, tokenizer, "a good films", 1, solver=lp.ElasticBand(groups="tokens"))
+    known = explain(model, tokenizer, "a good films", 1, method=lp.ElasticBand(groups="tokens"))
     assert torch.allclose(found.result.values[0].sum(1), known.values[0], atol=1e-5)
     assert float(found.result.support) == pytest.approx(float(known.result.support), abs=1e-5)
 

@@ -60,7 +60,7 @@ def token_values(model, tokenizer):
     from leastpath.transformers import explain
 
     embedding = model.encoder.get_input_embeddings()
-    return explain(model, tokenizer, TEXTS, baseline="pad", embedding=embedding, solver=lp.StraightLine())
+    return explain(model, tokenizer, TEXTS, baseline="pad", embedding=embedding, method=lp.StraightLine())
 
 
 def probability(model, ids, predicted):
