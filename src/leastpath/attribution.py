@@ -127,13 +127,10 @@ DEFAULTS: Mapping[Kind, Method] = {
 
 
 def _choose(method: Any, settings: dict[str, Any]) -> Method | None:
-    """The method that is meant; None for the default. Takes `solver`, the old word, out of the settings."""
+    """The method that is meant; None for the default. Takes `solver`, the word of version 0.2, out of the settings."""
     if method is None and "solver" in settings:
-        warnings.warn(
-            "solver= is called method= now and will go: attribute(score, inputs, baselines, method=…)",
-            DeprecationWarning,
-            stacklevel=3,
-        )
+        sentence = "solver= is called method= now and will go: attribute(score, inputs, baselines, method=…)"
+        warnings.warn(sentence, DeprecationWarning, stacklevel=3)
         method = settings.pop("solver")
     return None if method is None else method_of(method)
 

@@ -56,7 +56,7 @@ class Lost:
 
 
 def attribute(**settings: Any) -> lp.Attribution:
-    return lp.attribute(SCORE, X, **{"solver": lp.StraightLine(), **settings})
+    return lp.attribute(SCORE, X, **{"method": lp.StraightLine(), **settings})
 
 
 ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
@@ -72,8 +72,8 @@ ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
     "no budget": ({"max_gradients": 0}, "max_gradients=0 must be at least 1"),
     "a fractional budget": ({"max_gradients": 1.5}, "max_gradients=1.5 must be a whole number"),
     "a seed of NaN": ({"seed": math.nan}, "seed=nan must be a whole number"),
-    "a class as solver": ({"solver": lp.Descent}, "solver is the class Descent: pass an instance"),
-    "a word as solver": ({"solver": "descent"}, "solver='descent' is not a solver"),
+    "a class as method": ({"method": lp.Descent}, "Descent is a class: pass an instance"),
+    "a word as method": ({"method": "descent"}, "no method is called 'descent'"),
     "a class as metric": ({"metric": lp.RankOne}, "metric is the class RankOne"),
     "a word as metric": ({"metric": "conformal"}, "metric='conformal' is not a metric"),
     "a model as geometry": ({"geometry": NET}, "is not a geometry"),

@@ -12,7 +12,7 @@ torch.manual_seed(0)
 X = torch.rand(7, 6)
 PROTOTYPES = torch.rand(7, 6)
 MANY = (torch.ones(4),) * (MOST_UNCLEAR + 1)
-LINE = {"solver": lp.StraightLine(), "n_steps": 8, "tolerance": None}
+LINE = {"method": lp.StraightLine(), "n_steps": 8, "tolerance": None}
 
 
 def distances(x, p):
