@@ -104,15 +104,9 @@ def evidence(result: Attribution, seconds: float = math.nan) -> list[dict[str, A
     known = {"line_support": float(line[0]) if isinstance(line, Tensor) else math.nan, "seconds": seconds}
     found = {name: known[name] if name in known else float(getattr(result, name)[0]) for name in EVIDENCE}
     return [
-        {
-            "name": name,
-            "label": EVIDENCE[name][0],
-            "value": value,
-            "text": _number(name, value),
-            "hint": EVIDENCE[name][1],
-        }
-        for name, value in found.items()
-        if not math.isnan(value)
+        {"name": name, "label": label, "value": found[name], "text": _number(name, found[name]), "hint": hint}
+        for name, (label, hint) in EVIDENCE.items()
+        if not math.isnan(found[name])
     ]
 
 

@@ -137,8 +137,8 @@ def _no_model(points: Tensor) -> Tensor:
 def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, str]]) -> dict[str, Any]:
     method = {"name": "saved", "label": _label(result), "sentence": result.method, "path": False, "stiffness": False}
     return {
-        **describe(subject), "sentence": SENTENCE, "version": __version__, "offline": True, "samples": names, "sample": b,
-        "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
+        **describe(subject), "sentence": SENTENCE, "version": __version__, "offline": True, "samples": names,
+        "sample": b, "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
         "baselines": [{"name": "saved", "label": "as saved"}], "baseline": ["saved"],
         "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [], "rank": SAVED_RANK,
         "score": None, "baseline_score": None, "results": [f"saved-{b}"],

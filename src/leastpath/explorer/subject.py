@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -135,7 +136,8 @@ def plain_subject(
     cells: list[dict[str, Any]] = [{"text": f"{cell:.4g}", "category": None} for cell in inputs.flatten().tolist()]
     return Subject(
         kind, title, score, inputs, units=index, names=names, feature_of=index,
-        details=tuple(tokens if is_text else cells), decode=None if is_text else lambda points: points.flatten(1), **more,
+        details=tuple(tokens if is_text else cells), decode=None if is_text else partial(torch.flatten, start_dim=1),
+        **more,
     )  # fmt: skip
 
 
