@@ -5,7 +5,7 @@ import torch
 
 import leastpath as lp
 from helpers import Interrupting
-from leastpath.commands.answers import answers, estimate, planned_cost
+from leastpath.commands.answers import answers, estimate
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.support import symmetric_relevance_gain
@@ -80,6 +80,6 @@ def test_the_plan_counts_what_is_known_and_names_what_is_not():
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band", "idgi", "geodesic_descent"])
 def test_planned_gradients_are_those_of_the_budget_at_most(name):
-    assert planned_cost(METHODS[name], (3, 8, 8)) > (0, 0)
-    assert planned_cost(METHODS[name], (3, 8, 8), 40)[0] <= 40
-    assert planned_cost(METHODS["geodesic_graph"], (3, 8, 8)) is None  # it needs data points
+    assert METHODS[name].cost((3, 8, 8)) > (0, 0)
+    assert METHODS[name].cost((3, 8, 8), 40)[0] <= 40
+    assert METHODS["geodesic_graph"].cost((3, 8, 8)) is None  # it needs data points

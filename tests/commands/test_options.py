@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from leastpath.commands import explain, options
+from leastpath.commands import options
 from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, make_command
 
 
@@ -19,7 +19,3 @@ def test_the_command_takes_what_the_function_takes(settings, monkeypatch):
     monkeypatch.setattr(options, "taken", seen.append, raising=False)
     command(**{p.name: p.default for p in parameters.values() if p.default is not p.empty}, **given)
     assert seen == [settings(**given)]
-
-
-def test_the_help_names_the_solvers_that_there_are():
-    assert set(explain.SOLVERS) == set(options.SOLVERS)

@@ -43,6 +43,7 @@ def given_to(kind: str) -> dict:
     return dict(zip(("model", "tokenizer"), text_parts(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [picture_source, table_source, text_source])
 def test_the_code_of_every_method_gives_the_same_numbers(source, capsys):
     with session_over(source()) as session:

@@ -25,7 +25,6 @@ HELP = (
     "Try first: `leastpath explore`, or `leastpath explain picture.jpg`"
 )
 MISSING = "the leastpath command needs typer and rich, which are not installed: pip install 'leastpath[cli]'"
-EXTRAS = {"Variational": "svi", "Hamiltonian": "svi"}  # what to install for some solvers
 
 
 def main() -> None:
@@ -118,21 +117,26 @@ def solvers() -> None:
         if issubclass(solver, module.Solver) and is_dataclass(solver):  # the module also exports results and types
             settings = ", ".join(field.name for field in fields(solver))
             summary = " ".join((inspect.getdoc(solver) or "").split("\n\n")[0].split())
-            rows.append((name, summary, settings, EXTRAS.get(name, "")))
+            rows.append((name, summary, settings))
     title = "Solvers: leastpath.attribute(score, inputs, baselines, method=…)"
-    _print_table(title, ("solver", "what it does", "settings", "extra"), rows)
+    _print_table(title, ("solver", "what it does", "settings"), rows)
 
 
 def methods() -> None:
-    """What explains a prediction: the methods that comparisons and jobs know by name."""
+    """What explains a prediction: the methods that the verb, comparisons and jobs know by name."""
     from leastpath.methods import METHODS
+    from leastpath.methods.method import KINDS
 
     rows = [
-        (name, method.title, method.role, "yes" if method.complete else "no", method.summary, method.extra or "")
-        for name, method in METHODS.items()
-    ]
-    title = "Methods: leastpath.methods.METHODS[name](score, inputs, baselines)"
-    _print_table(title, ("name", "title", "role", "complete", "what it does", "extra"), rows)
+        (
+            method.name, method.title, method.role, "yes" if method.complete else "no",
+            "all" if set(method.recommended) == set(KINDS) else ", ".join(method.recommended), method.summary,
+            method.extra or "",
+        )
+        for method in METHODS.values()
+    ]  # fmt: skip
+    title = "Methods: lp.attribute(score, inputs, baselines, method=name), or METHODS[name](score, inputs, baselines)"
+    _print_table(title, ("name", "title", "role", "complete", "recommended for", "what it does", "extra"), rows)
 
 
 def _print_table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 from leastpath._support.fingerprint import digest
@@ -20,19 +19,21 @@ from leastpath.commands.explain_page import write_report
 from leastpath.commands.files import TABLES, is_table, names_in, read_labels, read_table
 from leastpath.commands.fitting import fitted
 from leastpath.commands.model_files import GivenModel
-from leastpath.commands.options import PICTURE_METHODS, TABLE_METHODS, ExplainOptions
+from leastpath.commands.options import ExplainOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
+from leastpath.features.kinds import Kind
 from leastpath.methods import METHODS, Method, method_of
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
 from leastpath.solvers.solution import Solver
 
-SOLVERS: Mapping[str, Callable[[], Solver]] = {
+OLD_SOLVERS: Mapping[str, Callable[[], Solver]] = {  # of --solver, which goes with the next version
     "descent": Descent,
     "graph": lambda: NeighborGraph(generate="adaptive", refine=True),
     "variational": Variational,
     "ode": GeodesicODE,
     "straight": StraightLine,
 }
+OLD = "--solver is called --method now and will go: --method geodesic_descent, or another name of `leastpath methods`"
 
 
 def run_explain(options: ExplainOptions) -> RunFolder:
@@ -90,30 +91,34 @@ def _answers(
 
 
 def choose_methods(methods: str | None, method: str | None, solver: str | None, of_table: bool) -> list[Method]:
-    """The methods to compare, in the order given. --method and --solver are compared with Integrated Gradients.
+    """The methods to compare, in the order given; without any, those that are recommended for the kind of input.
+
+    --method and --solver are compared with Integrated Gradients.
 
     Example:
         >>> [method.name for method in choose_methods("idgi, occlusion", None, None, False)]
         ['idgi', 'occlusion']
     """
-    if solver is not None and solver not in SOLVERS:
-        raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(SOLVERS)}")
+    if solver is not None:
+        if solver not in OLD_SOLVERS:
+            raise ValueError(f"--solver {solver!r} is unknown: use one of {', '.join(OLD_SOLVERS)}")
+        print(OLD, file=sys.stderr)
     if methods is not None and method is not None:
         raise ValueError(f"--method {method} is a shorter way to say --methods: use --methods {methods},{method}")
-    if methods is None:
-        default = TABLE_METHODS if of_table else PICTURE_METHODS
-        methods = default if method is None and solver is None else f"integrated_gradients,{method or ''}"
-        if find_spec("captum") is None:
-            methods = methods.replace(",occlusion", "") if methods == default else methods
-    names = names_in(methods)
-    if not names and solver is None:
+    if methods is not None:
+        found = [METHODS[name] for name in names_in(methods)]
+    elif method is not None or solver is not None:
+        found = [METHODS[name] for name in names_in("integrated_gradients", method or "")]
+    else:
+        kind: Kind = "table" if of_table else "image"
+        found = [m for m in METHODS.fitting(kind) if kind in m.recommended and m.is_installed]
+    if not found and solver is None:
         raise ValueError("--methods names no method: use names of `leastpath methods`, with commas between them")
-    found = [fitted(METHODS[name], is_table=of_table) for name in names]
-    return found if solver is None else [*found, _of_solver(SOLVERS[solver]())]
-
-
-def _of_solver(solver: Solver) -> Method:
-    return replace(method_of(solver), name="geodesic", title=f"Geodesic IG ({type(solver).__name__})", summary="")
+    found = [fitted(method, is_table=of_table) for method in found]
+    if solver is None:
+        return found
+    old = OLD_SOLVERS[solver]()
+    return [*found, replace(method_of(old), name="geodesic", title=f"Geodesic IG ({type(old).__name__})")]
 
 
 def _check_source(options: ExplainOptions, model: GivenModel) -> None:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, get_type_hints
 with suppress(ImportError):  # only the command needs it; `leastpath` says how to get it
     from typer import Argument, Exit, Option
 
-SOLVERS = ("descent", "graph", "variational", "ode", "straight")
 IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
 TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 SAMPLES = ("photos", "digits", "table")
@@ -37,11 +36,9 @@ BASELINE_HELP = (
     f"{', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}."
 )
 HOST_HELP = "Listen on other than this machine alone. The address then has a token, which every visitor needs."
-PICTURE_METHODS = "integrated_gradients,idgi,staircase,occlusion"
-TABLE_METHODS = "integrated_gradients,elastic_band,staircase,occlusion"
 METHODS_HELP = (
-    "Names of `leastpath methods`, with commas, as in integrated_gradients,elastic_band,grad_cam,saliency. "
-    f"Pictures: {PICTURE_METHODS} by default; tables: {TABLE_METHODS}."
+    "Names of `leastpath methods`, with commas, as in integrated_gradients,elastic_band,grad_cam,saliency. By default "
+    "those that it recommends for the kind of input."
 )
 JUDGE_HELP = (
     "Of fine_tuned_fidelity: a copy of the model that `leastpath.evaluation.fine_tuned` made, as a file like --model."
@@ -75,7 +72,7 @@ class ExplainOptions(ModelOptions):
     out: Annotated[Path | None, Option(help="Folder for the results; out/explain by default.")] = None
     methods: Annotated[str | None, Option(help=METHODS_HELP)] = None
     method: Annotated[str | None, Option(help="Short for --methods integrated_gradients,NAME.")] = None
-    solver: Annotated[str | None, Option(help=f"Geodesic IG too, by {', '.join(SOLVERS)}.")] = None
+    solver: Annotated[str | None, Option(help="The old word for --method, which goes with the next version.")] = None
     row: Annotated[int | None, Option(help="Row of the table, from 0.")] = None
     output: Annotated[str | None, Option(help=OUTPUT_HELP)] = None
     baseline: Annotated[str | None, Option(help=f"{BASELINE_HELP} Default: black,mean; for tables mean.")] = None

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from torch import Tensor
-
-from leastpath.explorer.explaining import QUICK, settings_of
+from leastpath.explorer.explaining import settings_of
 from leastpath.explorer.question import Question
 from leastpath.explorer.subject import Subject
-from leastpath.explorer.walk import PLACES
 from leastpath.methods import Method
 
 
@@ -27,7 +23,7 @@ def python_code(question: Question, shown: Sequence[tuple[Method, float | None]]
     subject = question.subject
     lines = [
         *("from dataclasses import replace", "from pathlib import Path", "", "import leastpath as lp", "import torch"),
-        *("from leastpath.methods import METHODS", ""),
+        "",
         *subject.recipe,
         *_score(question),
         f"baselines = {_baselines(question)}",
@@ -57,18 +53,10 @@ def _baselines(question: Question) -> str:
 
 
 def _call(subject: Subject, method: Method, stiffness: float | None) -> str:
-    tested = "subject.units[None]" if subject.is_made_by_recipe else "True"
-    if method.name == QUICK:
-        fixed = f'tolerance=None, n_steps={PLACES}, rule="trapezoid", support={tested}'
-        return f"lp.attribute(score, inputs, baselines, method=lp.StraightLine(), {fixed})"
-    settings = {name: _written(value) for name, value in settings_of(subject, method, stiffness).items()}
-    if "support" in settings and method.takes_baselines:  # else its own start would stand in for what is removed
-        settings["support"] = tested
-    written = [f"{name}={value}" for name, value in settings.items()]
-    baselines = "baselines" if method.takes_baselines else "None"
-    return f'METHODS["{method.name}"]({", ".join(["score", "inputs", baselines, *written])})'
-
-
-def _written(value: Any) -> str:
-    """A setting as Python: of tensors there is one, the feature that each number belongs to."""
-    return "subject.feature_of" if isinstance(value, Tensor) else repr(value)
+    settings = {name: repr(value) for name, value in settings_of(subject, method, stiffness).items()}
+    if subject.is_made_by_recipe or "groups" in settings:
+        settings["groups"] = "subject.units[None]"  # what is removed together
+    if not method.takes_baselines:  # its own start would stand in for what is removed
+        settings["support"] = "False"
+    given = ["score", "inputs", "baselines" if method.takes_baselines else "None", f'method="{method.name}"']
+    return f"lp.attribute({', '.join([*given, *(f'{name}={value}' for name, value in settings.items())])})"

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import Curve, removal_curve
-from leastpath.explorer.subject import Kind, Subject
+from leastpath.explorer.subject import Subject, View
 from leastpath.explorer.walk import PLACES, Walk, walk_along
+from leastpath.features.kinds import Kind
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
+from leastpath.methods.problem import Along, Explained, Problem
 from leastpath.removal.support import judged_score
 from leastpath.removal.verdict import NO_ORDER, Verdict
-from leastpath.result.attribution import Attribution, without_path
-from leastpath.result.status import Interrupted, Outcome, Status
-from leastpath.score.score import Score, bind_paths
+from leastpath.result.attribution import Attribution
+from leastpath.result.status import Outcome, Status
+from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 
 T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
-OFFERED: Mapping[Kind, tuple[str, ...]] = {
-    "image": (
-        QUICK, "elastic_band", "idgi", "occlusion", "staircase", "guided_ig", "blur_ig", "geodesic_descent",
-        "gradient_shap", "input_x_gradient",
-    ),
-    "table": (
-        QUICK, "elastic_band", "idgi", "guided_ig", "geodesic_descent", "occlusion", "kernel_shap", "gradient_shap",
-        "input_x_gradient",
-    ),
-    "text": (QUICK, "elastic_band", "idgi", "geodesic_descent", "occlusion", "gradient_shap", "input_x_gradient"),
-}  # fmt: skip
-ROWS = {  # that a method takes an example, roughly: for the bar of progress only
-    QUICK: PLACES, "elastic_band": 300, "idgi": 100, "guided_ig": 150, "blur_ig": 150, "geodesic_descent": 700,
-    "occlusion": 225, "kernel_shap": 1000, "gradient_shap": 50, "input_x_gradient": 1,
-    "staircase": 650,
-}  # fmt: skip
 IMAGE_BUDGET = 1000  # gradients for a picture, so that a minute or two is enough
+KINDS: Mapping[View, Kind] = {"image": "image", "table": "table", "text": "tokens"}
+UNKNOWN_COST = 200  # rows, for the bar of progress only
 
 
 @dataclass(frozen=True)
 class Finding:
-    """All that is known of one method's answer to one question.
-
-    Example:
-        >>> list(Finding.__dataclass_fields__)[:3]
-        ['question', 'method', 'stiffness']
-    """
+    """All that is known of one method's answer to one question."""
 
     question: Question
     method: Method
@@ -69,31 +50,30 @@ class Finding:
     """False while the curves of removal are still being measured."""
 
 
-def offered_methods(kind: Kind, wanted: tuple[str, ...] | None = None) -> dict[str, Method]:
-    """The methods that the page offers, by name: those that fit the kind, as far as they are installed.
+def offered_methods(view: View, wanted: Sequence[str] | None = None) -> dict[str, Method]:
+    """The methods that the page offers, by name: `wanted`, or those that fit, with a known cost and installed.
 
     Example:
-        >>> list(offered_methods("table", ("elastic_band",)))
-        ['elastic_band']
+        >>> list(offered_methods("table"))[:3], list(offered_methods("table", ["elastic_band"]))
+        (['integrated_gradients', 'occlusion', 'staircase'], ['elastic_band'])
     """
-    names = OFFERED[kind] if wanted is None else wanted
-    methods = {name: METHODS[name] for name in names}
-    return {name: method for name, method in methods.items() if wanted is not None or _is_installed(method)}
+    if wanted is not None:
+        return {name: METHODS[name] for name in wanted}
+    fitting = [method for method in METHODS.fitting(KINDS[view]) if method.costs is not None and method.role != "floor"]
+    return {method.name: method for method in fitting if method.is_installed}
 
 
-def _is_installed(method: Method) -> bool:
-    return method.extra != "captum" or importlib.util.find_spec("captum") is not None
-
-
-def has_path(method: Method) -> bool:
-    """Whether a method's values come from a path that can be walked."""
-    return method.has_path
+def cost_of(subject: Subject, method: Method) -> int:
+    """Rows that the model is given for one baseline, roughly."""
+    if method.name == QUICK:
+        return PLACES
+    return sum(method.cost(subject.shape, _budget(subject, method)) or (UNKNOWN_COST,))
 
 
 def expected_rows(question: Question, method: Method) -> int:
     """Rows that the model will be given, roughly."""
-    walking = PLACES if has_path(method) and method.name != QUICK else 0
-    return question.m * (ROWS.get(method.name, 200) + walking) + 19 * len(question.curve_fills)
+    walking = PLACES if method.has_path and method.name != QUICK else 0
+    return question.m * (cost_of(question.subject, method) + walking) + 19 * len(question.curve_fills)
 
 
 def make_finding(
@@ -121,13 +101,13 @@ def make_finding(
         if method.name == QUICK:
             result, walk = straight(question, score)
         else:
-            result = _by_method(question, score, method, settings_of(question.subject, method, stiffness))
+            result = _explain_by(question, score, method, stiffness)
             meter.stage = "walking along the path"
             walk = _unless_stopped(lambda: _walk(question, score, method, result))
         meter.stage = "removing features"
         show(Finding(question, method, stiffness, result, walk, {}, time.monotonic() - began, is_tested=False))
-        tested = _unless_stopped(lambda: _tested(question, score, result, line, only_first=meter.stopped))
-        result, curves = tested or _tested(question, score, result, line, only_first=True)
+        tested = _unless_stopped(lambda: _test(question, score, result, line, only_first=meter.stopped))
+        result, curves = tested or _test(question, score, result, line, only_first=True)
     stopped = meter.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
     return Finding(question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped)
 
@@ -141,58 +121,50 @@ def _unless_stopped(work: Callable[[], T]) -> T | None:
 
 
 def settings_of(subject: Subject, method: Method, stiffness: float | None) -> dict[str, Any]:
-    """What a method is given besides the question."""
-    settings: dict[str, Any] = {}
-    settings["support"] = False  # it is measured here, with the curves
-    if "max_gradients" in method.defaults and subject.kind == "image" and method.role == "path":
-        settings["max_gradients"] = IMAGE_BUDGET
-    if method.name == "elastic_band":
+    """What the verb is given besides the question: what belongs together is moved, hidden and removed together."""
+    if method.name == QUICK:
+        return {"tolerance": None, "n_steps": PLACES, "rule": "trapezoid"}
+    budget = _budget(subject, method)
+    settings: dict[str, Any] = {} if budget is None else {"max_gradients": budget}
+    if "stiffness" in method.defaults:
         settings["stiffness"] = 1.0 if stiffness is None else stiffness
-    if subject.kind == "image":
-        return settings
-    if method.name == "elastic_band":
-        settings["groups"] = subject.feature_of
-    if method.name in ("kernel_shap", "occlusion"):
-        settings["groups"] = subject.feature_of
+    if subject.kind != "image":
+        settings["groups"] = subject.units[None]
     return settings
+
+
+def _budget(subject: Subject, method: Method) -> int | None:
+    return IMAGE_BUDGET if subject.kind == "image" and method.role == "path" else None
 
 
 def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
     """Integrated Gradients and its walk, with the same 41 gradients.
 
-    It is what `attribute(…, method=StraightLine(), tolerance=None, n_steps=41, rule="trapezoid")` gives.
+    It is what `attribute(…, method="integrated_gradients", tolerance=None, n_steps=41, rule="trapezoid")` gives.
     """
-    subject = question.subject
-    with leave_untouched(score.model, subject.inputs):
-        bound, start, end, m = bind_paths(score, subject.inputs, question.baselines)
-        path = Path.straight(start, end)
-        walk, found = walk_along(bound, path)
-    change, length, size = found.change, found.length, flat_rows(found.values).abs().sum(1)
-    certificate = torch.where(change != 0, (length / change.abs()).clamp_min(1), torch.inf)
+    walks: list[Walk] = []
 
-    def mean(tensor: Tensor) -> Tensor:
-        return tensor.mean(0, keepdim=True)
+    def explain(problem: Problem) -> Explained:
+        path = Path.straight(problem.start, problem.end)
+        walk, found = walk_along(problem.bound, path)
+        walks.append(walk)
+        change, ones = found.change.abs(), torch.ones_like(found.change)
+        certificate = torch.where(change > 0, (found.length / change).clamp_min(1), torch.inf)
+        along = Along(
+            path, found.values, found.gap, found.length, found.length_error, ones, certificate,
+            found.attribution_error, found.n_gradients, geometry=repr(question.score), metric="Conformal()",
+        )  # fmt: skip
+        notes = [(note,) for note in found.notes]
+        return Explained(found.values, change=found.change, notes=notes, along=along, described="StraightLine()")
 
-    plain = without_path(
-        bound.space.split(mean(found.values)), mean(found.gap), mean(size - change.abs()), mean(change),
-        (Status((found.notes[0],)),), n_gradients=torch.tensor([PLACES * m]),
-        n_forwards=torch.tensor([int(bound.forwards_spent.sum())]), method="StraightLine()",
-        baseline_spread=None if m == 1 else bound.space.split(found.values.std(0, keepdim=True)),
-    )  # fmt: skip
-    result = replace(
-        plain, path=path, length=mean(length), length_ratio=torch.ones_like(mean(length)), metric="Conformal()",
-        certificate=mean(certificate), geometry=repr(question.score),
-    )  # fmt: skip
-    return result, walk
+    method = replace(METHODS[QUICK], explain=explain, defaults={})
+    return method(score, question.subject.inputs, question.baselines, support=False), walks[0]
 
 
-def _by_method(question: Question, score: Score, method: Method, settings: Mapping[str, Any]) -> Attribution:
+def _explain_by(question: Question, score: Score, method: Method, stiffness: float | None) -> Attribution:
     baselines = question.baselines if method.takes_baselines else None
-    try:
-        return method(score, question.subject.inputs, baselines, **settings)
-    except Interrupted as stopped:
-        finished: Attribution = stopped.result
-        return finished
+    settings = settings_of(question.subject, method, stiffness)
+    return method(score, question.subject.inputs, baselines, support=False, on_interrupt="return", **settings)
 
 
 def _walk(question: Question, score: Score, method: Method, result: Attribution) -> Walk | None:
@@ -205,7 +177,7 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
     return walk.ending_at(_values(result)[0], weighting is None or weighting.complete)
 
 
-def _tested(
+def _test(
     question: Question, score: Score, result: Attribution, line: Finding | None, only_first: bool
 ) -> tuple[Attribution, dict[str, Curve]]:
     """The result with its support, and one curve a fill. After a stop, one fill must do."""

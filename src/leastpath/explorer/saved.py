@@ -15,7 +15,7 @@ from leastpath.explorer.arrays import is_array, map_leaves, pack, unpack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.findings import describe, evidence, frames_of, headline, numbers_of
 from leastpath.explorer.session import Unknown
-from leastpath.explorer.subject import Kind, Subject, plain_subject
+from leastpath.explorer.subject import Subject, View, plain_subject
 from leastpath.explorer.walk import PLACES
 from leastpath.removal.order import Rank
 from leastpath.result.attribution import Attribution
@@ -126,7 +126,7 @@ def _subject(result: Attribution, b: int, title: str) -> Subject:
     shape = values.shape[1:]
     m = 1 if result.path is None else len(result.path) // len(values)
     inputs = torch.zeros(1, *shape) if result.path is None else result.path.end[b * m : b * m + 1].float().cpu()
-    kind: Kind = "image" if len(shape) == 3 and min(shape[1:]) > 1 else "text" if len(shape) == 2 else "table"
+    kind: View = "image" if len(shape) == 3 and min(shape[1:]) > 1 else "text" if len(shape) == 2 else "table"
     return plain_subject(kind, title, Score(_no_model), inputs, starts={})
 
 

@@ -10,20 +10,12 @@ from typing import Any
 from leastpath._support.version import __version__
 from leastpath.explorer.arrays import unpack
 from leastpath.explorer.code import python_code
-from leastpath.explorer.explaining import (
-    QUICK,
-    ROWS,
-    Finding,
-    expected_rows,
-    has_path,
-    make_finding,
-    offered_methods,
-)
+from leastpath.explorer.explaining import QUICK, Finding, cost_of, expected_rows, make_finding, offered_methods
 from leastpath.explorer.findings import as_result, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import rank_of, without
-from leastpath.explorer.subject import SubjectSource
+from leastpath.explorer.subject import Subject, SubjectSource
 from leastpath.explorer.tasks import Task, Worker
 
 MOST_KEPT = 60  # results; the oldest go first
@@ -47,7 +39,7 @@ class Session:
 
     def __init__(self, source: SubjectSource, methods: Sequence[str] | None = None, sentence: str = "") -> None:
         self.source, self.sentence = source, sentence
-        self.methods = offered_methods(source.kind, None if methods is None else tuple(methods))
+        self.methods = offered_methods(source.kind, methods)
         self._lock = threading.RLock()
         self._sample, self._question = 0, Question.about(source.subject(0))
         self._findings: dict[str, Finding] = {}
@@ -80,7 +72,7 @@ class Session:
             "output": question.output,
             "baselines": [{"name": name, "label": label} for name, label in labels.items()],
             "baseline": list(question.starts),
-            "methods": [self._method(name) for name in self.methods],
+            "methods": [self._method(name, subject) for name in self.methods],
             "fills": [
                 {"name": name, "label": chosen if name == "baseline" else labels[name]} for name in question.fills
             ],
@@ -126,7 +118,7 @@ class Session:
         if not isinstance(name, str) or name not in self.methods:
             raise ValueError(f"method {name!r} is not offered here: use one of {', '.join(self.methods)}")
         method = self.methods[name]
-        stiffness = _check_stiffness(name, stiffness)
+        stiffness = _check_stiffness(stiffness) if "stiffness" in method.defaults else None
         with self._lock:
             question, sample = self._question, self._sample
         key, line = question.key(sample, name, stiffness), question.key(sample, QUICK, None)
@@ -232,11 +224,11 @@ class Session:
         with self._lock:
             return [key for key, f in self._findings.items() if key == question.key(sample, f.method.name, f.stiffness)]
 
-    def _method(self, name: str) -> dict[str, Any]:
+    def _method(self, name: str, subject: Subject) -> dict[str, Any]:
         method = self.methods[name]
         return {
-            "name": name, "label": method.title, "sentence": method.summary, "path": has_path(method),
-            "stiffness": name == "elastic_band", "gradients": ROWS.get(name, 200),
+            "name": name, "label": method.title, "sentence": method.summary, "path": method.has_path,
+            "stiffness": "stiffness" in method.defaults, "gradients": cost_of(subject, method),
         }  # fmt: skip
 
 
@@ -251,9 +243,7 @@ def _check_choice(wanted: Mapping[str, Any]) -> None:
         raise ValueError(f"baseline={names!r} must be a list of names")
 
 
-def _check_stiffness(name: Any, stiffness: Any) -> float | None:
-    if name != "elastic_band":
-        return None
+def _check_stiffness(stiffness: Any) -> float:
     given = 1.0 if stiffness is None else stiffness
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < 1e6:
         raise ValueError(f"stiffness={stiffness!r} must be a number from 0: 1.0 is a good start")

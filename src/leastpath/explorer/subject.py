@@ -21,7 +21,7 @@ from leastpath.features.groups import patches
 from leastpath.score.score import Score
 
 Lock = AbstractContextManager[Any]
-Kind = Literal["image", "table", "text"]
+View = Literal["image", "table", "text"]  # how a subject is shown
 CLASS_OUTPUTS = ("softmax", "log_softmax", "logit_margin", "raw")
 ONE_OUTPUT = ("raw", "sigmoid")
 
@@ -52,7 +52,7 @@ class Subject:
         tensor([[3., 4.]])
     """
 
-    kind: Kind
+    kind: View
     title: str
     score: Score
     """Its model takes (n, *shape); target and output are those to begin with."""
@@ -114,7 +114,7 @@ class Subject:
 
 
 def plain_subject(
-    kind: Kind, title: str, score: Score, inputs: Tensor, names: Sequence[Any] | None = None, **more: Any
+    kind: View, title: str, score: Score, inputs: Tensor, names: Sequence[Any] | None = None, **more: Any
 ) -> Subject:
     """A subject over numbers as they are: a picture in patches, tokens × width, or one feature per number.
 
@@ -145,7 +145,7 @@ def plain_subject(
 class SubjectSource(Protocol):
     """Where subjects come from: several pictures, rows or texts and one model."""
 
-    kind: Kind
+    kind: View
 
     @property
     def samples(self) -> Sequence[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import torch
@@ -20,6 +21,7 @@ from leastpath.score.score import Baselines, Inputs, Score
 
 Role = Literal["path", "weighting", "peer", "floor"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+LIBRARIES = {"svi": "pyro"}  # of extras that are not called like the library that they bring
 Cost = Callable[[Sequence[int], Mapping[str, Any]], "tuple[int, int] | None"]
 """From the shape of an input and the settings to gradients and forwards per baseline; None: nobody knows beforehand."""
 
@@ -87,6 +89,11 @@ class Method:
     def has_path(self) -> bool:
         """Whether its values come from a path that can be walked."""
         return self.role in ("path", "weighting")
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the library is there that its extra brings."""
+        return self.extra is None or find_spec(LIBRARIES.get(self.extra, self.extra)) is not None
 
     def check(self, score: Score, baselines: Baselines | Several, settings: Mapping[str, Any]) -> None:
         """Refuse what cannot work, before the model runs."""

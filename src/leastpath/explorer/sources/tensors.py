@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath.explorer.subject import Kind, LayerAsInput, Start, Subject, adding_code, plain_subject
+from leastpath.explorer.subject import LayerAsInput, Start, Subject, View, adding_code, plain_subject
 from leastpath.explorer.uploads import picture_from
 from leastpath.score.arguments import per_example
 from leastpath.score.baselines import Several, baseline
@@ -71,7 +71,7 @@ class TensorSource:
         self._settings = {"baselines": baselines is not None, "names": names is not None, "data": data is not None}
         self._n_given = len(self._rows)
         first = self._rows[0].inputs
-        self.kind: Kind = "image" if first.ndim == 4 else "table"
+        self.kind: View = "image" if first.ndim == 4 else "table"
         if score.layer is not None and first.ndim == 3:
             self.kind = "text"
         if self.kind == "table" and first.ndim != 2:
