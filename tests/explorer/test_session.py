@@ -36,13 +36,13 @@ def test_a_finished_result_is_not_computed_again():
 
 
 def test_what_is_shown_first_says_that_removal_is_still_measured(monkeypatch):
-    gate, real = threading.Event(), explaining._tested
+    gate, real = threading.Event(), explaining._test
 
     def waiting(*given, **more):
         gate.wait(10)
         return real(*given, **more)
 
-    monkeypatch.setattr(explaining, "_tested", waiting)
+    monkeypatch.setattr(explaining, "_test", waiting)
     with session_over(picture_source()) as session:
         session.start_first()
         task = session.start("integrated_gradients")  # the page asks for what has begun

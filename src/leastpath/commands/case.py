@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from leastpath.commands.options import IMAGE_BASELINES
 from leastpath.features.images import read_image
 from leastpath.score.baselines import Choice, Several
-from leastpath.score.inputs import UnfitInputs
+from leastpath.score.inputs import reason_of
 from leastpath.score.outputs import UnreadableOutput
 from leastpath.score.score import Score
 
@@ -179,8 +179,7 @@ def _probe(model: Callable[[Tensor], Any], inputs: Tensor, advice: str) -> Tenso
     except UnreadableOutput:
         raise
     except Exception as error:  # the user's model may raise anything
-        reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().splitlines()[0][:200]
-        raise ValueError(f"the model does not take {advice} ({reason})") from error
+        raise ValueError(f"the model does not take {advice} ({reason_of(error)[:200]})") from error
     if logits.ndim > 2:
         raise ValueError(f"the model returns {tuple(logits.shape)} for one input, expected (1, classes) or (1,)")
     return logits.float()

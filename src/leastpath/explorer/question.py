@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leastpath.explorer.removal import fills_of, outputs_of, rows_of_start
 from leastpath.explorer.subject import CLASS_OUTPUTS, ONE_OUTPUT, Subject
-from leastpath.score.inputs import UnfitInputs
+from leastpath.score.inputs import reason_of
 from leastpath.score.outputs import scalar_output
 from leastpath.score.score import Score
 
@@ -136,8 +136,7 @@ def _answer(subject: Subject) -> Tensor:
     try:
         logits = outputs_of(subject.score, subject.inputs, subject.inputs).float()
     except Exception as error:  # the user's model may raise anything
-        reason = str(error.__cause__ if isinstance(error, UnfitInputs) else error).strip().partition("\n")[0]
-        raise ValueError(f"the model fails on {subject.title}: {reason or type(error).__name__}") from error
+        raise ValueError(f"the model fails on {subject.title}: {reason_of(error)}") from error
     return logits
 
 

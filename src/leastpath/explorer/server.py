@@ -18,6 +18,7 @@ from leastpath.explorer.export import export_page, page_file, plotly_source
 from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
+from leastpath.score.inputs import reason_of
 
 PATIENCE = 0.25  # seconds that a question about a task waits for news
 NEED = "the explorer needs starlette, uvicorn and plotly"
@@ -131,8 +132,9 @@ def _endpoint(
         except TooLarge as error:
             return error_response(str(error), 413)
         except Exception as error:  # a user's model may raise anything
-            words = str(error).strip().partition("\n")[0] or type(error).__name__
-            return error_response(words, 400 if isinstance(error, (ValueError, ImportError, OSError)) else 500)
+            return error_response(
+                reason_of(error), 400 if isinstance(error, (ValueError, ImportError, OSError)) else 500
+            )
 
     return endpoint
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leastpath.explorer.meter import Meter
+from leastpath.score.inputs import reason_of
 
 State = Literal["running", "done", "stopped", "failed"]
 MOST_WAITING = 32
@@ -64,8 +65,7 @@ class Task:
         except KeyboardInterrupt:
             self.state, self.said = "stopped", "stopped before anything was finished"
         except Exception as error:  # the user's model may raise anything
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            self.state, self.said = "failed", reason
+            self.state, self.said = "failed", reason_of(error)
         finally:
             self.finished.set()
             self.shown.set()

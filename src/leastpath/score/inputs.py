@@ -106,6 +106,17 @@ class UnfitInputs(ValueError, RuntimeError):
     """
 
 
+def reason_of(error: BaseException) -> str:
+    """The first line of what went wrong: of the model's own error, where that is known.
+
+    Example:
+        >>> reason_of(ValueError("too long\\nmore"))
+        'too long'
+    """
+    own = error.__cause__ if isinstance(error, UnfitInputs) and error.__cause__ is not None else error
+    return str(own).strip().partition("\n")[0] or type(own).__name__
+
+
 def explain_failure(model: Any, inputs: Tensor, args: Sequence[Any], unmarked: Sequence[int], error: Exception) -> str:
     """One sentence for a model call that has failed: the shapes, what can be seen to be wrong, the model's own error.
 
