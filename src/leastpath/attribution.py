@@ -16,8 +16,7 @@ from leastpath.account.run import Run
 from leastpath.features.groups import Groups, check_groups
 from leastpath.features.kinds import Kind, kind_of
 from leastpath.methods.by_path import whole_numbers
-from leastpath.methods.method import Method
-from leastpath.methods.problem import Along, Explained, Problem
+from leastpath.methods.method import Along, Explained, Method, Problem
 from leastpath.methods.table import METHODS, method_of
 from leastpath.removal.verdict import Verdict, leave_untested, removal_groups, test_by_removal
 from leastpath.result.attribution import Attribution, without_path

@@ -41,3 +41,19 @@ def written(value: float, digits: int = 3, *, sign: bool = False) -> str:
 def _trimmed(text: str) -> str:
     """Without zeros at the end of decimals."""
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def in_words(seconds: float) -> str:
+    """A time that is easy to read.
+
+    Example:
+        >>> in_words(0.0123), in_words(75), in_words(7300)
+        ('12 ms', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"
+    minutes, s = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {s} s" if minutes else f"{s} s"

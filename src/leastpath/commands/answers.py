@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import in_words, written
 from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
@@ -20,7 +20,6 @@ from leastpath.evaluation.measure import checked_attributions
 from leastpath.features.groups import label_groups
 from leastpath.features.kinds import kind_of
 from leastpath.methods import Method
-from leastpath.methods.planning import in_words
 from leastpath.removal.curves import removal_scores
 from leastpath.removal.fills import Fixed
 from leastpath.removal.order import Order, Scale, default_rank

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import describe, digest
+from leastpath._support.numbers import in_words
 from leastpath._support.store import Store, Unit
 from leastpath.account.budget import STOPS, Clock, OutOfTime
 from leastpath.account.limits import Limits
@@ -23,7 +24,6 @@ from leastpath.evaluation.statistics import check_level
 from leastpath.evaluation.table import MEASURES
 from leastpath.features.kinds import kind_of
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
-from leastpath.methods.planning import in_words
 from leastpath.result.attribution import Attribution
 from leastpath.score.behavior import check_behavior
 from leastpath.score.inputs import Baselines, Inputs

@@ -19,7 +19,7 @@ from leastpath.explorer.walk import PLACES, Walk, walk_along
 from leastpath.features.kinds import Kind
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
-from leastpath.methods.problem import Along, Explained, Problem
+from leastpath.methods.method import Along, Explained, Problem
 from leastpath.removal.support import judged_score
 from leastpath.removal.verdict import NO_ORDER, Verdict
 from leastpath.result.attribution import Attribution

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import in_words, written
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, Table, source_of
-from leastpath.methods.planning import in_words
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import BLUE, new_figure
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
+from leastpath._support.numbers import in_words
 from leastpath.jobs.shards import Done
-from leastpath.methods.planning import in_words
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -4,8 +4,7 @@ from leastpath.methods import METHODS
 result = METHODS["guided_ig"](score, inputs, baselines)
 """
 
-from leastpath.methods.method import Method, Methods, method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Method, Methods, Problem, method
 from leastpath.methods.smoothing import smooth
 from leastpath.methods.table import METHODS, method_of, register
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
-from leastpath.methods.method import method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.captum_peers import imported_captum, in_chunks
-from leastpath.methods.method import method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
 

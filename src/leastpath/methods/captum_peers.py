@@ -23,9 +23,8 @@ from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.features.groups import Groups, share_evenly, window_sides
 from leastpath.features.kinds import kind_of
-from leastpath.methods.method import KINDS, method
-from leastpath.methods.permutation import groups_of
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import KINDS, Explained, Problem, method
+from leastpath.methods.shapley import groups_of
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
 from leastpath.score.outputs import Output

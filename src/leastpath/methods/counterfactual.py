@@ -13,8 +13,7 @@ from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.attack import Limits, check_limits, clip_to
-from leastpath.methods.method import method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
 

@@ -7,8 +7,7 @@ import hashlib
 import torch
 from torch import Tensor
 
-from leastpath.methods.method import method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
 
 
 @method("Random", "Normal numbers that know nothing of the model.", role="floor", cost=(0, 0))

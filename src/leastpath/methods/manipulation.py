@@ -7,8 +7,7 @@ from typing import Literal, get_args
 import torch
 
 from leastpath._support.checks import check_setting
-from leastpath.methods.method import method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
 from leastpath.solvers.samp import SAMP, Direction, Walk
 
 Directions = Literal["both", "insertion", "deletion"]

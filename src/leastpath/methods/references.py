@@ -11,8 +11,7 @@ from torch import Tensor
 from leastpath._support.checks import check_features, check_integer
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.integral.pieces import integrate_lines
-from leastpath.methods.method import method
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
 
 
 @method("Expected Gradients", "Gradients between the input and random references, averaged.")

@@ -8,9 +8,8 @@ from leastpath._support.checks import check_integer
 from leastpath._support.rows import per_row
 from leastpath.features.groups import Groups
 from leastpath.integral.pieces import integrate_lines
-from leastpath.methods.method import method
-from leastpath.methods.permutation import groups_of
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Problem, method
+from leastpath.methods.shapley import groups_of
 
 
 @method("Sequential IG", "The line of each token by itself, all others as they are.")

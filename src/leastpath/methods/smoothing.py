@@ -12,8 +12,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_setting
 from leastpath.methods.captum_peers import imported_captum, seeded
-from leastpath.methods.method import Method, Rowwise, describe
-from leastpath.methods.problem import Explained, Problem
+from leastpath.methods.method import Explained, Method, Problem, Rowwise, describe
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
 from leastpath.score.score import Score, rows_of

@@ -25,13 +25,11 @@ from leastpath.methods.counterfactual import ig2
 from leastpath.methods.fisher_rao import FisherRaoPath
 from leastpath.methods.floor import random
 from leastpath.methods.manipulation import samp, samp_plus_plus
-from leastpath.methods.method import KINDS, Method, Methods, Role, Rowwise, Whole, settings_of
-from leastpath.methods.permutation import permutation_shap
-from leastpath.methods.problem import Explained
+from leastpath.methods.method import KINDS, Explained, Method, Methods, Role, Rowwise, Whole, settings_of
 from leastpath.methods.references import expected_gradients, lpi
 from leastpath.methods.sequential import sequential_ig
+from leastpath.methods.shapley import permutation_shap, staircase
 from leastpath.methods.smoothing import smooth
-from leastpath.methods.staircase import staircase
 from leastpath.result.attribution import Attribution
 from leastpath.solvers import (
     BlurIG,

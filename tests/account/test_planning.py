@@ -5,9 +5,11 @@ import torch
 
 import leastpath as lp
 from helpers import flat_points, moons_net
+from leastpath._support.numbers import in_words
 from leastpath.account.budget import Clock, OutOfTime
-from leastpath.methods import by_path, planning
-from leastpath.methods.planning import Watch, in_words, planned_gradients
+from leastpath.account.planning import Watch
+from leastpath.methods import by_path
+from leastpath.methods.by_path import planned_gradients
 
 X = flat_points(3)
 
@@ -64,7 +66,7 @@ def test_the_plan_is_said_once_after_the_first_gradients(ticking, capsys):
     explained(ticking, method=lp.ElasticBand(), progress=True)
     said = capsys.readouterr().err
     assert said.count("about") == 1 and "130 gradients to find a path and 200 to measure it" in said
-    assert "for each of 3 examples, at 1 s a gradient" in said
+    assert "for each of 3 examples, at 1 s per gradient" in said
     assert "about 16 min 30 s" in said  # 3 · (130 + 200) seconds
     explained(ticking, method=lp.ElasticBand())
     assert not capsys.readouterr().err
@@ -72,7 +74,7 @@ def test_the_plan_is_said_once_after_the_first_gradients(ticking, capsys):
 
 def test_the_plan_respects_the_budget():
     assert planned_gradients(lp.Descent(), lp.Accuracy(), 100) == (50, 50)
-    assert planned_gradients(lp.StraightLine(), lp.Accuracy(), None) == (0, planning.OF_LINE)
+    assert planned_gradients(lp.StraightLine(), lp.Accuracy(), None) == (0, by_path.OF_LINE)
     assert planned_gradients(lp.ElasticBand(), lp.Accuracy(None, 40), None) == (130, 50)
 
 
@@ -80,7 +82,7 @@ def test_a_watch_names_the_limit():
     now = [0.0]
     bound = lp.Score(lambda x: x.sum(1)).bind(torch.ones(1, 2))
     watch = Watch(lp.Run(clock=Clock(10, lambda: now[0])), bound, (0, 50))
-    assert watch.sentence(0.5) == "about 25 s, and no more than max_seconds=10: 50 gradients, at 500 ms a gradient"
+    assert watch.sentence(0.5) == "about 25 s, and no more than max_seconds=10: 50 gradients, at 500 ms per gradient"
     now[0] = 6.0
     watch()  # no solver works: nothing is ended
     with pytest.raises(OutOfTime), watch.over_solver(bound):
