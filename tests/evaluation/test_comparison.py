@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from leastpath._support.store import Unit
-from leastpath.evaluation.comparison import COSTS, EVIDENCE, MEASURING, Comparison, _once
+from leastpath.evaluation.comparison import COSTS, EVIDENCE, MEASURING, Comparison, _drop_repeated_pairs
 from leastpath.evaluation.statistics import bootstrap_interval, holm, paired_test
 
 pytest.importorskip("pandas")
@@ -132,7 +132,7 @@ def test_words_name_what_was_interrupted_and_the_marks():
 def test_no_pair_of_methods_stands_twice_in_the_page():
     """The best is also the reference, or meets it: one row says so."""
     found = comparison(reference="mid")
-    shown = _once(found.tests())
+    shown = _drop_repeated_pairs(found.tests())
     pairs = [(m, *sorted(two)) for m, *two in shown[["measure", "method", "other"]].itertuples(index=False)]
     assert len(pairs) == len(set(pairs)) < len(found.tests())
     assert "best and reference" in shown["against"].tolist()

@@ -8,7 +8,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import flat_points, left_untouched, mlp
-from leastpath.evaluation import FineTunedFidelity, fine_tuned, given_attribution
+from leastpath.evaluation import FineTunedFidelity, fine_tune, given_attribution
 
 WEIGHTS = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0, 0.5, 0.25, 0.1], dtype=torch.float64)
 
@@ -60,9 +60,9 @@ def test_judge_gets_better_on_removed_inputs_and_the_model_stays():
         return float(nn.functional.cross_entropy(model(masked), y).detach())
 
     with left_untouched(net):
-        judge = fine_tuned(net, (x, y), most=0.5, fill=0.0, epochs=3, learning_rate=1e-2)
+        judge = fine_tune(net, (x, y), most=0.5, fill=0.0, epochs=3, learning_rate=1e-2)
     assert loss(judge) < 0.5 * loss(net)
-    again = fine_tuned(net, (x, y), most=0.5, fill=0.0, epochs=3, learning_rate=1e-2)
+    again = fine_tune(net, (x, y), most=0.5, fill=0.0, epochs=3, learning_rate=1e-2)
     assert all(torch.equal(a, b) for a, b in zip(judge.parameters(), again.parameters(), strict=True))
 
 
@@ -70,7 +70,7 @@ def test_loader_and_regression():
     x = flat_points(64, 3)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1)), batch_size=16)
     net = nn.Linear(3, 1)
-    judge = fine_tuned(net, loader, most=0.4, epochs=40, learning_rate=0.05)
+    judge = fine_tune(net, loader, most=0.4, epochs=40, learning_rate=0.05)
     error = [float(((m(x)[:, 0] - x.sum(1)) ** 2).mean().detach()) for m in (net, judge)]
     assert error[1] < error[0]
 
@@ -83,7 +83,7 @@ def test_never_more_than_most_is_removed_in_training():
             seen.append((x == 0).sum(1))
             return super().forward(x)
 
-    fine_tuned(Watching(10, 2), (torch.ones(200, 10) + torch.rand(200, 1), torch.zeros(200).long()), most=0.3, fill=0.0)
+    fine_tune(Watching(10, 2), (torch.ones(200, 10) + torch.rand(200, 1), torch.zeros(200).long()), most=0.3, fill=0.0)
     counts = torch.cat(seen)
     assert set(counts.tolist()) == {0, 1, 2, 3}
 
@@ -100,10 +100,10 @@ def test_batch_equals_loop():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: fine_tuned(mlp(), (torch.ones(2, 4), torch.zeros(3).long())), "2 inputs and 3 labels"),
-        (lambda: fine_tuned(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), most=0), "most=0 must lie above 0"),
-        (lambda: fine_tuned(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), fill="baseline"), "pass its number"),
-        (lambda: fine_tuned(lambda x: x, (torch.ones(2, 4), torch.zeros(2).long())), "expected a torch.nn.Module"),
+        (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(3).long())), "2 inputs and 3 labels"),
+        (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), most=0), "most=0 must lie above 0"),
+        (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), fill="baseline"), "pass its number"),
+        (lambda: fine_tune(lambda x: x, (torch.ones(2, 4), torch.zeros(2).long())), "expected a torch.nn.Module"),
         (lambda: FineTunedFidelity(mlp(), sizes=(1.0,)), "must lie between 0 and 1"),
     ],
 )

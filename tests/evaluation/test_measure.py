@@ -11,11 +11,11 @@ from leastpath.evaluation import Comprehensiveness, MaxSensitivity
 from leastpath.evaluation.measure import (
     Measure,
     Measured,
-    checked_attributions,
     generators,
     given_attribution,
     measure_all,
     needs_method,
+    read_attributions,
 )
 
 
@@ -95,11 +95,11 @@ def test_attributions_that_are_no_tensor_or_no_result_are_named():
         given_attribution(torch.ones(1, 2).numpy())
     score, inputs = lp.Score(lambda x: x.sum(1)), torch.ones(2, 3)
     with pytest.raises(ValueError, match=r"result is a Tensor, expected an Attribution: given_attribution\(values\)"):
-        checked_attributions(score.bind(inputs), inputs)
+        read_attributions(score.bind(inputs), inputs)
 
 
 def test_joint_vector_of_tuple_inputs():
     score = lp.Score(lambda a, b: a.sum(1) + b.flatten(1).sum(1))
     a, b = flat_points(2, 3), flat_points(2, 4).view(2, 2, 2)
-    joint = checked_attributions(score.bind((a, b)), given_attribution((a, b)))
+    joint = read_attributions(score.bind((a, b)), given_attribution((a, b)))
     assert torch.equal(joint, torch.cat([a, b.flatten(1)], 1))

@@ -7,7 +7,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import TextNet, flat_points, left_untouched, mlp
-from leastpath.evaluation import ModelRandomization, compare, given_attribution, randomized
+from leastpath.evaluation import ModelRandomization, compare, given_attribution, randomize
 from leastpath.methods import METHODS
 
 X = flat_points(4, 6)
@@ -34,7 +34,7 @@ def test_against_quantus(order, monkeypatch):
     ours = ModelRandomization(order)(score, X, None, result, explain=gradient_times_input)
 
     def same_models(self, order="top_down", seed=42):  # Quantus seeds all layers alike, so only draws are replaced
-        return randomized(self.model, "cascading" if order == "top_down" else "independent")
+        return randomize(self.model, "cascading" if order == "top_down" else "independent")
 
     monkeypatch.setattr(PyTorchModel, "get_random_layer_generator", same_models)
 
@@ -56,7 +56,7 @@ def test_single_layer_is_drawn_as_quantus_draws_it():
     quantus = pytest.importorskip("quantus.helpers.model.pytorch_model")
     net = nn.Sequential(nn.Linear(6, 2)).eval()
     (_, theirs), *_ = quantus.PyTorchModel(net).get_random_layer_generator(seed=5)
-    (_, ours), *_ = randomized(net, seed=5)
+    (_, ours), *_ = randomize(net, seed=5)
     assert torch.equal(ours[0].weight, theirs[0].weight)
 
 
@@ -72,7 +72,7 @@ def test_cascade_keeps_and_independence_restores():
     net = mlp(6, 3)
     before = [p.clone() for p in net.parameters()]
     for order, kept in (("cascading", True), ("independent", False)):
-        steps = [[p.clone() for p in model.parameters()] for _, model in randomized(net, order)]
+        steps = [[p.clone() for p in model.parameters()] for _, model in randomize(net, order)]
         assert not torch.equal(steps[0][-1], before[-1])  # the output's bias first
         assert torch.equal(steps[-1][-1], before[-1]) is not kept
         assert not torch.equal(steps[-1][0], before[0])
@@ -81,7 +81,7 @@ def test_cascade_keeps_and_independence_restores():
 def test_model_and_random_state_are_left_alone():
     net, state = mlp(6, 3), torch.get_rng_state()
     with left_untouched(net):
-        assert len(list(randomized(net, stages=2))) == 2
+        assert len(list(randomize(net, stages=2))) == 2
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -94,7 +94,7 @@ def test_parameters_without_a_reset_are_shuffled():
         def forward(self, x):
             return (x * self.scale).sum(1)
 
-    (_, changed), *_ = randomized(Scaled(), seed=1)
+    (_, changed), *_ = randomize(Scaled(), seed=1)
     assert not torch.equal(changed.scale, torch.arange(6.0))
     assert torch.equal(changed.scale.sort().values, torch.arange(6.0))
 
@@ -121,8 +121,8 @@ def test_mistakes_are_sentences():
     with pytest.raises(ValueError, match="order='up' is unknown"):
         ModelRandomization("up")
     with pytest.raises(ValueError, match="has no weights to draw anew"):
-        next(randomized(lambda x: x))
+        next(randomize(lambda x: x))
     with pytest.raises(ValueError, match="has no parameters"):
-        next(randomized(nn.ReLU()))
+        next(randomize(nn.ReLU()))
     with pytest.raises(ValueError, match="pass explain="):
         ModelRandomization()(lp.Score(mlp(6, 3), 0), X, None, given_attribution(X))

@@ -37,17 +37,17 @@ def test_a_plan_is_said_once_after_the_first_rows(monkeypatch):
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
     stream = io.StringIO()
     progress = Progress(1000, there=400, stream=stream)
-    progress.begun(4, 2.0)
-    progress.begun(8, 4.0)
+    progress.note_pace(4, 2.0)
+    progress.note_pace(8, 4.0)
     progress.add(Done(0, 100))
     assert stream.getvalue().splitlines()[0][9:] == "about 5 min 0 s for 600 rows, at 2 rows/s"
     assert len(stream.getvalue().splitlines()) == 1
     progress = Progress(1000, stream=stream)
     assert "? left" in progress.line()
-    progress.begun(4, 2.0)
+    progress.note_pace(4, 2.0)
     assert "2 rows/s, 8m20s left" in progress.line()
     quick = io.StringIO()
-    Progress(1000, stream=quick).begun(900, 1.0)
+    Progress(1000, stream=quick).note_pace(900, 1.0)
     assert not quick.getvalue()
 
 
@@ -59,7 +59,7 @@ def test_times_are_short(seconds, words):
 def test_plain_lines_where_there_is_no_terminal(monkeypatch):
     monkeypatch.setattr(module, "EVERY", 0.0)
     stream = io.StringIO()
-    with Progress(20, stream=stream).shown() as progress:
+    with Progress(20, stream=stream).show() as progress:
         progress.add(Done(0, 10))
         progress.add(Done(1, 10))
     lines = stream.getvalue().splitlines()
@@ -75,7 +75,7 @@ def test_one_live_display_on_a_terminal():
             return True
 
     stream = Terminal()
-    with Progress(20, stream=stream).shown() as progress:
+    with Progress(20, stream=stream).show() as progress:
         progress.add(Done(0, 20))
     assert "20/20 rows (100%)" in stream.getvalue()
 

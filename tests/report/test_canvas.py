@@ -10,7 +10,7 @@ import torch
 import leastpath as lp
 
 pytest.importorskip("matplotlib")
-from leastpath.report.canvas import array, limit, new_figure, tick, titled
+from leastpath.report.canvas import array, limit, new_figure, tick, write_title
 
 
 def test_pyplot_knows_nothing_of_a_figure():
@@ -62,7 +62,7 @@ def test_titles_do_not_run_into_each_other():
     figure = new_figure(8, 2.5)
     axes = figure.subplots(1, 4)
     for ax in axes:
-        titled(ax, "Integrated Decision Gradients along a geodesic\nsupport 0.41")
+        write_title(ax, "Integrated Decision Gradients along a geodesic\nsupport 0.41")
     figure.canvas.draw()
     boxes = [ax.title.get_window_extent() for ax in axes]
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

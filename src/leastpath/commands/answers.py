@@ -16,7 +16,7 @@ from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.masking import FULL_AREAS
-from leastpath.evaluation.measure import checked_attributions
+from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import label_groups
 from leastpath.features.kinds import kind_of
 from leastpath.methods import Method
@@ -128,7 +128,7 @@ def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], 
     judged, scale = judged_score(case.score)
     with leave_untouched(case.score.model, case.inputs):
         bound = judged.bind(case.inputs)
-        values = checked_attributions(bound, result)
+        values = read_attributions(bound, result)
         groups = label_groups("values" if case.features is not None else "patches", values)
         order = Order.of(values, groups, default_rank(kind_of(bound), scale))
         spans = [

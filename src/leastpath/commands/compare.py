@@ -130,7 +130,7 @@ def choose_measures(names: str, kind: Kind) -> list[Measure]:
             if kind.judge is None:
                 raise ValueError(
                     f"--measures {name!r} needs a judge: pass --judge weights.safetensors, the weights of a copy "
-                    "of the model that leastpath.evaluation.fine_tuned(model, data) made"
+                    "of the model that leastpath.evaluation.fine_tune(model, data) made"
                 )
             settings["judge"] = kind.judge
         chosen.append(MEASURES.make(name, "table" if kind.is_table else "image", fill=kind.fill, **settings))

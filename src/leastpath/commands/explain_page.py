@@ -12,7 +12,7 @@ from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder
 from leastpath.commands.verdict import verdict
 from leastpath.report import Report, bars
-from leastpath.report.canvas import SERIES, new_figure, tick, titled, without_ticks
+from leastpath.report.canvas import SERIES, new_figure, tick, without_ticks, write_title
 from leastpath.report.heat import PANEL, comparable, heat_row
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
         ax.axis("off")
     for ax, (name, picture) in zip(axes[:, 0], shown, strict=False):
         ax.imshow(picture[0].clamp(0, 1).permute(1, 2, 0).numpy())
-        titled(ax, name)
+        write_title(ax, name)
     values = [answer.values for answer in found]
     heat_row(list(axes[0, 1:]), values, case.inputs, signed=False, view="smooth", share=False, colorbar=False)
     heat_row(list(axes[1, 1:]), values, case.inputs, view="patches", bars_below=True)
     heat_row(list(axes[2, 1:]), values, bars_below=True)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
-        titled(ax, _title_of(answer))
+        write_title(ax, _title_of(answer))
     for ax, view in zip(axes[:, 1], ("smoothed", "patches", "pixels"), strict=True):
         ax.set_ylabel(view)
     return figure
@@ -124,7 +124,7 @@ def _bars(case: Case, names: Sequence[str], found: Sequence[Answer]) -> Figure:
         ax.axis("off")
     for ax, answer in zip(grid.flatten(), found, strict=False):
         bars(answer.values[0], names, top=MOST_BARS, ax=ax)
-        titled(ax, _title_of(answer))
+        write_title(ax, _title_of(answer))
         ax.set_xlabel("")  # the caption says it
     if comparable(largest):
         ends = [ax.get_xlim() for ax in grid.flatten()[: len(found)]]  # with the sum of the others

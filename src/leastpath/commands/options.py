@@ -41,7 +41,7 @@ METHODS_HELP = (
     "those that it recommends for the kind of input."
 )
 JUDGE_HELP = (
-    "Of fine_tuned_fidelity: a copy of the model that `leastpath.evaluation.fine_tuned` made, as a file like --model."
+    "Of fine_tuned_fidelity: a copy of the model that `leastpath.evaluation.fine_tune` made, as a file like --model."
 )
 
 

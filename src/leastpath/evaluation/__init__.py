@@ -3,7 +3,7 @@
 from leastpath.evaluation.axioms import Asymmetry, Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.ceiling import NearOptimalRemoval
 from leastpath.evaluation.comparison import Comparison
-from leastpath.evaluation.fine_tuning import FineTunedFidelity, fine_tuned
+from leastpath.evaluation.fine_tuning import FineTunedFidelity, fine_tune
 from leastpath.evaluation.ground_truth import (
     KnownAnswers,
     Localization,
@@ -31,7 +31,7 @@ from leastpath.evaluation.measure import Measure, Measured, given_attribution, m
 from leastpath.evaluation.pairs import compare
 from leastpath.evaluation.profiles import profile_paths, score_plane, scores_along, try_baselines
 from leastpath.evaluation.purity import auc_purity, purity, purity_of
-from leastpath.evaluation.randomization import ModelRandomization, randomized
+from leastpath.evaluation.randomization import ModelRandomization, randomize
 from leastpath.evaluation.retraining import Retrained, roar
 from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
@@ -45,7 +45,7 @@ __all__ = [
     "Masking", "MaskedScores", "PAPER_AREAS", "FULL_AREAS",
     "Comprehensiveness", "Sufficiency", "AbsoluteChange", "LogOdds", "LogProbRatio", "Insertion", "Deletion",
     "MagnitudeAlignedInsertion", "MagnitudeAlignedDeletion", "NearOptimalRemoval",
-    "FineTunedFidelity", "fine_tuned", "ModelRandomization", "randomized",
+    "FineTunedFidelity", "fine_tune", "ModelRandomization", "randomize",
     "symmetric_relevance_gain", "SymmetricRelevanceGain", "Blur", "NoisyLinear", "Samples",
     "Infidelity", "MaxSensitivity", "NoiseRobustness", "AttackRobustness",
     "Localization", "RankCorrelation", "KnownAnswers", "Planted",

@@ -106,7 +106,7 @@ def symmetry(
     gaps = []
     for i, j in pairs:
         _check_symmetric(score, inputs, i, j)
-        result = explain(score, _alike(inputs, i, j), _alike(start, i, j))
+        result = explain(score, _make_alike(inputs, i, j), _make_alike(start, i, j))
         values = _rows(result.values, result.score_change)
         gaps.append((values[:, i] - values[:, j]).abs())
     if not gaps:
@@ -174,7 +174,7 @@ def lengths(score: Score, path: Path, tolerance: float = 1e-3, max_gradients: in
 class _Reported(NamedMeasure):
     """A measure that only reads the result."""
 
-    def _reported(self, result: Attribution) -> Tensor:
+    def _read_result(self, result: Attribution) -> Tensor:
         raise NotImplementedError
 
     def __call__(
@@ -186,7 +186,7 @@ class _Reported(NamedMeasure):
             raise ValueError(
                 f"the result explains {len(result.status)} examples, the inputs are {n}: pass its own inputs"
             )
-        return Measured.of(self._reported(result))
+        return Measured.of(self._read_result(result))
 
 
 @dataclass(frozen=True)
@@ -206,10 +206,10 @@ class CompletenessGap(_Reported):
     relative: bool = False
     higher_is_better: bool = False
 
-    def _reported(self, result: Attribution) -> Tensor:
-        return self._scaled(result.completeness_gap.abs(), result)
+    def _read_result(self, result: Attribution) -> Tensor:
+        return self._scale(result.completeness_gap.abs(), result)
 
-    def _scaled(self, gap: Tensor, result: Attribution) -> Tensor:
+    def _scale(self, gap: Tensor, result: Attribution) -> Tensor:
         return torch.where(gap == 0, gap, gap / result.score_change.abs()) if self.relative else gap
 
 
@@ -225,8 +225,8 @@ class Cancellation(CompletenessGap):
         tensor([2.])
     """
 
-    def _reported(self, result: Attribution) -> Tensor:
-        return self._scaled(result.cancellation, result)
+    def _read_result(self, result: Attribution) -> Tensor:
+        return self._scale(result.cancellation, result)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Certificate(_Reported):
 
     higher_is_better: bool = False
 
-    def _reported(self, result: Attribution) -> Tensor:
+    def _read_result(self, result: Attribution) -> Tensor:
         return result.certificate
 
 
@@ -285,7 +285,7 @@ def _rows(values: Inputs, score_change: Tensor) -> Tensor:
     return rows
 
 
-def _alike(points: Tensor, i: int, j: int) -> Tensor:
+def _make_alike(points: Tensor, i: int, j: int) -> Tensor:
     flat = points.clone().flatten(1)
     flat[:, [i, j]] = flat[:, [i, j]].mean(1, keepdim=True)
     return flat.view_as(points)

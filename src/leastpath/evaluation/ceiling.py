@@ -105,7 +105,7 @@ class NearOptimalRemoval:
             order = best_order(removals)
         else:
             starts = [greedy_order(removals), greedy_order(removals, backwards=True)]
-            order = swapped(removals, min(starts, key=removals.area), self.sweeps)
+            order = swap_neighbours(removals, min(starts, key=removals.area), self.sweeps)
         worth = torch.zeros(n)
         worth[torch.tensor(order)] = torch.arange(n, 0, -1) / n
         sizes = torch.bincount(removals.index[removals.index >= 0], minlength=n)  # a group shares its worth
@@ -129,7 +129,7 @@ class _Removals:
         keys = [row.tobytes() for row in np.ascontiguousarray(removed)]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         for some in np.array_split(np.array(new, dtype=int), max(1, -(-len(new) // BLOCK))):
-            for i, level in zip(some, self._evaluated(removed[some]), strict=True):
+            for i, level in zip(some, self._evaluate(removed[some]), strict=True):
                 self._known[keys[i]] = float(level)
         return np.array([self._known[key] for key in keys])
 
@@ -137,7 +137,7 @@ class _Removals:
         """Σ of the levels after each removal but the last, which all orders share."""
         return float(self.levels(_prefixes(order, self.n)[1:-1]).sum())
 
-    def _evaluated(self, removed: np.ndarray) -> np.ndarray:
+    def _evaluate(self, removed: np.ndarray) -> np.ndarray:
         if not len(removed):
             return np.empty(0)
         rows = torch.full((len(removed),), self.example)
@@ -183,7 +183,7 @@ def greedy_order(removals: _Removals, *, backwards: bool = False) -> list[int]:
     return order[::-1] if backwards else order
 
 
-def swapped(removals: _Removals, order: list[int], sweeps: int) -> list[int]:
+def swap_neighbours(removals: _Removals, order: list[int], sweeps: int) -> list[int]:
     """Neighbours change places where that lowers the area. A swap changes one subset only, so it costs one forward."""
     order = list(order)
     for _ in range(sweeps):

@@ -246,10 +246,12 @@ class Comparison:
                 "Tied: not significantly worse than the best. Clear winner: nobody is tied with it. "
                 f"The reference is {self.reference}; p is that of the best against it, corrected for all methods."
             )
-            report.section("Winners").table(_readable(self.winners()), caption, index=False)
+            report.section("Winners").table(_word_winners(self.winners()), caption, index=False)
         report.section("Figure").figure(self.plot(), "Means with intervals, mean curves, and costs.", format="svg")
         if self.higher_is_better:
-            report.section("Paired tests").table(_once(self._tests).round(6), _TESTS, digits=3, index=False)
+            report.section("Paired tests").table(
+                _drop_repeated_pairs(self._tests).round(6), _TESTS, digits=3, index=False
+            )
         if len(self.failures):
             report.section("Failures").table(self.failures, "These pairs are left out of the means.")
         if path is not None:
@@ -281,7 +283,7 @@ def _interval(mean: float, low: float, high: float) -> str:
     return f"{mean:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]".replace("-", "−")
 
 
-def _readable(winners: pd.DataFrame) -> pd.DataFrame:
+def _word_winners(winners: pd.DataFrame) -> pd.DataFrame:
     """For people: the measure in a column, several names in one cell, plain words in the head."""
     words = winners.assign(tied=[", ".join(tied) or "nobody" for tied in winners["tied"]]).reset_index()
     titles = {"beats_reference": "beats the reference", "p_reference": "p", "clear": "clear winner"}
@@ -294,7 +296,7 @@ _TESTS = (
 )
 
 
-def _once(tests: pd.DataFrame) -> pd.DataFrame:
+def _drop_repeated_pairs(tests: pd.DataFrame) -> pd.DataFrame:
     """Each pair of methods once: where the best meets the reference, or is the reference, one row says both."""
     pairs = [(m, *sorted(two)) for m, *two in tests[["measure", "method", "other"]].itertuples(index=False)]
     both = tests.assign(pair=pairs)

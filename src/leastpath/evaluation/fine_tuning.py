@@ -19,7 +19,7 @@ from torch.nn import functional
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import per_row
 from leastpath.account.run import Run
-from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, checked_attributions, generators
+from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, generators, read_attributions
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.features.kinds import Kind
@@ -35,7 +35,7 @@ from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 Batches = Iterable[tuple[Tensor, Tensor]]
 
 
-def fine_tuned(
+def fine_tune(
     model: nn.Module,
     data: tuple[Tensor, Tensor] | Batches,
     *,
@@ -67,7 +67,7 @@ def fine_tuned(
     Example:
         >>> x = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
         >>> net = nn.Linear(4, 2)
-        >>> judge = fine_tuned(net, (x, (x[:, 0] > 0.5).long()), epochs=2)
+        >>> judge = fine_tune(net, (x, (x[:, 0] > 0.5).long()), epochs=2)
         >>> torch.equal(judge.weight, net.weight), judge.training
         (False, False)
     """
@@ -101,7 +101,7 @@ def fine_tuned(
 class FineTunedFidelity(NamedMeasure):
     """What a fine-tuned judge loses without some top features, less what it loses without others. Higher is better.
 
-    F-Fidelity (Zheng et al. 2025), judged by a model that `fine_tuned` made.
+    F-Fidelity (Zheng et al. 2025), judged by a model that `fine_tune` made.
 
     For each size s, the top features are the share s of all features that the explanation ranks highest. A random part
     of them is removed, then a random part of the others: `share` of the group, but never more than `most` of all
@@ -114,7 +114,7 @@ class FineTunedFidelity(NamedMeasure):
         sizes: shares of the features that count as top ones.
         share: of each group that is removed at most.
         n_samples: random removals for each size and group.
-        groups, fill, rank, probability: as in `symmetric_relevance_gain`; groups and fill as in `fine_tuned`.
+        groups, fill, rank, probability: as in `symmetric_relevance_gain`; groups and fill as in `fine_tune`.
 
     Example:
         >>> import leastpath as lp
@@ -157,7 +157,7 @@ class FineTunedFidelity(NamedMeasure):
         judged, scale = judged_score(replace(score, model=self.judge), self.probability)
         with leave_untouched(self.judge, inputs):
             bound, drawn_by = judged.bind(inputs), generators(inputs, seed)
-            values = checked_attributions(bound, result)
+            values = read_attributions(bound, result)
             fills = [prepare_fill(self.fill, bound, inputs, baselines, seed)]
             order = Order.of(values, label_groups(self.groups, values), self.rank)
             clean = level_of(removal_scores(bound, order, order.first((0.0,)), fills)[0, 0, 0], scale)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, seed_of
 from leastpath._support.fingerprint import digest
-from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions, column_of
+from leastpath.evaluation.measure import Measured, NamedMeasure, column_of, read_attributions
 from leastpath.features.maps import maps_over
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Baselines, Inputs, Score
@@ -189,14 +189,14 @@ class Localization(NamedMeasure):
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,); runs no model."""
-        attributions = checked_attributions(score.bind(inputs), result).abs()
-        masks, strengths = _paired(self.answer, inputs, attributions)
+        attributions = read_attributions(score.bind(inputs), result).abs()
+        masks, strengths = _pair_rows(self.answer, inputs, attributions)
         if masks.dtype != torch.bool:
             raise ValueError(f"the answer has dtype {masks.dtype}, expected a bool mask: answer > 0")
         inside = masks.sum(1)
         if bool(((inside == 0) | (inside == masks.shape[1])).any()):
             raise ValueError("a mask marks nothing or everything: mark the features of the answer only")
-        values = _localized(self.kind, strengths.double().cpu().numpy(), masks.cpu().numpy())
+        values = _localize(self.kind, strengths.double().cpu().numpy(), masks.cpu().numpy())
         zero = (strengths == 0).all(1).cpu()
         return Measured.of(torch.where(zero, torch.nan, torch.as_tensor(values, dtype=torch.float64)))
 
@@ -227,7 +227,7 @@ class RankCorrelation(NamedMeasure):
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,); runs no model."""
-        truth, found = _paired(self.answer, inputs, checked_attributions(score.bind(inputs), result))
+        truth, found = _pair_rows(self.answer, inputs, read_attributions(score.bind(inputs), result))
         pair = (side if self.signed else side.abs() for side in (truth, found))
         return Measured.of(rank_correlation(*pair))
 
@@ -245,7 +245,7 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan)
 
 
-def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tensor, Tensor]:
+def _pair_rows(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tensor, Tensor]:
     """Answers and attributions, row by row: both (batch, features)."""
     given = answer(inputs) if callable(answer) else answer
     batch, shape = len(attributions), attributions.shape[1:]
@@ -257,7 +257,7 @@ def _paired(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Tenso
     return rows.to(attributions.device), attributions.reshape(batch, -1)
 
 
-def _localized(kind: LocalizationKind, strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
+def _localize(kind: LocalizationKind, strengths: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """How well strengths |A| lie inside masks: (n, features) twice -> (n,). See `Localization`."""
     inside = masks.sum(1)
     if kind == "mass":

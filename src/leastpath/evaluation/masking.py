@@ -17,7 +17,7 @@ from torch.nn import functional
 from leastpath._support.checks import check_settings_of
 from leastpath._support.fingerprint import describe
 from leastpath._support.rows import flat_rows
-from leastpath.evaluation.measure import Measured, NamedMeasure, checked_attributions
+from leastpath.evaluation.measure import Measured, NamedMeasure, read_attributions
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
@@ -120,7 +120,7 @@ normalize=False, pool=None)
         judged, scale = judged_score(score, self.probability)
         with leave_untouched(score.model, inputs):
             bound = judged.bind(inputs)
-            attributions = checked_attributions(bound, result)
+            attributions = read_attributions(bound, result)
             groups = self.groups
             if callable(groups):
                 groups = maps_over(groups(inputs), bound.batch, bound.shape, "groups have", each=True)

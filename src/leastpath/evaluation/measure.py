@@ -298,7 +298,7 @@ def _check_result(result: Any) -> None:
         raise ValueError(f"result is a {type(result).__name__}, expected an Attribution: given_attribution(values)")
 
 
-def checked_attributions(bound: BoundScore, result: Attribution) -> Tensor:
+def read_attributions(bound: BoundScore, result: Attribution) -> Tensor:
     """The attributions as points of the explained space: (batch, *shape), finite and on its device."""
     _check_result(result)
     parts, explained = _parts(result.values), _parts(bound.space.split(bound.space.explained()))

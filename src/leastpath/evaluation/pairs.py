@@ -98,15 +98,15 @@ def compare(
     check_level(level)
     Limits(max_seconds=max_seconds)
     check_integer("batch_size", batch_size, 1)
-    judges = _chosen(measures, score, inputs)  # refuses wrong inputs and targets before any method runs
+    judges = _choose_measures(measures, score, inputs)  # refuses wrong inputs and targets before any method runs
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if names is not None and len(names) != batch:
         raise ValueError(f"{len(names)} names for {batch} inputs: give one name per input")
     score = with_marks(score, inputs)  # a part of the batch may be as long as an argument that all share
     if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
-    kept = _Memory() if store is None else _opened(store, score, judges, inputs, seed, resume)
-    examples = [_described_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
+    kept = _Memory() if store is None else _open_store(store, score, judges, inputs, seed, resume)
+    examples = [_describe_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
     finished, run = True, Run(seed, None, progress, clock=Clock(max_seconds))
@@ -210,7 +210,7 @@ def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Ex
         entrants = [explainer_of(given, name) for name, given in methods.items()]
     else:
         entrants = [explainer_of(given) for given in methods]
-    twice = _repeated([e.name for e in entrants])
+    twice = _find_repeated([e.name for e in entrants])
     if twice:
         raise ValueError(f"two methods are called {twice!r}: name them in a mapping, {{'first': …, 'second': …}}")
     if not entrants:
@@ -218,13 +218,13 @@ def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Ex
     return entrants
 
 
-def _described_example(score: Score, inputs: Inputs, baselines: Baselines) -> Any:
+def _describe_example(score: Score, inputs: Inputs, baselines: Baselines) -> Any:
     """What the results of one input depend on, beyond what all inputs share."""
     target = score.target if isinstance(score.target, Tensor) else None
     return describe([inputs, baselines, target, score.additional_forward_args])
 
 
-def _opened(
+def _open_store(
     store: str | PathLike[str], score: Score, measures: Sequence[Measure], inputs: Inputs, seed: int, resume: bool
 ) -> Store:
     found = Store(store, _config(score, measures, seed), resume=resume)
@@ -245,7 +245,7 @@ def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, A
     }
 
 
-def _chosen(measures: Sequence[Measure | str], score: Score, inputs: Inputs) -> list[Measure]:
+def _choose_measures(measures: Sequence[Measure | str], score: Score, inputs: Inputs) -> list[Measure]:
     """The measures, those that are names made for this kind of input."""
     if not isinstance(score, Score):
         raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
@@ -260,13 +260,13 @@ def _chosen(measures: Sequence[Measure | str], score: Score, inputs: Inputs) -> 
             raise ValueError(f"{measure!r} is not a measure: it needs name, higher_is_better and a call")
         if measure.name in RESERVED:
             raise ValueError(f"a measure is called {measure.name!r}, as another column is: give it another name")
-    twice = _repeated([measure.name for measure in chosen])
+    twice = _find_repeated([measure.name for measure in chosen])
     if twice:
         raise ValueError(f"two measures are called {twice!r}: give one of them another name")
     return chosen
 
 
-def _repeated(names: Sequence[str]) -> str | None:
+def _find_repeated(names: Sequence[str]) -> str | None:
     return next((name for name in sorted(names) if names.count(name) > 1), None)
 
 

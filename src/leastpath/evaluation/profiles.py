@@ -14,7 +14,7 @@ from leastpath.attribution import attribute
 from leastpath.geometry.path import Path
 from leastpath.report.baselines import BaselineView
 from leastpath.report.graph import Plane
-from leastpath.report.paths import STRAIGHT, Profile, checked_path
+from leastpath.report.paths import STRAIGHT, Profile, path_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import BASELINES, baseline
 from leastpath.score.bound import BoundScore
@@ -59,7 +59,7 @@ def profile_paths(
     named = dict(paths) if isinstance(paths, Mapping) else {"path": paths}
     if not named:
         raise ValueError("there is nothing to draw: pass profile_paths(score, {'a name': result})")
-    curves = {name: checked_path(given, example) for name, given in named.items()}
+    curves = {name: path_of(given, example) for name, given in named.items()}
     if not any(bool(path.is_straight[row]) for path, row in curves.values()):
         path, row = next(iter(curves.values()))
         curves = {STRAIGHT: (Path.straight(path.start, path.end), row), **curves}
@@ -86,7 +86,7 @@ def scores_along(
         >>> scores_along(Score(lambda x: x.sum(1)), path, frames=3)
         tensor([0., 1., 2.])
     """
-    path, row = checked_path(result, example)
+    path, row = path_of(result, example)
     shares = torch.linspace(0, 1, frames, dtype=torch.float64)
     along = path.select(torch.tensor([row])).at(shares)[0]  # (frames, *features)
     with leave_untouched(score.model, along):

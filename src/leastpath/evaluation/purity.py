@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
-from leastpath.evaluation.measure import checked_attributions, one_start
+from leastpath.evaluation.measure import one_start, read_attributions
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Baselines, Inputs, Score
@@ -70,13 +70,13 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
         >>> purity_of(score, inputs, baseline, lp.attribute(score, inputs, baseline, method=lp.StraightLine()))
         1.0
     """
-    judged = replace(score, target=_predicted, output="raw")
+    judged = replace(score, target=_predict, output="raw")
     with leave_untouched(score.model, inputs):
         bound = judged.bind(inputs)
         start, end = one_start(bound, inputs, baselines, "purity"), bound.space.explained()
         rows = torch.arange(bound.batch)
         classes, baseline_classes = bound.values(end, rows), bound.values(start, rows)
-    return purity(checked_attributions(bound, result), classes.long(), baseline_classes.long())
+    return purity(read_attributions(bound, result), classes.long(), baseline_classes.long())
 
 
 def auc_purity(noises: Sequence[float] | Tensor, purities: Sequence[float] | Tensor) -> float | Tensor:
@@ -92,7 +92,7 @@ def auc_purity(noises: Sequence[float] | Tensor, purities: Sequence[float] | Ten
     return float(area) if area.ndim == 0 else area
 
 
-def _predicted(output: Tensor) -> Tensor:
+def _predict(output: Tensor) -> Tensor:
     """The class of each row, as numbers: (rows, classes) -> (rows,)."""
     single = output.ndim == 1 or output.shape[1] == 1
     classes = output.reshape(len(output)) > 0 if single else output.argmax(1)

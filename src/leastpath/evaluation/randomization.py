@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.ground_truth import rank_correlation
-from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, checked_attributions
+from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, read_attributions
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Score
 
@@ -59,20 +59,20 @@ class ModelRandomization(ExplainingMeasure):
 
     def _judge(self, again: Again, result: Attribution) -> Measured:
         bound, found = again.score.bind(again.inputs), []
-        before = self._compared(checked_attributions(bound, result))
-        for _, model in randomized(again.score.model, self.order, self.stages, again.seed):
-            other = again(score=_moved(again.score, model))
-            found.append(rank_correlation(before, self._compared(checked_attributions(bound, other))))
+        before = self._rows_to_compare(read_attributions(bound, result))
+        for _, model in randomize(again.score.model, self.order, self.stages, again.seed):
+            other = again(score=_move_score(again.score, model))
+            found.append(rank_correlation(before, self._rows_to_compare(read_attributions(bound, other))))
         curve = torch.stack(found, 1)  # (batch, stages)
         axis = torch.arange(1, curve.shape[1] + 1, dtype=torch.float64)
         return Measured.of(curve.mean(1), {"x": axis, "correlation": curve})
 
-    def _compared(self, attributions: Tensor) -> Tensor:
+    def _rows_to_compare(self, attributions: Tensor) -> Tensor:
         flat = flat_rows(attributions)
         return flat if self.signed else flat.abs()
 
 
-def randomized(
+def randomize(
     model: object, order: Order = "cascading", stages: int | None = None, seed: int = 0
 ) -> Iterator[tuple[str, nn.Module]]:
     """The model with more and more layers drawn anew, or with one group of them: (the last layer's name, the model).
@@ -81,7 +81,7 @@ def randomized(
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-        >>> [name for name, _ in randomized(net)]
+        >>> [name for name, _ in randomize(net)]
         ['2', '0']
     """
     if not isinstance(model, nn.Module):
@@ -113,7 +113,7 @@ def _draw_anew(layer: nn.Module, seed: int) -> None:
             parameter.copy_(parameter.flatten()[places].view_as(parameter))
 
 
-def _moved(score: Score, model: nn.Module) -> Score:
+def _move_score(score: Score, model: nn.Module) -> Score:
     """The score of a changed copy of its model, at the same layer."""
     if score.layer is None:
         return replace(score, model=model)

@@ -97,7 +97,7 @@ def roar(
         >>> found.mean("oracle")[0].item()
         1.0
     """
-    shares = _checked_areas(areas)
+    shares = _check_areas(areas)
     _check_data(attributions, training, test)
     if repeats < 1:
         raise ValueError(f"repeats={repeats} must be at least 1; 3 or more give standard errors")
@@ -131,13 +131,13 @@ def _fill_in(
         for k, share in enumerate(shares[1:], 1):
             for name, ranked in places.items():
                 pairs = zip((training, test), ranked, strict=True)
-                data = [(_removed(x, place, share, fill), y) for (x, y), place in pairs]
+                data = [(_remove(x, place, share, fill), y) for (x, y), place in pairs]
                 accuracy[name][k, repeat] = _accuracy(train, data[0], data[1], seed + repeat)
                 bar.advance(note=f"{name} at {share:.0%}")
 
 
 def _accuracy(train: Any, training: Data, test: Data, seed: int) -> float:
-    predict = _fitted(train, training, seed)
+    predict = _fit(train, training, seed)
     predicted = torch.as_tensor(predict(test[0])).cpu()
     if predicted.shape != test[1].shape:
         got, expected = tuple(predicted.shape), tuple(test[1].shape)
@@ -145,7 +145,7 @@ def _accuracy(train: Any, training: Data, test: Data, seed: int) -> float:
     return float((predicted == test[1].cpu()).double().mean())
 
 
-def _fitted(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
+def _fit(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
     if not (hasattr(train, "fit") and hasattr(train, "predict")):
         with torch.random.fork_rng(devices=[]):  # a training that draws from the global generator leaves it alone
             torch.manual_seed(seed)
@@ -157,12 +157,12 @@ def _fitted(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
     return lambda x: estimator.predict(flat_rows(x).cpu().numpy())
 
 
-def _removed(x: Tensor, places: Tensor, share: float, fill: Tensor) -> Tensor:
+def _remove(x: Tensor, places: Tensor, share: float, fill: Tensor) -> Tensor:
     count = int(round_counts((share,), torch.tensor([x[0].numel()])))
     return torch.where((places < count).to(x.device), fill.to(x), x)
 
 
-def _checked_areas(areas: Sequence[float]) -> tuple[float, ...]:
+def _check_areas(areas: Sequence[float]) -> tuple[float, ...]:
     shares = (0.0, *(float(k) for k in areas if k > 0))
     if len(shares) < 2 or any(not 0 <= k <= 1 for k in areas) or any(np.diff(shares) <= 0):
         raise ValueError(f"areas={tuple(areas)} must increase within (0, 1], as in areas=(0.1, 0.5, 0.9)")

@@ -21,9 +21,9 @@ from leastpath.evaluation.measure import (
     ExplainingMeasure,
     Measured,
     NamedMeasure,
-    checked_attributions,
     generators,
     one_start,
+    read_attributions,
 )
 from leastpath.features.kinds import Kind
 from leastpath.result.attribution import Attribution
@@ -79,20 +79,20 @@ class Infidelity(_Positive):
         warn_of_training_mode(score.model)
         with leave_untouched(score.model, inputs):
             bound = score.bind(inputs)
-            attributions = checked_attributions(bound, result)
+            attributions = read_attributions(bound, result)
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
             end = bound.space.explained().to(bound.work_dtype)
             noise = self.noise * _own_noise(inputs, seed, self.n_samples, end)
 
             @metrics.infidelity_perturb_func_decorator(True)  # type: ignore[untyped-decorator]
-            def perturbed(points: Tensor, _baselines: Tensor) -> Tensor:
+            def perturb(points: Tensor, _baselines: Tensor) -> Tensor:
                 return points - noise.reshape(points.shape)
 
             def forward(points: Tensor) -> Tensor:
                 return bound.values(points, torch.arange(bound.batch).repeat_interleave(len(points) // bound.batch))
 
             settings = {"n_perturb_samples": self.n_samples, "normalize": self.normalize}
-            values = metrics.infidelity(forward, perturbed, end, attributions, start, **settings)
+            values = metrics.infidelity(forward, perturb, end, attributions, start, **settings)
         return Measured.of(values.double(), None, torch.as_tensor(bound.forwards_spent))
 
 
@@ -110,7 +110,7 @@ class _ExplainsNeighbours(_Positive, ExplainingMeasure):
             words = "changes the inputs, which a layer's score need not allow: explain the inputs"
             raise ValueError(f"{self.name} {words}")
         near = _Neighbours(again, again.score.bind(again.inputs))
-        values = self._values(near, checked_attributions(near.bound, result))
+        values = self._values(near, read_attributions(near.bound, result))
         own = (torch.as_tensor(n).long() for n in (near.bound.forwards_spent, near.bound.gradients_spent))
         return Measured.of(values, None, *own)
 
@@ -127,7 +127,7 @@ class _Neighbours:
         return self.bound.space.explained()
 
     def __call__(self, points: Tensor) -> Tensor:
-        return checked_attributions(self.bound, self.again(inputs=self.bound.space.split(points)))
+        return read_attributions(self.bound, self.again(inputs=self.bound.space.split(points)))
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,11 @@ class MaxSensitivity(_ExplainsNeighbours):
             rows = points.unflatten(0, (bound.batch, self.n_samples))
             return torch.stack([near(rows[:, j]) for j in range(self.n_samples)], 1).flatten(0, 1)
 
-        def perturbed(points: tuple[Tensor, ...] | Tensor) -> Tensor:
+        def perturb(points: tuple[Tensor, ...] | Tensor) -> Tensor:
             rows = points[0] if isinstance(points, tuple) else points
             return rows + shift.reshape(rows.shape).to(rows)
 
-        values = metrics.sensitivity_max(explanation, near.points, perturbed, n_perturb_samples=self.n_samples)
+        values = metrics.sensitivity_max(explanation, near.points, perturb, n_perturb_samples=self.n_samples)
         zero = (flat_rows(attributions) == 0).all(1).cpu()
         return torch.where(zero, torch.nan, values.double().cpu())
 

@@ -77,7 +77,7 @@ def bootstrap_interval(
         >>> found.low < found.mean < found.high
         True
     """
-    x = _checked(values, "values", omit_nan)
+    x = _check_values(values, "values", omit_nan)
     check_level(level)
     if resamples < 99:
         raise ValueError(f"resamples={resamples} is too few for an interval: use 999 or more")
@@ -116,7 +116,7 @@ def paired_test(
     x, y = _array(a, "a"), _array(b, "b")
     if x.shape != y.shape:
         raise ValueError(f"a has {len(x)} examples and b {len(y)}: a paired test needs both on the same examples")
-    d = _checked(x - y, "a − b", omit_nan)
+    d = _check_values(x - y, "a − b", omit_nan)
     interval = bootstrap_interval(d, level, resamples=resamples, seed=seed)
     return PairedTest(interval.mean, interval.low, interval.high, _sign_flip_p(d, resamples, seed), len(d))
 
@@ -197,7 +197,7 @@ def _array(values: Tensor | ArrayLike, name: str) -> np.ndarray:
     return array
 
 
-def _checked(values: Tensor | ArrayLike, name: str, omit_nan: bool) -> np.ndarray:
+def _check_values(values: Tensor | ArrayLike, name: str, omit_nan: bool) -> np.ndarray:
     array = _array(values, name)
     array = array[~np.isnan(array)] if omit_nan else array
     if not len(array):

@@ -11,10 +11,10 @@ from torch import Tensor
 from leastpath.evaluation.measure import (
     Measured,
     NamedMeasure,
-    checked_attributions,
     generators,
     given_attribution,
     one_start,
+    read_attributions,
 )
 from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.features.kinds import kind_of
@@ -113,7 +113,7 @@ class SymmetricRelevanceGain(NamedMeasure):
         judged, scale = judged_score(score, self.probability)
         with leave_untouched(score.model, inputs):
             bound = judged.bind(inputs)
-            values = checked_attributions(bound, result)
+            values = read_attributions(bound, result)
             kind = "tokens" if isinstance(self.groups, str) and self.groups == "tokens" else kind_of(bound)
             gain = measure_support(
                 bound, scale, values, [prepare_fill(self.fill, bound, inputs, baselines, seed)],

@@ -91,7 +91,7 @@ def _masking(standard: masking.Masking, groups: Word, fill: Any) -> masking.Mask
     return replace(standard, groups=groups, fill=fill)
 
 
-def _checked(measure: Any, name: str) -> Any:
+def _check_class(measure: Any, name: str) -> Any:
     """The class, if its objects are measures and have its name in the table."""
     if not isinstance(measure, type):
         raise ValueError(f"{measure!r} is not a class of measures: register the class, not one of its objects")
@@ -122,7 +122,7 @@ MEASURES = Measures(
     },
     group="leastpath.measures",
     adder="leastpath.evaluation.register",
-    adopt=_checked,
+    adopt=_check_class,
 )  # fmt: skip
 """Every measure by the name of its column."""
 
@@ -151,5 +151,5 @@ def register(measure: OneMeasure) -> OneMeasure:
         'The largest attribution.'
     """
     name = getattr(measure, "__name__", "") and column_of(measure)
-    MEASURES.add(name, _checked(measure, name))
+    MEASURES.add(name, _check_class(measure, name))
     return measure

@@ -146,16 +146,16 @@ def _run_held(
     job: Job, executor: Executor, show: bool, resume: bool, lost: Callable[[], bool], clock: Clock
 ) -> Explanations:
     """Do what is left of a job whose folder this process holds, until the time is used up."""
-    store, config = _opened(job, resume)
+    store, config = _open_store(job, resume)
     missing = [shard for shard in range(job.n_shards) if _is_left(store, shard)]
     there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
     progress = Progress(len(job.source), there, sys.stderr if show else None)
     reported: set[int] = set(range(job.n_shards)) - set(missing)
     no_time = False  # for any row of a shard
     try:
-        with progress.shown(), interruption(progress.stream) as pressed:
+        with progress.show(), interruption(progress.stream) as pressed:
             until = None if clock.max_seconds is None else time.time() + clock.left()
-            assignment = Assignment(job, config, until, progress.begun)
+            assignment = Assignment(job, config, until, progress.note_pace)
             shards = executor.run(assignment, missing, lambda: pressed() or lost() or clock.left() == 0)
             for done in shards:
                 if not done.rows:
@@ -166,7 +166,7 @@ def _run_held(
                 if done.failures.total() == progress.done:  # most often a mistake in the job's settings
                     _warn_of_failure(done)
     finally:
-        found = _seen(job.out, reported)
+        found = _wait_for_output(job.out, reported)
         late = clock.asked is not None and bool(no_time or found.cut or clock.left() == 0)
         if show and not found.finished:
             why = f"stopped after {clock.words}: " if late else ""
@@ -184,7 +184,7 @@ def _run_held(
     return found
 
 
-def _opened(job: Job, resume: bool) -> tuple[Store, dict[str, Any]]:
+def _open_store(job: Job, resume: bool) -> tuple[Store, dict[str, Any]]:
     """The store of a job and its configuration, once data and model are known to be those of the last start."""
     digests = Path(job.out) / "contents.json"
     remember(digests)
@@ -226,7 +226,7 @@ def _is_left(store: Store, shard: int) -> bool:
         return True
 
 
-def _seen(out: str | Path, reported: set[int]) -> Explanations:
+def _wait_for_output(out: str | Path, reported: set[int]) -> Explanations:
     """The output, with all that workers have reported: a network's file system may show it a moment later."""
     for wait in (0.1, 0.4, 1.5, 4.0):
         found = Explanations(out)

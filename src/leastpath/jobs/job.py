@@ -88,7 +88,7 @@ class Job:
             if not isinstance(found, torch.dtype) or not found.is_floating_point:
                 raise ValueError(f"dtype={self.dtype!r} is unknown: use float16, bfloat16, float32 or float64")
         if self.device is not None:
-            _checked_device(self.device)
+            _read_device(self.device)
 
     # ---- shards --------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Job:
 
     def chosen_device(self) -> torch.device:
         """The device asked for; else a GPU where there is one."""
-        chosen = _checked_device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        chosen = _read_device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
             raise ValueError(
                 f"device={self.device!r}, but this machine has {torch.cuda.device_count()} devices of that kind: "
@@ -220,12 +220,12 @@ class Job:
             raise ValueError(f"{path} has a table [{unknown[0]}]: expected [data], [model], [explain] and [run]")
         folder = path.resolve().parent
         data, model, explain, run = (dict(tables.get(name, {})) for name in ("data", "model", "explain", "run"))
-        source = _taken(data, "source", path, "data")
+        source = _take(data, "source", path, "data")
         if (folder / source).exists() or ":" not in source:  # otherwise an import path
             source = str(folder / source)
-        out = folder / _taken(run, "out", path, "run")
-        factory = _taken(model, "factory", path, "model")
-        method = _taken(explain, "method", path, "explain")
+        out = folder / _take(run, "out", path, "run")
+        factory = _take(model, "factory", path, "model")
+        method = _take(explain, "method", path, "explain")
         _refuse_others(model, {"settings"}, path, "model")
         _refuse_others(explain, {"settings", "target", "output", "baselines", "seed"}, path, "explain")
         if "init" in run:
@@ -262,7 +262,7 @@ def _first_on_path(*folders: str) -> Iterator[None]:
         sys.path[:] = before
 
 
-def _checked_device(name: Any) -> torch.device:
+def _read_device(name: Any) -> torch.device:
     try:
         return torch.device(name)
     except (RuntimeError, TypeError):
@@ -323,7 +323,7 @@ def _beside(settings: Any, folder: Path) -> Any:
     return found
 
 
-def _taken(table: dict[str, Any], name: str, path: Path, title: str) -> str:
+def _take(table: dict[str, Any], name: str, path: Path, title: str) -> str:
     if name not in table:
         raise ValueError(f"{path} lacks {name!r} in its table [{title}]")
     value = table.pop(name)

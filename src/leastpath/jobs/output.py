@@ -149,7 +149,7 @@ class Explanations:
         names = sorted({name for _, part in parts for name in part})
         if not names:
             raise ValueError("no values were kept, or all of these rows failed: see table()")
-        joined = tuple(_joined(parts, name) for name in names)
+        joined = tuple(_join(parts, name) for name in names)
         return joined[0] if names == ["values"] else joined
 
     def __getitem__(self, i: int) -> dict[str, Any]:
@@ -225,6 +225,6 @@ def _slices(file: Path, low: int, high: int) -> dict[str, Tensor]:
         return {name: opened.get_slice(name)[low:high] for name in opened.keys()}  # noqa: SIM118 - it is not a mapping
 
 
-def _joined(parts: list[tuple[int, dict[str, Tensor]]], name: str) -> Tensor:
+def _join(parts: list[tuple[int, dict[str, Tensor]]], name: str) -> Tensor:
     known = next(part[name] for _, part in parts if name in part)
     return torch.cat([part.get(name, known.new_full((rows, *known.shape[1:]), torch.nan)) for rows, part in parts])

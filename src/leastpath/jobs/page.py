@@ -68,7 +68,7 @@ def report(
     found = found if isinstance(found, Explanations) else Explanations(found)
     source = None if dataset is None else source_of(dataset, **settings)
     table = found.table(NEEDED)
-    page = _begun(found, table)
+    page = _begin_page(found, table)
     _add_cost(page, found, table)
     _add_second_look(page, found)
     page.section("Distributions").text(_support_in_words(table))
@@ -91,13 +91,13 @@ def report(
             page.figure(figure, "Attributions of these rows, from the left.", dpi=90)
     failed = table[table["failure"].notna()]
     if len(failed):
-        page.section("Failures").table(_counted(failed), "By reason, with the first rows that it happened to.")
+        page.section("Failures").table(_count_reasons(failed), "By reason, with the first rows that it happened to.")
     if path is not None:
         page.write(path)
     return page.html()
 
 
-def _begun(found: Explanations, table: pd.DataFrame) -> Report:
+def _begin_page(found: Explanations, table: pd.DataFrame) -> Report:
     """The page with its title, and in a line what it is about."""
     method = found.config["method"]
     if isinstance(method, list):
@@ -209,10 +209,10 @@ def _second_look(found: Explanations) -> pd.DataFrame:
     import pyarrow.compute as pc
 
     needed = ~pc.field("ok") & pc.field("failure").is_null()
-    return _counted(found.rows.to_table(columns=["index", "reason"], filter=needed).to_pandas(), "reason")
+    return _count_reasons(found.rows.to_table(columns=["index", "reason"], filter=needed).to_pandas(), "reason")
 
 
-def _counted(failed: pd.DataFrame, column: str = "failure") -> pd.DataFrame:
+def _count_reasons(failed: pd.DataFrame, column: str = "failure") -> pd.DataFrame:
     groups = failed.assign(reason=failed[column].map(reason_of)).groupby("reason", sort=False)
     counted = groups["index"].agg(rows="count", first=lambda index: ", ".join(map(str, index.head(5))))
     shares = counted.assign(share=counted["rows"].map(lambda n: f"{n / len(failed):.0%} of these"))

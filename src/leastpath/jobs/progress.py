@@ -41,7 +41,7 @@ class Progress:
         self._begun: float | None = None  # rows per second of a worker, before the first shard is done
         self._live = self._planned = False
 
-    def begun(self, rows: int, seconds: float) -> None:
+    def note_pace(self, rows: int, seconds: float) -> None:
         """A worker in this process has done some rows of its first shards: then it is known how long all will take."""
         self._begun = rows / max(seconds, 1e-9)
         self._say_plan()
@@ -91,7 +91,7 @@ class Progress:
         return f"{self.rate:,.0f} rows/s" if self.rate >= 100 else f"{self.rate:.3g} rows/s"
 
     @contextmanager
-    def shown(self) -> Iterator[Progress]:
+    def show(self) -> Iterator[Progress]:
         """Keep the display up for the time of a `with` block."""
         if self.stream is None:
             yield self
@@ -111,12 +111,12 @@ class Progress:
         from rich.progress_bar import ProgressBar
         from rich.text import Text
 
-        def drawn() -> Group:
+        def draw() -> Group:
             bar = ProgressBar(total=self.rows, completed=self.there + self.done, width=60)
             return Group(bar, Text(self.line()))
 
         self._live = True
-        return Live(console=Console(file=self.stream), refresh_per_second=4, get_renderable=drawn)
+        return Live(console=Console(file=self.stream), refresh_per_second=4, get_renderable=draw)
 
     def _print(self, words: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {words}", file=self.stream, flush=True)

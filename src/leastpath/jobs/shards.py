@@ -95,7 +95,7 @@ class Worker:
         """
         key, rows = key_of(shard), self.job.rows(shard)
         start, table, todo = time.perf_counter(), _Table(rows, self.job), [rows]
-        kept = self._kept(key)
+        kept = self._read_kept(key)
         if kept is not None:
             if not passing_rows(kept):
                 return _summary(shard, kept.record, was_there=True)
@@ -133,7 +133,7 @@ class Worker:
             return n if left > 0 else 0
         return min(n, int(left / max(self.seconds / self.rows, 1e-9)))
 
-    def _kept(self, key: str) -> Unit | None:
+    def _read_kept(self, key: str) -> Unit | None:
         try:
             return self.store.read(key)
         except KeyError:
@@ -148,7 +148,7 @@ class Worker:
                 i, reason = next(iter(rows.errors.items()))
                 raise ValueError(f"row {i} cannot be read: {reason}")
             begin, names = time.perf_counter(), rows.names
-            explained = None if rows.inputs is None else self._explained(rows)
+            explained = None if rows.inputs is None else self._explain(rows)
         except Exception as error:
             if self.job.fail_fast:
                 raise
@@ -166,9 +166,9 @@ class Worker:
         if explained is not None:
             table.add(rows, *explained, time.perf_counter() - begin)
 
-    def _explained(self, rows: Rows) -> tuple[Any, Tensor, Attribution]:
+    def _explain(self, rows: Rows) -> tuple[Any, Tensor, Attribution]:
         """The targets, scores and attributions of some rows."""
-        inputs = _moved(rows.inputs, self.device)
+        inputs = _move(rows.inputs, self.device)
         target = self._targets(rows, inputs)
         score = Score(self.model, target, self.output)
         _check_shared(self.baselines)
@@ -269,11 +269,11 @@ class _Table:
         self.passing.update(rows)
 
     def add(self, rows: Rows, targets: list[Any], scores: Tensor, result: Attribution, seconds: float) -> None:
-        kept, share = self._kept(result.values), seconds / len(rows.index)
-        lost = self._lost(result.values, kept)
+        kept, share = self._select(result.values), seconds / len(rows.index)
+        lost = self._find_lost(result.values, kept)
         if lost and self.job.fail_fast:
             raise ValueError(f"row {rows.index[min(lost)]}: {lost[min(lost)]}")
-        if misfit := self._misfit(kept):
+        if misfit := self._find_misfit(kept):
             if self.job.fail_fast:
                 raise ValueError(misfit)
             for index, name in zip(rows.index, rows.names, strict=True):
@@ -297,7 +297,7 @@ class _Table:
             for part in self.values.values():
                 part[places[i]] = torch.nan
 
-    def _lost(self, values: Inputs, kept: dict[str, Tensor]) -> dict[int, str]:
+    def _find_lost(self, values: Inputs, kept: dict[str, Tensor]) -> dict[int, str]:
         """Rows whose values the type on disk cannot hold, with the reason."""
         if self.job.dtype is None or not kept:
             return {}
@@ -313,7 +313,7 @@ class _Table:
                 found[i] = f"values of {float(largest[i]):.3g} are too {size} for dtype={self.job.dtype!r}: use float32"
         return found
 
-    def _kept(self, values: Inputs) -> dict[str, Tensor]:
+    def _select(self, values: Inputs) -> dict[str, Tensor]:
         """What is kept of the attributions, by the names of the arrays."""
         if self.job.keep == "nothing":
             return {}
@@ -326,7 +326,7 @@ class _Table:
             kept = {name: part.to(getattr(torch, self.job.dtype)) for name, part in kept.items()}
         return kept
 
-    def _misfit(self, kept: dict[str, Tensor]) -> str:
+    def _find_misfit(self, kept: dict[str, Tensor]) -> str:
         """Why these values do not fit those of earlier rows; empty if they do."""
         for name, part in kept.items():
             before = self.values.get(name, part)
@@ -396,7 +396,7 @@ def _summary(shard: int, record: dict[str, Any], was_there: bool = False) -> Don
     return Done(shard, rows, record["gradients"], record["seconds"], failures, was_there)
 
 
-def _moved(inputs: Inputs | None, device: torch.device) -> Any:
+def _move(inputs: Inputs | None, device: torch.device) -> Any:
     return tuple(x.to(device) for x in inputs) if isinstance(inputs, tuple) else inputs.to(device)  # type: ignore[union-attr]
 
 

@@ -647,7 +647,7 @@ def _readable(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _cached(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _cache_by_version(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Keep what the last n calls read from their file, until it changes; say which file cannot be read."""
 
     def of(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -666,12 +666,12 @@ def _cached(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return of
 
 
-@_cached(8)
+@_cache_by_version(8)
 def _parquet(file: Path) -> Any:
     return _arrow("parquet").ParquetFile(file)
 
 
-@_cached(2)
+@_cache_by_version(2)
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> Any:
     """Parquet is read by row groups, and the next batch most often needs the same one."""
     return _parquet(file).read_row_group(group, columns=list(columns))
@@ -690,7 +690,7 @@ def _array(file: Path, name: str | None) -> Any:
     return found
 
 
-@_cached(4)
+@_cache_by_version(4)
 def _open_array(file: Path, name: str | None) -> Any:
     """The array, or the names of those that are there."""
     if file.suffix == ".npy":

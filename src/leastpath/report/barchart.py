@@ -9,7 +9,7 @@ import numpy as np
 
 from leastpath._support.checks import check_integer
 from leastpath._support.numbers import written
-from leastpath.report.canvas import BLUE, VERMILION, Values, array, drawing_on, plain
+from leastpath.report.canvas import BLUE, VERMILION, Values, array, axes_for, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def bars(
     order = np.argsort(-np.abs(numbers), kind="stable")
     shown, rest = order[:top], order[top:]
     ticks = [plain(labels[i]) for i in shown]
-    figure, axes = drawing_on(ax, 6.4, 0.9 + 0.32 * (len(shown) + bool(len(rest))))
+    figure, axes = axes_for(ax, 6.4, 0.9 + 0.32 * (len(shown) + bool(len(rest))))
     _draw(axes, np.arange(len(shown)), numbers[shown], None if around is None else around[shown])
     if len(rest):
         _draw(axes, np.array([len(shown)]), numbers[rest].sum(keepdims=True), None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from leastpath._support.numbers import written
 from leastpath.report.canvas import Values, array, new_figure, plain, signed_row, without_ticks
-from leastpath.report.heat import PANEL, displayed, limits_of
+from leastpath.report.heat import PANEL, limits_of, to_display
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def baselines_figure(views: Mapping[str, BaselineView], *, percentile: float = 9
     figure = new_figure(panel * len(pictures) + 0.9, 2 * panel * height / width + 0.8)
     grid = figure.subplots(2, len(pictures))
     for axes, (name, view), picture in zip(grid[0], views.items(), pictures, strict=True):
-        axes.imshow(displayed(picture, limits), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(to_display(picture, limits), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(plain(name), fontsize="medium")
         prefix = f"first of {view.count}, mean " if view.count > 1 else ""
         axes.set_xlabel(f"{prefix}f = {written(view.score)}", fontsize="small")

@@ -40,7 +40,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def drawing_on(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes]:
+def axes_for(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes]:
     """The axes to draw on and their figure; where none are given, those of a new figure, in inches."""
     if ax is None:
         figure = new_figure(width, height)
@@ -68,13 +68,13 @@ def without_ticks(axes: Iterable[Axes]) -> None:
         ax.set_yticks([])
 
 
-def titled(ax: Axes, title: str, *, size: float = 10.0) -> None:
+def write_title(ax: Axes, title: str, *, size: float = 10.0) -> None:
     """Write a title in as many lines as its axes are wide: it never runs into that of a neighbour.
 
     Example:
-        >>> from leastpath.report.canvas import new_figure, titled
+        >>> from leastpath.report.canvas import new_figure, write_title
         >>> axes = new_figure(3, 2).subplots(1, 2)
-        >>> titled(axes[0], "Integrated Decision Gradients"); print(axes[0].get_title())
+        >>> write_title(axes[0], "Integrated Decision Gradients"); print(axes[0].get_title())
         Integrated
         Decision
         Gradients
@@ -126,7 +126,7 @@ def limit(values: np.ndarray, percentile: float | None = None) -> float:
     """
     if percentile is None:
         ends = [limit(values, each) for each in PERCENTILES]
-        return next((end for end in ends if _seen(values, end) >= ENOUGH), ends[-1])
+        return next((end for end in ends if _share_seen(values, end) >= ENOUGH), ends[-1])
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile} must be above 0 and at most 100; 100 clips nothing")
     magnitude = np.abs(values).ravel()
@@ -136,7 +136,7 @@ def limit(values: np.ndarray, percentile: float | None = None) -> float:
     return found or 1.0
 
 
-def _seen(values: np.ndarray, end: float) -> float:
+def _share_seen(values: np.ndarray, end: float) -> float:
     """The share of the values other than zero whose colour is seen, on a scale that ends at `end`."""
     magnitude = np.abs(values[values != 0])
     return float((magnitude >= SEEN * end).mean()) if magnitude.size else 1.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, drawing_on
+from leastpath.report.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, axes_for
 from leastpath.result.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def plot_graph(
         raise ValueError(f"the graph has points of shape {points.shape}, expected two features: (n, 2)")
     if result.path is None:
         raise ValueError("the result has no path: pass the result of attribute(…, method=graph)")
-    figure, axes = drawing_on(ax, 6.4, 4.8)
+    figure, axes = axes_for(ax, 6.4, 4.8)
     from matplotlib.collections import LineCollection
 
     routes = [result.path[b].detach().cpu().double().numpy() for b in examples]

@@ -14,13 +14,13 @@ from leastpath.report.canvas import (
     SEQUENTIAL,
     Values,
     array,
-    drawing_on,
+    axes_for,
     limit,
     new_figure,
     plain,
     tick,
-    titled,
     without_ticks,
+    write_title,
 )
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def heatmap(
         >>> from leastpath.report import heatmap
         >>> figure = heatmap(torch.randn(3, 8, 8), torch.rand(3, 8, 8), title="noise")
     """
-    plane = _seen(_plane(values, signed), view)
-    figure, axes = drawing_on(ax, PANEL * 1.5, PANEL * 1.3)
-    end = limit(plane, percentile) if scale is None else _checked_scale(scale)
-    drawn = _draw(axes, plane, None if image is None else _to_grey(_shown(image, plane.shape)[0]), end, signed)
-    titled(axes, plain(title))
+    plane = _view(_plane(values, signed), view)
+    figure, axes = axes_for(ax, PANEL * 1.5, PANEL * 1.3)
+    end = limit(plane, percentile) if scale is None else _check_scale(scale)
+    drawn = _draw(axes, plane, None if image is None else _to_grey(_read_images(image, plane.shape)[0]), end, signed)
+    write_title(axes, plain(title))
     if colorbar:
         _colorbar(figure, drawn, axes, plane, end, signed)
     return figure
@@ -118,12 +118,12 @@ def heatmaps(
     if not isinstance(given_values, Mapping) or not values:
         got = "nothing to draw" if isinstance(given_values, Mapping) else f"a {type(values).__name__}"
         raise ValueError(f"got {got}, expected names and values: pass heatmaps({{'a name': values, …}})")
-    planes = {name: np.stack([_seen(_plane(x, signed), view) for x in _batch(given)]) for name, given in values.items()}
+    planes = {name: np.stack([_view(_plane(x, signed), view) for x in _batch(given)]) for name, given in values.items()}
     shapes = {name: plane.shape for name, plane in planes.items()}
     if len(set(shapes.values())) > 1:
         raise ValueError(f"the methods' values differ in shape, (examples, height, width): {shapes}")
     stack = np.stack(list(planes.values()), 1)  # (batch, methods, height, width)
-    shown = None if images is None else _shown(images, stack.shape[2:])
+    shown = None if images is None else _read_images(images, stack.shape[2:])
     for name, given in (("images", shown), ("rows", rows)):
         if given is not None and len(given) != len(stack):
             raise ValueError(f"got {len(given)} {name} for {len(stack)} examples: pass one for each")
@@ -138,7 +138,7 @@ def heatmaps(
             axes.imshow(image, cmap="gray", vmin=0, vmax=1)
     for group in _groups(scale, stack):
         together = np.stack([stack[place] for place in group])
-        end = shared_limit(together, percentile) if isinstance(scale, str) else _checked_scale(scale)
+        end = shared_limit(together, percentile) if isinstance(scale, str) else _check_scale(scale)
         for b, j in group:
             ground = _to_grey(shown[b]) if shown is not None and overlay else None
             drawn = _draw(grid[b, first + j], stack[b, j], ground, end, signed)
@@ -146,7 +146,7 @@ def heatmaps(
     for axes, label in zip(grid[:, 0], rows or (), strict=False):
         axes.set_ylabel(plain(label), fontsize="medium")
     for axes, name in zip(grid[0], [*(["image"] if first else []), *planes], strict=True):
-        titled(axes, plain(name))
+        write_title(axes, plain(name))
     return figure
 
 
@@ -171,9 +171,9 @@ def heat_row(
         >>> from leastpath.report.canvas import new_figure
         >>> heat_row(new_figure(6, 2).subplots(1, 2), [torch.randn(8, 8), 50 * torch.randn(8, 8)])
     """
-    figure, _ = drawing_on(axes[0], PANEL, PANEL)
-    planes = [_seen(_plane(given, signed), view) for given in values]
-    ground = None if image is None else _to_grey(_shown(image, planes[0].shape)[0])
+    figure, _ = axes_for(axes[0], PANEL, PANEL)
+    planes = [_view(_plane(given, signed), view) for given in values]
+    ground = None if image is None else _to_grey(_read_images(image, planes[0].shape)[0])
     shared = share and comparable([limit(plane, 99) for plane in planes if plane.any()])
     ends = [shared_limit(np.stack(planes)) if shared else limit(plane) for plane in planes]
     for ax, plane, end in zip(axes, planes, ends, strict=True):
@@ -218,7 +218,7 @@ def _groups(scale: Sharing | float, stack: np.ndarray) -> list[list[tuple[int, i
     return groups[kind]
 
 
-def _checked_scale(scale: float) -> float:
+def _check_scale(scale: float) -> float:
     if not np.isfinite(scale) or scale <= 0:
         raise ValueError(f"scale={scale} must be a magnitude above 0: the value at which colours end")
     return float(scale)
@@ -259,7 +259,7 @@ def _colorbar(
         bar.update_ticks()
 
 
-def _seen(plane: np.ndarray, view: View) -> np.ndarray:
+def _view(plane: np.ndarray, view: View) -> np.ndarray:
     """What a view shows of (height, width)."""
     if view == "raw":
         return plane
@@ -304,7 +304,7 @@ def _to_grey(image: np.ndarray) -> np.ndarray:
     return image @ np.array([0.299, 0.587, 0.114]) if image.ndim == 3 else image
 
 
-def _shown(images: Values, shape: tuple[int, ...]) -> list[np.ndarray]:
+def _read_images(images: Values, shape: tuple[int, ...]) -> list[np.ndarray]:
     """Each image of a batch, or a single one, as (height, width) or (height, width, 3) in [0, 1]."""
     found = []
     for image in _batch(images, "images"):
@@ -314,7 +314,7 @@ def _shown(images: Values, shape: tuple[int, ...]) -> list[np.ndarray]:
                 f"the image has shape {picture.shape}, attributions have (height, width) = {tuple(shape)}: "
                 f"expected (channels, {shape[0]}, {shape[1]})"
             )
-        found.append(displayed(picture, limits_of(picture)))
+        found.append(to_display(picture, limits_of(picture)))
     return found
 
 
@@ -324,7 +324,7 @@ def limits_of(*images: np.ndarray) -> tuple[float, float]:
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
 
-def displayed(image: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+def to_display(image: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     """(channels, height, width) as matplotlib shows it: (height, width, 3), or (height, width) for other channels."""
     low, high = limits
     image = np.clip((image - low) / max(high - low, 1e-12), 0, 1)

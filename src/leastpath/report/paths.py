@@ -13,7 +13,7 @@ import torch
 from leastpath._support.numbers import written
 from leastpath.geometry.path import Path
 from leastpath.report.canvas import SERIES, Values, array, new_figure, plain, signed_row, without_ticks
-from leastpath.report.heat import displayed, limits_of
+from leastpath.report.heat import limits_of, to_display
 from leastpath.result.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def path_film(
         >>> result = lp.attribute(score, torch.rand(1, 1, 4, 4), method=lp.StraightLine())
         >>> figure = path_film(result, frames=5, scores=scores_along(score, result, frames=5))
     """
-    path, example = checked_path(result, example)
+    path, example = path_of(result, example)
     if frames < 2:
         raise ValueError(f"frames={frames}: a film has at least its two ends")
     if path.points.ndim not in (3, 4):
@@ -79,7 +79,7 @@ def path_film(
     grid = figure.subplots(2 if bent else 1, frames, squeeze=False)
     shown = limits or limits_of(images[0], images[-1])
     for axes, image, label in zip(grid[0], images, labels, strict=True):
-        axes.imshow(displayed(image, shown), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(to_display(image, shown), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_xlabel(label, fontsize="small")
     grid[0, 0].set_ylabel("along the path", fontsize="small")
     if bent:
@@ -154,7 +154,7 @@ def _label_axes(upper: Axes, lower: Axes, axis: str) -> None:
     upper.legend(fontsize="small", framealpha=0.9)
 
 
-def checked_path(result: Attribution | Path, example: int) -> tuple[Path, int]:
+def path_of(result: Attribution | Path, example: int) -> tuple[Path, int]:
     """The paths of a result, and the number of the example, from 0."""
     path = result.path if isinstance(result, Attribution) else result
     if path is None:

@@ -47,7 +47,7 @@ def text(
     figure = new_figure(width, 1)
     left, row, placed = MARGIN, 0, []
     for token, number in zip(tokens, numbers, strict=True):
-        written = _written(figure, token, float(number), end, fontsize)
+        written = _write_token(figure, token, float(number), end, fontsize)
         extent = written.get_window_extent().width / figure.dpi + 0.1
         if left + extent > width - MARGIN and left > MARGIN:
             row, left = row + 1, MARGIN
@@ -65,7 +65,7 @@ def text(
     return figure
 
 
-def _written(figure: Figure, token: str, number: float, end: float, fontsize: float) -> Text:
+def _write_token(figure: Figure, token: str, number: float, end: float, fontsize: float) -> Text:
     ground = {"facecolor": colour(number, end), "edgecolor": "none", "boxstyle": "round,pad=0.15"}
     return figure.text(0, 0, plain(token), va="center", ha="left", fontsize=fontsize, bbox=ground)
 
