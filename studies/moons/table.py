@@ -294,7 +294,7 @@ def summary(store: Store, config: MoonsConfig) -> dict[str, Any]:
             "purity_mean_by_noise": result.purity.mean(0).tolist(),
             "gap_below_median": None if result.method == "ideal" else gap_below_median(store, config, result.method),
         }
-    accuracy = [store.glance(f"net {net.key}").record["accuracy"] for net in config.nets]
+    accuracy = [store.read_record(f"net {net.key}").record["accuracy"] for net in config.nets]
     return {"noises": list(config.noises), "seeds": list(config.seeds), "accuracy": accuracy, "methods": methods}
 
 

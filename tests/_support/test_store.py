@@ -45,7 +45,7 @@ def test_record_arrays_and_files_come_back_as_they_were(store):
     assert unit.arrays.keys() == arrays.keys()
     assert all(torch.equal(unit.arrays[n], a) and unit.arrays[n].dtype == a.dtype for n, a in arrays.items())
     assert unit.files["txt"].read_bytes() == b"hello"
-    assert store.glance("k").record["a"] == record["a"] and store.glance("k").files == unit.files
+    assert store.read_record("k").record["a"] == record["a"] and store.read_record("k").files == unit.files
 
 
 def test_arrays_that_share_memory_and_views_come_back(store):
@@ -80,7 +80,7 @@ def test_missing_keys(store):
     with pytest.raises(KeyError):
         store.read("k")
     with pytest.raises(KeyError):
-        store.glance("k")
+        store.read_record("k")
 
 
 @pytest.mark.parametrize("record", [{"x": torch.ones(1)}, {"x": {1, 2}}, {(1, 2): 3}])
@@ -160,11 +160,11 @@ def test_every_flipped_byte_is_noticed(store):
             store.read("k")
 
 
-def test_glance_notices_truncation(store):
+def test_reading_the_record_notices_truncation(store):
     store.write("k", {"n": 1}, {"v": torch.arange(100)})
     store.path("k").write_bytes(store.path("k").read_bytes()[:-1])
     with pytest.warns(BrokenUnit, match="truncated"), pytest.raises(KeyError):
-        store.glance("k")
+        store.read_record("k")
 
 
 def test_foreign_files_are_moved_aside_and_the_rest_stays(store, tmp_path):

@@ -487,14 +487,14 @@ def test_what_another_writer_has_just_written_is_not_tidied_away(tmp_path):
 
 
 def test_files_that_a_network_shows_late_are_waited_for(tmp_path, monkeypatch):
-    real, hidden = Store.glance, iter([True] * 2)
+    real, hidden = Store.read_record, iter([True] * 2)
 
     def late(store, key):
         if key.endswith("2") and next(hidden, False):
             raise KeyError(key)
         return real(store, key)
 
-    monkeypatch.setattr(Store, "glance", late)
+    monkeypatch.setattr(Store, "read_record", late)
     assert explain(list(X), out=tmp_path).finished
 
 

@@ -106,11 +106,10 @@ class Store:
         resume: bool = False,
     ) -> None:
         self.folder = Path(folder)
-        self._units, self._aside = self.folder / "units", self.folder / "aside"
-        self._manifest = self.folder / "manifest.json"
-        self.fingerprint = ""
+        self._units = self.folder / "units"
+        manifest = self.folder / "manifest.json"
         if config is None or not create:
-            if not self._manifest.is_file():
+            if not manifest.is_file():
                 raise FileNotFoundError(f"{self.folder} holds no store: expected a manifest.json there")
         else:
             if self.folder.exists() and not self.folder.is_dir():
@@ -118,12 +117,13 @@ class Store:
             self._units.mkdir(parents=True, exist_ok=True)
             self._sweep()
         given = None if config is None else json.loads(_canonical(config, "config"))
-        self.config: dict[str, Any] = self._settled(given)
-        if given is not None and not resume:
-            self._refuse_doubts(given)
+        self.config: dict[str, Any] = _agree_on_config(manifest, self._units, given)
+        if not resume and (in_doubt := doubts(given)) and any(self._units.glob(f"*{SUFFIX}")):
+            raise StoreMismatch(
+                f"{self.folder} holds results, and nobody can tell whether they still hold: {', '.join(in_doubt[:3])} "
+                "cannot be described, so it may have changed. Pass resume=True if it has not, or give another folder"
+            )
         self.fingerprint = _fingerprint(self.config)
-
-    # ---- units ---------------------------------------------------------------------------------------------------
 
     def write(
         self,
@@ -141,24 +141,29 @@ class Store:
             files: contents by suffix ("parquet"), for other programs to read. They are part of the unit: their
                 checksums are in its header, and they are written before it.
         """
-        path = self.path(key)
-        sums = {suffix: hashlib.sha256(content).hexdigest() for suffix, content in (files or {}).items()}
+        path, attached = self.path(key), files or {}
+        sums = {suffix: hashlib.sha256(content).hexdigest() for suffix, content in attached.items()}
         header = {"schema": SCHEMA, "fingerprint": self.fingerprint, "key": key, "record": record, "files": sums}
-        content = _sealed(header, arrays or {})
-        for suffix, attached in (files or {}).items():
-            write_atomically(self._attachment(path, suffix, sums[suffix]), attached)
+        content = _seal(header, arrays or {})
+        for suffix, file in self._files(key, sums).items():
+            write_atomically(file, attached[suffix])
         write_atomically(path, content)
 
     def read(self, key: str) -> Unit:
         """The unit of a key, with every byte checked. KeyError if it was never finished or its file is broken."""
-        path = self.path(key)
         with self._intact(key):
-            header, arrays = self._opened(key, path.read_bytes())
-            files = {s: self._attachment(path, s, digest) for s, digest in header["files"].items()}
+            header, arrays = _open(self.path(key).read_bytes())
+            files = self._files(key, self._check(key, header)["files"])
             for suffix, file in files.items():
                 if not _holds(file, header["files"][suffix]):
                     raise _Broken(f"its {suffix} file {file.name} is missing or altered")
         return Unit(header["record"], arrays, files)
+
+    def read_record(self, key: str) -> Unit:
+        """Record and files of a unit without reading its arrays: only its size is checked. KeyError as in `read`."""
+        with self._intact(key):
+            header = self._check(key, _header_of(self.path(key)))
+        return Unit(header["record"], {}, self._files(key, header["files"]))
 
     def fault(self, key: str, suffix: str | None = None) -> str:
         """What is wrong with a unit, with every byte checked; empty if nothing is. Nothing is moved.
@@ -169,46 +174,31 @@ class Store:
         """
         path = self.path(key)
         try:
-            if suffix is None:
-                self._opened(key, path.read_bytes())
-                return ""
-            sums = self._checked(key, _header_of(path))["files"]
+            header = self._check(key, _open(path.read_bytes())[0] if suffix is None else _header_of(path))
         except FileNotFoundError:
             return f"{path.name} is missing"
         except _Broken as error:
             return f"{path.name} is broken: {error}"
-        file = self._attachment(path, suffix, sums[suffix])
-        return "" if _holds(file, sums[suffix]) else f"{file.name} is missing or altered"
+        if suffix is None:
+            return ""
+        file = self._files(key, header["files"])[suffix]
+        return "" if _holds(file, header["files"][suffix]) else f"{file.name} is missing or altered"
 
     def __contains__(self, key: object) -> bool:
         """Whether the unit is finished and intact. Every byte is checked."""
-        if not isinstance(key, str):
-            return False
-        try:
-            self.read(key)
-        except KeyError:
-            return False
-        return True
-
-    def glance(self, key: str) -> Unit:
-        """Record and files of a unit without reading its arrays: only its size is checked. KeyError as in `read`."""
-        path = self.path(key)
-        with self._intact(key):
-            header = self._checked(key, _header_of(path))
-        return Unit(header["record"], {}, {s: self._attachment(path, s, d) for s, d in header["files"].items()})
+        with contextlib.suppress(KeyError):
+            return isinstance(key, str) and bool(self.read(key))
+        return False
 
     def keys(self) -> Iterator[str]:
         """The keys of all finished units, in alphabetical order."""
-        for path in sorted(self._units.glob(f"*{SUFFIX}")):
-            key = _key_of(path.name)
-            if not path.name.startswith(".") and key in self:
-                yield key
+        paths = sorted(path for path in self._units.glob(f"*{SUFFIX}") if not path.name.startswith("."))
+        yield from (key for key in map(_key_of, paths) if key in self)
 
-    def __iter__(self) -> Iterator[str]:
-        return self.keys()
+    __iter__ = keys
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.keys())
+        return sum(1 for _ in self)
 
     def path(self, key: str) -> Path:
         """Where the unit of a key is, or would be."""
@@ -223,7 +213,7 @@ class Store:
         wanted: set[Path] = set()
         for unit in self._units.glob(f"*{SUFFIX}"):
             with contextlib.suppress(KeyError):
-                wanted.update(self.glance(_key_of(unit.name)).files.values())
+                wanted.update(self.read_record(_key_of(unit)).files.values())
         for path in self._units.iterdir():
             if path.suffix != SUFFIX and not path.name.startswith(".") and path not in wanted:
                 with contextlib.suppress(FileNotFoundError):
@@ -233,84 +223,6 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({str(self.folder)!r}, fingerprint={self.fingerprint[:12]})"
 
-    # ---- the manifest --------------------------------------------------------------------------------------------
-
-    def _settled(self, given: dict[str, Any] | None) -> dict[str, Any]:
-        """The folder's configuration. It is written if there is none, else compared with the given one."""
-        manifest = self._kept_manifest()
-        if manifest is None:
-            if given is None:
-                raise ValueError(f"the manifest of {self.folder} is broken: give the configuration it was made with")
-            self._refuse_units_of_others(given)
-            self._write_manifest(given)
-            # Another process may have written its own first.
-            manifest = self._kept_manifest() or {"config": given, "leastpath": __version__}
-        kept: dict[str, Any] = manifest["config"]
-        if given is not None and _fingerprint(given) != _fingerprint(kept):
-            raise StoreMismatch(
-                f"{self.folder} holds results of another configuration: {'; '.join(differences(kept, given))}. "
-                "Give another folder, go back to that configuration, or delete the folder"
-            )
-        if given is not None and manifest["leastpath"] != __version__:
-            warnings.warn(
-                f"{self.folder} holds results of leastpath {manifest['leastpath']}, and this is {__version__}: they "
-                "are used as they are, but a method may have changed. To compute all again, give another folder",
-                UserWarning,
-                stacklevel=3,
-            )
-        return kept
-
-    def _refuse_doubts(self, given: dict[str, Any]) -> None:
-        in_doubt = doubts(given)
-        if in_doubt and any(self._units.glob(f"*{SUFFIX}")):
-            raise StoreMismatch(
-                f"{self.folder} holds results, and nobody can tell whether they still hold: {', '.join(in_doubt[:3])} "
-                "cannot be described, so it may have changed. Pass resume=True if it has not, or give another folder"
-            )
-
-    def _kept_manifest(self) -> dict[str, Any] | None:
-        try:
-            manifest: dict[str, Any] = json.loads(self._manifest.read_text(encoding="utf-8"))
-            intact = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError):
-            intact = False
-        if not intact:
-            self._set_aside(self._manifest, "its fingerprint does not fit its configuration")
-            return None
-        if manifest["schema"] != SCHEMA:
-            raise StoreMismatch(
-                f"{self.folder} was written in format {manifest['schema']} by leastpath {manifest['leastpath']}, "
-                f"this version reads format {SCHEMA}: use that version, or another folder"
-            )
-        return manifest
-
-    def _write_manifest(self, config: dict[str, Any]) -> None:
-        manifest = {"schema": SCHEMA, "leastpath": __version__, "fingerprint": _fingerprint(config), "config": config}
-        temporary = temporary_beside(self._manifest)
-        flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())
-        try:
-            os.link(temporary, self._manifest)  # unlike a rename, fails if another process was faster
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            os.replace(temporary, self._manifest)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def _refuse_units_of_others(self, given: dict[str, Any]) -> None:
-        """Without a manifest, the units say which configuration they are of."""
-        for path in self._units.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(_Broken, OSError):
-                if _header_of(path).get("fingerprint") != _fingerprint(given):
-                    raise StoreMismatch(
-                        f"{self.folder} has lost its manifest and holds {path.name}, a result of another "
-                        "configuration: give another folder, or the configuration it was made with"
-                    )
-
-    # ---- broken files --------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def _intact(self, key: str) -> Iterator[None]:
         """KeyError if the unit's file is missing or broken. A broken file is moved aside."""
@@ -319,52 +231,20 @@ class Store:
         except FileNotFoundError:
             raise KeyError(key) from None
         except _Broken as error:
-            self._set_aside(self.path(key), str(error))
+            _set_aside(self.path(key), self.folder / "aside", str(error))
             raise KeyError(key) from None
 
-    def _opened(self, key: str, content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-
-        found = _DIGEST.search(content, 0, 8 + _header_size(content, len(content)))
-        if found is None:
-            raise _Broken("it holds no checksum")
-        digest = hashlib.sha256(content[: found.start(1)])
-        digest.update(_NO_DIGEST.encode())
-        digest.update(memoryview(content)[found.end(1) :])
-        if digest.hexdigest().encode() != found[1]:
-            raise _Broken("its checksum does not fit its contents")
-        try:
-            header = _parsed(content[8 : 8 + _header_size(content, len(content))], len(content))
-            return self._checked(key, header), load(content)
-        except SafetensorError as error:
-            raise _Broken(f"it is not a safetensors file ({error})") from None
-
-    def _checked(self, key: str, header: dict[str, Any]) -> dict[str, Any]:
+    def _check(self, key: str, header: dict[str, Any]) -> dict[str, Any]:
         if header.get("fingerprint") != self.fingerprint:
             raise _Broken("it belongs to another configuration")
         if header.get("key") != key:
             raise _Broken(f"it is the unit {header.get('key')!r}")
         return header
 
-    def _set_aside(self, path: Path, why: str) -> None:
-        target = self._aside / f"{path.name}.{uuid.uuid4().hex[:8]}"
-        try:
-            self._aside.mkdir(exist_ok=True)
-            os.replace(path, target)
-        except FileNotFoundError:
-            return  # another process was faster
-        except OSError:
-            target = path  # the folder is read-only
-        warnings.warn(
-            f"{path} is broken: {why}. It was moved to {target.parent.name}/{target.name}, and its unit is not done",
-            BrokenUnit,
-            stacklevel=5,
-        )
-
-    def _attachment(self, path: Path, suffix: str, digest: str) -> Path:
-        """The name depends on the contents, so a second writer of the key cannot change the file of the first."""
-        return path.with_name(f"{path.name.removesuffix(SUFFIX)}.{digest[:12]}.{suffix}")
+    def _files(self, key: str, sums: Mapping[str, str]) -> dict[str, Path]:
+        """By suffix. Names depend on the contents, so a second writer of the key cannot change files of the first."""
+        stem = self.path(key).name.removesuffix(SUFFIX)
+        return {suffix: self._units / f"{stem}.{digest[:12]}.{suffix}" for suffix, digest in sums.items()}
 
     def _sweep(self) -> None:
         """Remove old temporary files, whose writers died."""
@@ -374,8 +254,100 @@ class Store:
                     path.unlink()
 
 
+# ---- the manifest ------------------------------------------------------------------------------------------------
+
+
+def _agree_on_config(file: Path, units: Path, given: dict[str, Any] | None) -> dict[str, Any]:
+    """The folder's configuration. It is written if there is none, else compared with the given one."""
+    manifest = _read_manifest(file)
+    if manifest is None:
+        if given is None:
+            raise ValueError(f"the manifest of {file.parent} is broken: give the configuration it was made with")
+        _refuse_units_of_others(file.parent, units, given)
+        _write_manifest(file, given)
+        # Another process may have written its own first.
+        manifest = _read_manifest(file) or {"config": given, "leastpath": __version__}
+    kept: dict[str, Any] = manifest["config"]
+    if given is not None and _fingerprint(given) != _fingerprint(kept):
+        raise StoreMismatch(
+            f"{file.parent} holds results of another configuration: {'; '.join(differences(kept, given))}. "
+            "Give another folder, go back to that configuration, or delete the folder"
+        )
+    if given is not None and manifest["leastpath"] != __version__:
+        warnings.warn(
+            f"{file.parent} holds results of leastpath {manifest['leastpath']}, and this is {__version__}: they "
+            "are used as they are, but a method may have changed. To compute all again, give another folder",
+            UserWarning,
+            stacklevel=3,
+        )
+    return kept
+
+
+def _read_manifest(file: Path) -> dict[str, Any] | None:
+    try:
+        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        intact = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        _set_aside(file, file.parent / "aside", "its fingerprint does not fit its configuration")
+        return None
+    if manifest["schema"] != SCHEMA:
+        raise StoreMismatch(
+            f"{file.parent} was written in format {manifest['schema']} by leastpath {manifest['leastpath']}, "
+            f"this version reads format {SCHEMA}: use that version, or another folder"
+        )
+    return manifest
+
+
+def _write_manifest(file: Path, config: dict[str, Any]) -> None:
+    manifest = {"schema": SCHEMA, "leastpath": __version__, "fingerprint": _fingerprint(config), "config": config}
+    temporary = temporary_beside(file)
+    flush_to_disk(temporary, json.dumps(manifest, indent=1).encode())
+    try:
+        os.link(temporary, file)  # unlike a rename, fails if another process was faster
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _refuse_units_of_others(folder: Path, units: Path, given: dict[str, Any]) -> None:
+    """Without a manifest, the units say which configuration they are of."""
+    for path in units.glob(f"*{SUFFIX}"):
+        with contextlib.suppress(_Broken, OSError):
+            if _header_of(path).get("fingerprint") != _fingerprint(given):
+                raise StoreMismatch(
+                    f"{folder} has lost its manifest and holds {path.name}, a result of another "
+                    "configuration: give another folder, or the configuration it was made with"
+                )
+
+
+# ---- files -------------------------------------------------------------------------------------------------------
+
+
 class _Broken(Exception):
     """What is wrong with a file."""
+
+
+def _set_aside(path: Path, aside: Path, why: str) -> None:
+    target = aside / f"{path.name}.{uuid.uuid4().hex[:8]}"
+    try:
+        aside.mkdir(exist_ok=True)
+        os.replace(path, target)
+    except FileNotFoundError:
+        return  # another process was faster
+    except OSError:
+        target = path  # the folder is read-only
+    warnings.warn(
+        f"{path} is broken: {why}. It was moved to {target.parent.name}/{target.name}, and its unit is not done",
+        BrokenUnit,
+        stacklevel=5,
+    )
 
 
 def _holds(file: Path, digest: str) -> bool:
@@ -387,21 +359,33 @@ def _holds(file: Path, digest: str) -> bool:
     return False
 
 
-# ---- bytes -------------------------------------------------------------------------------------------------------
-
-
-def _sealed(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
+def _seal(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
     """A safetensors file. Its metadata hold the header and a checksum of all bytes except its own."""
     save = optional("safetensors.torch", "results are kept as safetensors", "io").save
     plain = {name: array.detach().cpu().contiguous() for name, array in arrays.items()}
     if len({array.untyped_storage().data_ptr() for array in plain.values()}) < len(plain):
         plain = {name: array.clone() for name, array in plain.items()}  # safetensors refuses arrays that share memory
     content: bytes = save(plain, metadata={"leastpath": _canonical(header, "record"), "sha256": _NO_DIGEST})
-    found = _DIGEST.search(content)
-    if found is None:  # pragma: no cover
-        raise RuntimeError("this version of safetensors writes its header in an unknown way")
-    digest = hashlib.sha256(content).hexdigest().encode()
-    return b"".join((memoryview(content)[: found.start(1)], digest, memoryview(content)[found.end(1) :]))
+    return _DIGEST.sub(f'"sha256":"{hashlib.sha256(content).hexdigest()}"'.encode(), content, count=1)
+
+
+def _open(content: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and arrays of a sealed file, with every byte checked."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    end = 8 + _header_size(content, len(content))
+    found = _DIGEST.search(content, 0, end)
+    if found is None:
+        raise _Broken("it holds no checksum")
+    digest = hashlib.sha256(content[: found.start(1)] + _NO_DIGEST.encode())
+    digest.update(memoryview(content)[found.end(1) :])
+    if digest.hexdigest().encode() != found[1]:
+        raise _Broken("its checksum does not fit its contents")
+    try:
+        return _parse_header(content[8:end], len(content)), load(content)
+    except SafetensorError as error:
+        raise _Broken(f"it is not a safetensors file ({error})") from None
 
 
 def _header_size(content: bytes, total: int) -> int:
@@ -414,10 +398,10 @@ def _header_size(content: bytes, total: int) -> int:
 def _header_of(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         total = os.fstat(file.fileno()).st_size
-        return _parsed(file.read(_header_size(file.read(8), total)), total)
+        return _parse_header(file.read(_header_size(file.read(8), total)), total)
 
 
-def _parsed(text: bytes, total: int) -> dict[str, Any]:
+def _parse_header(text: bytes, total: int) -> dict[str, Any]:
     """Our part of the file's header. The offsets of the arrays must fit the size of the file."""
     try:
         entries = json.loads(text)
@@ -448,8 +432,8 @@ def _name_of(key: str) -> str:
     return quoted + SUFFIX
 
 
-def _key_of(name: str) -> str:
-    return urllib.parse.unquote(name.removesuffix(SUFFIX))
+def _key_of(path: Path) -> str:
+    return urllib.parse.unquote(path.name.removesuffix(SUFFIX))
 
 
 def _canonical(value: Mapping[str, Any], what: str) -> str:

@@ -54,7 +54,7 @@ class Explanations:
         found = []
         for number in range(self.n_shards):
             try:
-                unit = self.store.glance(key_of(number))
+                unit = self.store.read_record(key_of(number))
             except KeyError:
                 continue
             path = self.store.path(key_of(number))
