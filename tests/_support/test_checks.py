@@ -14,9 +14,12 @@ from leastpath._support.checks import (
     as_points,
     check_features,
     check_integer,
+    check_kind,
+    check_setting,
     check_settings_of,
     check_tensor,
     seed_of,
+    shown,
 )
 
 SCORE, X = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
@@ -140,3 +143,11 @@ def test_points_become_floating_and_must_be_finite():
     assert as_points("p", torch.tensor([[1, 2]])).dtype == torch.float32
     with pytest.raises(ValueError, match=r"1 of 2 p hold NaN or infinite values \(first: row 1\)"):
         as_points("p", torch.tensor([[1.0], [math.inf]]))
+
+
+def test_values_in_sentences_and_settings_that_pass():
+    assert (shown(0.5), shown(torch.zeros(2, 3))) == ("0.5", "a tensor of shape (2, 3)")
+    assert seed_of(-1) == 2**63 - 1
+    check_integer("n_steps", None, 1, or_none=", or None")
+    check_setting("spread", 0.5, float | None)
+    check_kind("out", "results", str, "a name in quotation marks")

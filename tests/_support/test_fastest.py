@@ -30,3 +30,7 @@ def test_no_gain_no_larger_batch():
 def test_memory_and_time_end_the_trial():
     assert fastest_size(lambda rows: None if rows > 8 else 100 + rows, 1000) == 8
     assert fastest_size(lambda rows: 100 + rows, 1000, limit=0.0) == 1
+
+
+def test_a_larger_batch_that_takes_more_time_per_row_is_not_taken():
+    assert fastest_size(lambda rows: 1 + rows * (1 if rows <= 16 else 2), largest=100) == 16

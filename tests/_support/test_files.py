@@ -3,9 +3,10 @@
 import os
 import zipfile
 
+import numpy as np
 import pytest
 
-from leastpath._support.files import check_unpacked_size, readable, write_atomically
+from leastpath._support.files import check_unpacked_size, readable, seconds_since, write_atomically, zipped_arrays
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path):
@@ -45,3 +46,12 @@ def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr("leastpath._support.files.ALWAYS_ALLOWED", 2**10)
     with pytest.raises(ValueError, match="would unpack to 1,048,576"):
         check_unpacked_size(tmp_path / "a.zip")
+
+
+def test_arrays_of_an_archive_and_the_age_of_a_file(tmp_path):
+    np.savez(tmp_path / "some.npz", a=np.arange(3))
+    with zipped_arrays(tmp_path / "some.npz") as arrays:
+        assert arrays["a"].tolist() == [0, 1, 2]
+    file = write_atomically(tmp_path / "note.txt", b"no archive")
+    check_unpacked_size(file)
+    assert 0 <= seconds_since(file) < 10

@@ -30,3 +30,9 @@ def test_read_back(value, digits):
     back = {superscript: digit for digit, superscript in SUPERSCRIPTS.items()}
     text = written(value, digits).replace("−", "-").replace(",", "").replace(" × 10", "e").translate(back)
     assert float(text) == float(f"{value:.{digits - 1}e}") and "e+" not in written(value, digits)
+
+
+def test_digits_of_large_numbers():
+    assert (written(18042.7, 4), written(1.3e-7), written(1000), written(math.inf)) == (
+        "18,040", "1.3 × 10⁻⁷", "1,000", "infinite",
+    )  # fmt: skip

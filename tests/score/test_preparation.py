@@ -14,7 +14,7 @@ from leastpath.score.preparation import Pointwise
 @pytest.fixture(autouse=True)
 def everything_helps(monkeypatch):
     """Which step is kept must not depend on the machine of the test."""
-    monkeypatch.setattr(preparation, "_compared", lambda before, after, inputs: 0.5)
+    monkeypatch.setattr(preparation, "_compare", lambda before, after, inputs: 0.5)
 
 
 def statistics(net: nn.Module) -> nn.Module:
@@ -123,7 +123,7 @@ def test_a_step_that_breaks_the_model_is_left_out(net, monkeypatch):
 
 
 def test_a_step_that_saves_no_time_is_left_out(net, monkeypatch):
-    monkeypatch.setattr(preparation, "_compared", lambda before, after, inputs: 1.2)
+    monkeypatch.setattr(preparation, "_compare", lambda before, after, inputs: 1.2)
     ready = lp.prepared(net, X)
     assert [step.kept for step in ready.report.steps] == [True, False, False, False]
     assert "no gain" in str(ready.report) and ready.report.time == 1.0

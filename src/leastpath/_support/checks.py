@@ -25,10 +25,6 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
         least: the smallest value allowed; None allows all whole numbers.
         or_none: words that say that None is allowed too; empty if it is not.
         advice: the call that fixes it.
-
-    Example:
-        >>> check_integer("n_steps", 3, 1)
-        >>> check_integer("n_steps", None, 1, or_none=", or None")
     """
     if given is None and or_none:
         return
@@ -40,44 +36,26 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
 
 
 def check_kind(name: str, given: object, kinds: type | tuple[type, ...], expected: str) -> None:
-    """Raise ValueError unless a setting is of a kind. True and False are no numbers.
-
-    Example:
-        >>> check_kind("out", "results", str, "a name in quotation marks")
-    """
+    """Raise ValueError unless a setting is of a kind. True and False are no numbers."""
     wanted = kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(given, wanted) or (isinstance(given, bool) and bool not in wanted):
         raise ValueError(f"{name}={given!r} is a {type(given).__name__}, expected {expected}")
 
 
 def check_features(what: str, given: Sequence[int], inputs: Sequence[int]) -> None:
-    """Raise if something has other features than the inputs. `given` and `inputs` are shapes without the batch.
-
-    Example:
-        >>> check_features("start_from", (2, 3), (2, 3))
-    """
+    """Raise if something has other features than the inputs. `given` and `inputs` are shapes without the batch."""
     if tuple(given) != tuple(inputs):
         raise ValueError(f"{what} has features {tuple(given)}, the inputs {tuple(inputs)}: expected the same features")
 
 
 def seed_of(seed: object) -> int:
-    """A seed that every generator takes, from any whole number: NumPy's, negative ones, `time.time_ns()`.
-
-    Example:
-        >>> seed_of(np.int64(7)), seed_of(-1) == 2**63 - 1
-        (7, True)
-    """
+    """A seed that every generator takes, from any whole number: NumPy's, negative ones, `time.time_ns()`."""
     check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
     return int(seed) % 2**63  # type: ignore[call-overload]
 
 
 def shown(given: object) -> str:
-    """A value in an error sentence: what was written, or for numbers by the dozen, what they are.
-
-    Example:
-        >>> shown(0.5), shown(torch.zeros(2, 3))
-        ('0.5', 'a tensor of shape (2, 3)')
-    """
+    """A value in an error sentence: what was written, or for numbers by the dozen, what they are."""
     if isinstance(given, Tensor):
         return f"a tensor of shape {tuple(given.shape)}"
     if isinstance(given, np.ndarray):
@@ -94,13 +72,6 @@ def check_settings_of(settings: Any) -> None:
 
     Numbers of NumPy become Python's. NaN is no number. What a type does not say (a range) is checked by the caller, and
     types of other kinds than numbers, words, tensors, functions and classes are not checked here.
-
-    Example:
-        >>> import leastpath as lp
-        >>> lp.GuidedIG(n_steps=2.5)
-        Traceback (most recent call last):
-        ...
-        ValueError: n_steps=2.5 must be a whole number
     """
     kinds = _type_hints(type(settings))  # type: ignore[arg-type]  # classes are hashable, which mypy does not see
     for field in fields(settings):
@@ -118,15 +89,7 @@ def _type_hints(settings: type) -> dict[str, Any]:
 
 
 def check_setting(name: str, given: object, kind: Any) -> None:
-    """Raise ValueError unless one setting holds what its type says.
-
-    Example:
-        >>> check_setting("spread", 0.5, float | None)
-        >>> check_setting("rule", "simpson", Literal["midpoint", "trapezoid"])
-        Traceback (most recent call last):
-        ...
-        ValueError: rule='simpson' is unknown: use one of ['midpoint', 'trapezoid']
-    """
+    """Raise ValueError unless one setting holds what its type says."""
     options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     fits = [_fits(given, option) for option in options]
     if any(fits) or None in fits:
@@ -178,15 +141,7 @@ def _words(kind: Any) -> str:
 
 
 def check_tensor(name: str, given: object) -> None:
-    """Raise ValueError unless `given` is an ordinary tensor of real numbers that are there.
-
-    Example:
-        >>> check_tensor("points", torch.ones(2))
-        >>> check_tensor("points", torch.ones(2).to_sparse())
-        Traceback (most recent call last):
-        ...
-        ValueError: points is a sparse tensor, expected a dense one: pass points.to_dense()
-    """
+    """Raise ValueError unless `given` is an ordinary tensor of real numbers that are there."""
     if not isinstance(given, Tensor):
         raise ValueError(f"{name} is a {type(given).__name__}, expected a tensor: use torch.as_tensor({name})")
     if given.is_nested:
@@ -204,12 +159,7 @@ def check_tensor(name: str, given: object) -> None:
 
 
 def as_points(name: str, given: object) -> Tensor:
-    """Points of data (n ≥ 1, *features) as floating-point numbers, all of them finite.
-
-    Example:
-        >>> as_points("points", torch.tensor([[1, 2]])).dtype
-        torch.float32
-    """
+    """Points of data (n ≥ 1, *features) as floating-point numbers, all of them finite."""
     check_tensor(name, given)
     assert isinstance(given, Tensor)
     if given.ndim < 1 or not len(given):

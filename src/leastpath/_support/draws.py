@@ -9,13 +9,7 @@ from torch import Tensor
 
 
 def draw_normal(seed: int, shape: tuple[int, ...], like: Tensor, draw: int = 0) -> Tensor:
-    """Standard normal numbers of one draw, in the dtype and on the device of `like`.
-
-    Example:
-        >>> like = torch.zeros(())
-        >>> torch.equal(draw_normal(3, (2,), like, draw=1), draw_normal(3, (2,), like, draw=1))
-        True
-    """
+    """Standard normal numbers of one draw, in the dtype and on the device of `like`."""
     return torch.randn(shape, **_source(seed, draw)).to(like.device, like.dtype)
 
 

@@ -16,11 +16,6 @@ def clock_of(device: torch.device) -> Callable[[], float]:
 
     Where the program computes in one thread of the CPU, it is the time that this program has had, which leaves out what
     other programs take. Otherwise it is the time of day, after all that the device was told to do.
-
-    Example:
-        >>> clock = clock_of(torch.device("cpu"))
-        >>> clock() <= clock()
-        True
     """
     if device.type == "cpu":
         return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
@@ -40,10 +35,6 @@ def fastest_size(seconds: Callable[[int], float | None], largest: int, limit: fl
         seconds: how long a batch of a size takes; None where it does not fit in memory.
         largest: allowed.
         limit: seconds that the trial may take; a size that has begun is finished.
-
-    Example:
-        >>> fastest_size(lambda rows: 1 + rows * (1 if rows <= 16 else 2), largest=100)
-        16
     """
     best, rate, size, begin = 1, float("inf"), 1, time.perf_counter()
     while True:

@@ -17,13 +17,7 @@ ALWAYS_ALLOWED = 2**28  # bytes that every archive may unpack to
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file. After a failure or a kill it holds its old content or all of the new one. Returns its path.
-
-    Example:
-        >>> import tempfile
-        >>> write_atomically(Path(tempfile.mkdtemp()) / "note.txt", b"kept").read_bytes()
-        b'kept'
-    """
+    """Write a file. After a failure or a kill it holds its old content or all of the new one. Returns its path."""
     path = Path(path)
     temporary = temporary_beside(path)
     flush_to_disk(temporary, content)
@@ -42,13 +36,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 def seconds_since(path: Path) -> float:
-    """The age of a file by the clock of its file system, which may differ from this machine's.
-
-    Example:
-        >>> import tempfile
-        >>> 0 <= seconds_since(write_atomically(Path(tempfile.mkdtemp()) / "note.txt", b"new")) < 10
-        True
-    """
+    """The age of a file by the clock of its file system, which may differ from this machine's."""
     now = temporary_beside(path)
     now.touch()
     try:
@@ -82,14 +70,6 @@ def readable(file: str | os.PathLike[str], what: str, writer: str) -> Iterator[N
         file: its path; one that does not exist is a FileNotFoundError, as usual.
         what: that should be in it, as in "a graph".
         writer: the function that writes such files.
-
-    Example:
-        >>> import tempfile
-        >>> with readable(write_atomically(Path(tempfile.mkdtemp()) / "old.npz", b"?"), "a graph", "Graph.save"):
-        ...     raise KeyError("edges")
-        Traceback (most recent call last):
-        ...
-        ValueError: .../old.npz is not a saved graph: expected a file written by Graph.save ('edges')
     """
     try:
         check_unpacked_size(file)
@@ -103,12 +83,7 @@ def readable(file: str | os.PathLike[str], what: str, writer: str) -> Iterator[N
 
 
 def check_unpacked_size(file: str | os.PathLike[str]) -> None:
-    """Raise ValueError for an archive that would fill the memory: it claims to unpack to far more than its own size.
-
-    Example:
-        >>> import tempfile
-        >>> check_unpacked_size(write_atomically(Path(tempfile.mkdtemp()) / "note.txt", b"no archive"))
-    """
+    """Raise ValueError for an archive that would fill the memory: it claims to unpack to far more than its own size."""
     if not zipfile.is_zipfile(file):
         return
     with zipfile.ZipFile(file) as archive:
@@ -123,16 +98,7 @@ def check_unpacked_size(file: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def zipped_arrays(file: str | os.PathLike[str]) -> Iterator[Any]:
-    """The arrays of an .npz file by name. Nothing in it is ever run, and a broken file is closed again.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "some.npz"
-        >>> np.savez(file, a=np.arange(3))
-        >>> with zipped_arrays(file) as arrays:
-        ...     print(arrays["a"])
-        [0 1 2]
-    """
+    """The arrays of an .npz file by name. Nothing in it is ever run, and a broken file is closed again."""
     with Path(file).open("rb") as opened:
         if not zipfile.is_zipfile(opened):
             raise ValueError("not an archive of arrays")

@@ -31,19 +31,7 @@ _POLL = 0.1
 
 
 class FolderInUse(ValueError):
-    """Another process works in the folder.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with held(folder):
-        ...     try:
-        ...         with held(folder):
-        ...             pass
-        ...     except FolderInUse:
-        ...         print("one at a time")
-        one at a time
-    """
+    """Another process works in the folder."""
 
 
 @contextlib.contextmanager

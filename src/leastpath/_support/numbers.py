@@ -15,10 +15,6 @@ def written(value: float, digits: int = 3, *, sign: bool = False) -> str:
         value: any number.
         digits: significant digits, also of large numbers: what lies beyond them is rounded.
         sign: write + before positive numbers.
-
-    Example:
-        >>> written(18042.7, 4), written(0.00213), written(1.3e-7), written(1000), written(float("inf"))
-        ('18,040', '0.00213', '1.3 × 10⁻⁷', '1,000', 'infinite')
     """
     if math.isnan(value):
         return "–"

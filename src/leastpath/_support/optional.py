@@ -7,12 +7,7 @@ from typing import Any
 
 
 def optional(module: str, need: str, extra: str) -> Any:
-    """The module, or an ImportError that says what needs it and which command installs it.
-
-    Example:
-        >>> optional("json", "settings are JSON", "io").dumps([1])
-        '[1]'
-    """
+    """The module, or an ImportError that says what needs it and which command installs it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -20,12 +15,7 @@ def optional(module: str, need: str, extra: str) -> Any:
 
 
 def imported(name: Any) -> Any:
-    """The object that "package.module:name" names. Anything that is not a string is returned as it is.
-
-    Example:
-        >>> imported("json:dumps")([1])
-        '[1]'
-    """
+    """The object that "package.module:name" names. Anything that is not a string is returned as it is."""
     if not isinstance(name, str):
         return name
     module, _, attribute = name.partition(":")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +23,9 @@ from leastpath.score.inputs import Inputs
 from leastpath.score.outputs import output_tensor
 from leastpath.score.untouched import cpu_by_default, device_of, ordinary
 
-OUTPUT_TOLERANCE = 1e-4  # of the largest output, for a single precision model
-# Of the gradients' norm. Rounding can carry a unit over the kink of its ReLU; measured on four nets: up to 3e-3.
-GRADIENT_TOLERANCE = 1e-2
+# For a single precision model, of the largest output, and of the gradients' norm: rounding can carry a unit over the
+# kink of its ReLU; measured on four nets: up to 3e-3.
+TOLERANCES = (1e-4, 1e-2)
 WORTH_KEEPING = 0.98  # a step must save at least 2 % of the time
 TRIAL_SECONDS = 1.0  # for each comparison
 TRIAL_ROUNDS = range(3, 16)  # at least and at most
@@ -117,27 +117,27 @@ def prepared(model: nn.Module, example: Inputs) -> Prepared:
         >>> torch.allclose(ready(torch.ones(1, 3, 8, 8)), net(torch.ones(1, 3, 8, 8)), atol=1e-4)
         True
     """
-    inputs = _checked(model, example)
+    inputs = _check(model, example)
     with torch.inference_mode(False), cpu_by_default():  # weights of inference mode could not be used for gradients
-        ready = Prepared(_copied(model)).eval().requires_grad_(False)
+        ready = Prepared(_copy(model)).eval().requires_grad_(False)
     mode = "the model was in training mode: its dropout and batch statistics are off in the copy"
     first = Step("evaluation mode, frozen parameters", True, mode if model.training else "always")
-    if not any(x.is_floating_point() for x in inputs if isinstance(x, Tensor)):
+    if not any(map(_is_float, inputs)):
         nothing = "the example has no floating-point inputs, so there is no input gradient to try it on"
         skipped = (Step(name, False, nothing) for name, _ in STEPS)
         ready.report = Preparation((first, *skipped), math.nan, math.nan, math.nan)
         return ready
     with _trial(inputs):
-        plain, truth, steps = ready, _answer(ready, inputs), [first]
+        plain, truth, steps = ready, _ask(ready, inputs), [first]
         for name, apply in STEPS:
-            ready, step = _tried(name, apply, ready, truth, inputs)
+            ready, step = _try_step(name, apply, ready, truth, inputs)
             steps.append(step)
-        taken = 1.0 if ready is plain else _compared(plain, ready, inputs)
-        ready.report = Preparation(tuple(steps), taken, *_differences(_answer(ready, inputs), truth))
+        taken = 1.0 if ready is plain else _compare(plain, ready, inputs)
+        ready.report = Preparation(tuple(steps), taken, *_differences(_ask(ready, inputs), truth))
     return ready
 
 
-def _tried(
+def _try_step(
     name: str,
     apply: Callable[[Prepared, tuple[Any, ...]], str],
     before: Prepared,
@@ -150,19 +150,19 @@ def _tried(
         why = apply(after, inputs)
         if not why:
             return before, Step(name, False, "there is nothing to do it on")
-        outputs, gradients = _differences(_answer(after, inputs), truth)
+        apart = _differences(_ask(after, inputs), truth)
     except Exception as error:  # a model may refuse a part that it did not expect, in any way
-        return before, Step(
-            name, False, f"the model does not work with it ({str(error).strip().splitlines()[0][:100]})"
+        reason = str(error).strip().splitlines()[0][:100]
+        return before, Step(name, False, f"the model does not work with it ({reason})")
+    coarse = max(torch.finfo(x.dtype).eps for x in inputs if _is_float(x)) / torch.finfo(torch.float32).eps
+    if not all(d <= single * max(1.0, coarse) for d, single in zip(apart, TOLERANCES, strict=True)):
+        different = (
+            f"outputs would differ by {apart[0]:.0e} and gradients by {apart[1]:.0e}, which is more than rounding"
         )
-    found = {"output_difference": outputs, "gradient_difference": gradients}
-    if not (outputs <= _tolerated(OUTPUT_TOLERANCE, inputs) and gradients <= _tolerated(GRADIENT_TOLERANCE, inputs)):
-        different = f"outputs would differ by {outputs:.0e} and gradients by {gradients:.0e}"
-        return before, Step(name, False, f"{different}, which is more than rounding", **found)
-    taken = _compared(before, after, inputs)
-    if taken > WORTH_KEEPING:
-        return before, Step(name, False, f"{why}; {taken:.2f} × the time, which is no gain", taken, **found)
-    return after, Step(name, True, f"{why}; {taken:.2f} × the time", taken, **found)
+        return before, Step(name, False, different, math.nan, *apart)
+    taken = _compare(before, after, inputs)
+    kept, gain = taken <= WORTH_KEEPING, "" if taken <= WORTH_KEEPING else ", which is no gain"
+    return after if kept else before, Step(name, kept, f"{why}; {taken:.2f} × the time{gain}", taken, *apart)
 
 
 # ---- steps: each changes the copy in place and says what it did, or nothing where there was nothing to do -----------
@@ -182,7 +182,7 @@ def _fold(ready: Prepared, inputs: tuple[Any, ...]) -> str:
 
 def _arrange(ready: Prepared, inputs: tuple[Any, ...]) -> str:
     """Channels last in memory, for weights and inputs."""
-    pictures = any(isinstance(x, Tensor) and x.ndim == 4 and x.is_floating_point() for x in inputs)
+    pictures = any(_is_float(x) and x.ndim == 4 for x in inputs)
     n = sum(isinstance(module, nn.Conv2d) for module in ready.modules())
     if not (pictures and n):
         return ""
@@ -255,12 +255,12 @@ def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]
     pairs = []
     for norm, given, _ in calls:
         layer, out = made.get(id(given), (norm, given))
-        if runs[id(norm)] == 1 and readers[out.grad_fn] == 1 and _foldable(layer, norm, out):
+        if runs[id(norm)] == 1 and readers[out.grad_fn] == 1 and _can_fold(layer, norm, out):
             pairs.append((layer, norm))
     return pairs
 
 
-def _foldable(layer: nn.Module, norm: nn.Module, out: Tensor) -> bool:
+def _can_fold(layer: nn.Module, norm: nn.Module, out: Tensor) -> bool:
     """Whether this kind of layer can take the batch normalisation of its output into its weights."""
     kind = next((norm_kind for kind, norm_kind in FOLDED.items() if isinstance(layer, kind)), None)
     if kind is None or type(norm) is not kind or norm.running_mean is None:
@@ -297,51 +297,40 @@ def _replace(ready: Prepared, old: nn.Module, new: nn.Module) -> None:
 # ---- trials --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What a model says of the example and of the way to it."""
-
-    output: Tensor
-    gradients: tuple[Tensor, ...]  # of the floating-point inputs
+_Answer = tuple[Tensor, ...]
+"""What a model says of the example and of the way to it: outputs, then gradients of the floating-point inputs."""
 
 
-def _answer(ready: Prepared, inputs: tuple[Any, ...], halfway: bool = True) -> _Answer:
-    """Outputs, and input gradients of a fixed mixture of them, at the example and, if asked for, half way from zero."""
-    answers = []
-    for scale in (1.0, 0.5) if halfway else (1.0,):
+def _ask(ready: Prepared, inputs: tuple[Any, ...], scales: Sequence[float] = (1.0, 0.5)) -> _Answer:
+    """Outputs, and input gradients of a fixed mixture of them, at the example and half way from zero."""
+    outputs: list[Tensor] = []
+    gradients: list[Tensor] = []
+    for scale in scales:
         leaves = _leaves(inputs, scale)
         output = output_tensor(ready(*leaves))
         mixture = torch.randn(output.shape[1:], generator=torch.Generator().manual_seed(0)).to(output)
-        wanted = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
-        gradients = torch.autograd.grad((output * mixture).sum(), wanted, materialize_grads=True)
-        answers.append(_Answer(output.detach(), gradients))
-    return _Answer(torch.cat([a.output for a in answers]), tuple(g for a in answers for g in a.gradients))
+        wanted = [x for x in leaves if _is_float(x)]
+        gradients += torch.autograd.grad((output * mixture).sum(), wanted, materialize_grads=True)
+        outputs.append(output.detach())
+    return torch.cat(outputs), *gradients
 
 
 def _differences(answer: _Answer, truth: _Answer) -> tuple[float, float]:
-    """Of outputs and of gradients, relative to the truth's."""
+    """Of outputs, relative to the largest, and of gradients, relative to their norm."""
     tiny = torch.finfo(torch.float64).tiny
-    outputs = (answer.output - truth.output).double().abs().max() / truth.output.double().abs().max().clamp_min(tiny)
-    pairs = list(zip(answer.gradients, truth.gradients, strict=True))
-    norm = sum(float(true.double().square().sum()) for _, true in pairs)
-    apart = sum(float((found - true).double().square().sum()) for found, true in pairs)
-    return float(outputs), math.sqrt(apart / max(norm, tiny))
+    apart = [(found - true).double() for found, true in zip(answer, truth, strict=True)]
+    norm, error = (math.hypot(*(float(x.double().norm()) for x in some[1:])) for some in (truth, apart))
+    return float(apart[0].abs().max() / truth[0].double().abs().max().clamp_min(tiny)), error / max(norm, tiny**0.5)
 
 
-def _tolerated(single: float, inputs: tuple[Any, ...]) -> float:
-    """A tolerance for single precision, in the precision of the inputs if that is coarser."""
-    eps = max(torch.finfo(x.dtype).eps for x in inputs if isinstance(x, Tensor) and x.is_floating_point())
-    return single * max(1.0, eps / torch.finfo(torch.float32).eps)
-
-
-def _compared(before: Prepared, after: Prepared, inputs: tuple[Any, ...]) -> float:
+def _compare(before: Prepared, after: Prepared, inputs: tuple[Any, ...]) -> float:
     """Time of an input gradient after a change over that before. They take turns, and the fastest of each counts."""
     clock, best = clock_of(device_of(inputs)), [math.inf, math.inf]
     begin = clock()
     for done in range(TRIAL_ROUNDS.stop):
         for i, ready in enumerate((before, after)):
             first = clock()
-            _answer(ready, inputs, halfway=False)
+            _ask(ready, inputs, scales=(1.0,))
             best[i] = min(best[i], clock() - first)
         if done + 1 >= TRIAL_ROUNDS.start and clock() - begin > TRIAL_SECONDS:
             break
@@ -361,11 +350,13 @@ def _trial(inputs: tuple[Any, ...]) -> Iterator[None]:
         yield
 
 
+def _is_float(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
 def _leaves(inputs: tuple[Any, ...], scale: float = 1.0) -> list[Any]:
     """The inputs, those of floating point as leaves that require a gradient."""
-    return [
-        (ordinary(x) * scale).requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs
-    ]
+    return [(ordinary(x) * scale).requires_grad_() if _is_float(x) else x for x in inputs]
 
 
 def _channels_last(arg: Any) -> Any:
@@ -373,7 +364,7 @@ def _channels_last(arg: Any) -> Any:
     return arg.contiguous(memory_format=torch.channels_last) if is_picture else arg
 
 
-def _checked(model: Any, example: Any) -> tuple[Any, ...]:
+def _check(model: Any, example: Any) -> tuple[Any, ...]:
     if not isinstance(model, nn.Module):
         raise ValueError(
             f"model is a {type(model).__name__}, expected a torch.nn.Module: a function cannot be prepared"
@@ -387,7 +378,7 @@ def _checked(model: Any, example: Any) -> tuple[Any, ...]:
     return inputs
 
 
-def _copied(model: nn.Module) -> nn.Module:
+def _copy(model: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(model)
     except Exception as error:  # modules may hold anything
