@@ -17,7 +17,7 @@ from helpers import Interrupting
 from leastpath.commands import cli
 from leastpath.commands import compare as command
 from leastpath.commands.case import image_case, join_cases, table_case
-from leastpath.commands.compare import Kind, choose_measures, offered_measures, run_compare
+from leastpath.commands.compare import choose_measures, offered_measures, run_compare
 from leastpath.commands.files import complete_rows, picture_files, read_table
 from leastpath.commands.model_files import load_model
 from leastpath.commands.options import CompareOptions
@@ -84,7 +84,7 @@ def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
     case = join_cases(each)
     found = compare(
         ["random", "input_x_gradient"], case.score, case.inputs, case.baselines,
-        choose_measures(CHEAP["measures"], Kind(False, "baseline")), names=["a.png", "b.PNG", "c.bmp"],
+        choose_measures(CHEAP["measures"], "image", "baseline"), names=["a.png", "b.PNG", "c.bmp"],
     )  # fmt: skip
     written = pd.read_csv(run.path / "results.csv")
     for measure in ("deletion", "symmetric_relevance_gain"):
@@ -121,7 +121,8 @@ def test_the_ceiling_on_pictures_searches_patches(folder, tmp_path):
     run = of_pictures(folder, tmp_path / "out", methods="random,near_optimal_removal", measures="deletion", limit=1)
     found = pd.read_csv(run.path / "results.csv").set_index("method")
     assert found.loc["near_optimal_removal", "deletion"] < found.loc["random", "deletion"]
-    assert command.Kind(False, "mean").ceiling(224).groups.unique().numel() == 64
+    (ceiling,) = command.choose_methods("near_optimal_removal", "image", "mean", 224).values()
+    assert ceiling.groups.unique().numel() == 64
 
 
 def test_a_judge_with_other_weights_against_the_measure_called_directly(folder, tmp_path):
@@ -186,10 +187,10 @@ def test_resume_takes_more_methods_and_computes_nothing_twice(folder, tmp_path):
         of_rows(folder, tmp_path / "out", resume=True, seed=1)
 
 
-@pytest.mark.parametrize("is_table", [True, False])
-def test_every_measure_can_be_made_and_keeps_its_name(is_table):
-    names = [name for name in offered_measures() if not is_table or "table" in MEASURES.fits(name)]
-    made = choose_measures(",".join(names), Kind(is_table, "mean", judge=RowNet().eval()))
+@pytest.mark.parametrize("kind", ["table", "image"])
+def test_every_measure_can_be_made_and_keeps_its_name(kind):
+    names = [name for name in offered_measures() if kind in MEASURES.fits(name)]
+    made = choose_measures(",".join(names), kind, "mean", RowNet().eval())
     assert all(isinstance(measure, Measure) for measure in made)
     assert [measure.name for measure in made] == names
 
@@ -248,8 +249,8 @@ def test_interruption_before_anything_is_done_writes_nothing(folder, tmp_path, m
 
 
 def test_attacks_stay_within_the_range_of_pictures(folder):
-    for is_table, limits in ((False, (0.0, 1.0)), (True, None)):
-        (method,) = command.choose_methods("mfaba", Kind(is_table, "baseline"), 16).values()
+    for kind, limits in (("image", (0.0, 1.0)), ("table", None)):
+        (method,) = command.choose_methods("mfaba", kind, "baseline", 16).values()
         assert method.defaults["limits"] == limits
 
 

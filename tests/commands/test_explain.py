@@ -153,14 +153,14 @@ def test_the_command_writes_and_names_its_report(folder, tmp_path):
 
 def test_methods_are_chosen_by_name_and_by_what_is_explained(monkeypatch):
     of_both = {"integrated_gradients", "staircase", "occlusion"}  # as docs/explain.md says
-    assert {m.name for m in choose_methods(None, None, None, False)} == of_both | {"idgi"}
-    assert {m.name for m in choose_methods(None, None, None, True)} == of_both | {"elastic_band"}
-    assert [m.name for m in choose_methods("idgi,idgi, saliency", None, "descent", True)] == [
+    assert {m.name for m in choose_methods(None, None, None, "image")} == of_both | {"idgi"}
+    assert {m.name for m in choose_methods(None, None, None, "table")} == of_both | {"elastic_band"}
+    assert [m.name for m in choose_methods("idgi,idgi, saliency", None, "descent", "table")] == [
         "idgi", "saliency", "geodesic",
     ]  # fmt: skip
     # As if Captum were not installed.
     monkeypatch.setattr(sys.modules["leastpath.methods.method"], "find_spec", lambda name: None)
-    assert "occlusion" not in [m.name for m in choose_methods(None, None, None, False)]
+    assert "occlusion" not in [m.name for m in choose_methods(None, None, None, "image")]
 
 
 def test_without_the_classifier_one_line_says_what_to_do_before_any_work(folder, tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_without_the_classifier_one_line_says_what_to_do_before_any_work(folder,
 
 
 def test_the_old_word_works_and_says_the_new_one(capsys):
-    assert [m.title for m in choose_methods(None, None, "descent", True)] == [
+    assert [m.title for m in choose_methods(None, None, "descent", "table")] == [
         "Integrated Gradients", "Geodesic IG (Descent)",
     ]  # fmt: skip
     assert "--solver is called --method now and will go" in capsys.readouterr().err

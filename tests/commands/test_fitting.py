@@ -2,7 +2,7 @@
 
 import torch
 
-from leastpath.commands.fitting import fitted, spread, with_data
+from leastpath.commands.fitting import give_data, spread, stay_in_range
 from leastpath.methods import METHODS
 
 
@@ -10,19 +10,19 @@ def test_only_methods_with_limits_get_the_range_of_pictures():
     with_limits = {name for name in METHODS.built_in if "limits" in METHODS[name].defaults}
     assert with_limits == {"ig2", "agi", "mfaba", "boundary_ig", "fisher_rao"}
     for name in METHODS.built_in:
-        assert fitted(METHODS[name], is_table=True) is METHODS[name]
-        assert (fitted(METHODS[name], is_table=False) is METHODS[name]) is (name not in with_limits)
+        assert stay_in_range(METHODS[name], "table") is METHODS[name]
+        assert (stay_in_range(METHODS[name], "image") is METHODS[name]) is (name not in with_limits)
 
 
 def test_data_is_read_only_where_it_is_needed():
     def never():
         raise AssertionError
 
-    assert with_data(METHODS["saliency"], never) is METHODS["saliency"]
+    assert give_data(METHODS["saliency"], never) is METHODS["saliency"]
     points, net = torch.rand(5, 3), torch.nn.Linear(3, 2)
-    local = with_data(METHODS["lpi"], lambda: points, net)
+    local = give_data(METHODS["lpi"], lambda: points, net)
     assert local.defaults["points"] is points and local.defaults["represent"] is net
-    assert with_data(METHODS["enhanced_ig"], lambda: points, net).defaults["points"] is points
+    assert give_data(METHODS["enhanced_ig"], lambda: points, net).defaults["points"] is points
 
 
 def test_a_spread_keeps_the_order_and_no_more_than_asked_for():

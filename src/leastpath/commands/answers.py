@@ -30,7 +30,6 @@ from leastpath.score.untouched import leave_untouched
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes
-OF_PHOTOGRAPH = 250  # gradients that the integral of a photograph takes to 1 %, about
 OF_TEST = 2 * len(FULL_AREAS)  # forwards, for each method and baseline; the shares of support are among them, about
 
 
@@ -61,11 +60,7 @@ class Answer:
 
 
 def answers(
-    case: Case,
-    run: RunFolder,
-    methods: Sequence[Method],
-    limits: Mapping[str, float | None],
-    seed: int,
+    case: Case, run: RunFolder, methods: Sequence[Method], limits: Mapping[str, float | None], seed: int
 ) -> list[Answer]:
     """One for each method, in their order. What the run's store already has is not computed."""
     found = []
@@ -85,14 +80,12 @@ def answers(
 
 
 def _explain_by(case: Case, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
-    """The test is the same for every method, so those that test themselves need not."""
-    settings: dict[str, Any] = {
-        name: value for name, value in limits.items() if value is not None and name in method.defaults
+    """Not tested, because the curves of removal are the test."""
+    given: dict[str, Any] = {
+        name: most for name, most in limits.items() if most is not None and name in method.defaults
     }
-    if "support" in method.defaults:
-        settings["support"] = False
     baselines = case.baselines if method.takes_baselines else None
-    return method(case.score, case.inputs, baselines, seed=seed, **settings)
+    return method(case.score, case.inputs, baselines, seed=seed, support=False, **given)
 
 
 @contextmanager

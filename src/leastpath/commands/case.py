@@ -49,16 +49,7 @@ class Case:
 
 
 def image_case(file: Path, model: Callable[[Tensor], Any], *, size: int = 224, **asked: Any) -> Case:
-    """A picture and a classifier of RGB in [0, 1], (batch, 3, size, size). `asked` is as for `table_case`.
-
-    Example:
-        >>> import tempfile; from PIL import Image
-        >>> file = Path(tempfile.mkdtemp()) / "grey.png"
-        >>> Image.new("RGB", (40, 30), "grey").save(file)
-        >>> net = nn.Sequential(nn.AvgPool2d(16), nn.Flatten(), nn.Linear(3, 4)).eval()
-        >>> image_case(file, net, size=16, target=2).explained
-        'probability of class 2'
-    """
+    """A picture and a classifier of RGB in [0, 1], (batch, 3, size, size). `asked` is as for `table_case`."""
     image = read_image(file, size)
     logits = _probe(model, image, f"pictures of {size} × {size} pixels: try another --size")
     names: dict[str, Choice] = {name: name for name in IMAGE_BASELINES}

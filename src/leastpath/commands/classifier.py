@@ -55,12 +55,7 @@ class EfficientNetLite0(nn.Module):
 
 
 def imagenet_classes() -> list[str]:
-    """What the classifier's 1000 classes are called.
-
-    Example:
-        >>> imagenet_classes()[130]
-        'flamingo'
-    """
+    """What the classifier's 1000 classes are called."""
     return files("leastpath.commands").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
 
 

@@ -54,13 +54,7 @@ def reporting_mistakes(command: Callable[[], Any]) -> None:
 
 
 def application() -> "Typer":
-    """All commands, as a typer application.
-
-    Example:
-        >>> from typer.testing import CliRunner
-        >>> "solvers" in CliRunner().invoke(application(), ["--help"]).output
-        True
-    """
+    """All commands, as a typer application."""
     import typer
 
     app = typer.Typer(

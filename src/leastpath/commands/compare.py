@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +18,8 @@ from torch import Tensor, nn
 from leastpath._support.fingerprint import digest
 from leastpath.account.budget import Clock
 from leastpath.commands.case import Case, Rescaled, image_case, join_cases, table_case
-from leastpath.commands.files import complete_rows, is_table, names_in, picture_files, read_table
-from leastpath.commands.fitting import MOST_DATA, fitted, spread, with_data
+from leastpath.commands.files import complete_rows, kind_of_file, names_in, picture_files, read_table
+from leastpath.commands.fitting import MOST_PICTURES, MOST_ROWS, give_data, spread, stay_in_range
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import FILLS, CompareOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
@@ -31,11 +30,9 @@ from leastpath.evaluation.pairs import compare
 from leastpath.evaluation.table import MEASURES
 from leastpath.features.groups import patches
 from leastpath.features.images import read_image
+from leastpath.features.kinds import Kind
 from leastpath.methods import METHODS, Method
 from leastpath.methods.explainer import Contender
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CEILING = "near_optimal_removal"
 CEILING_CELLS = 8  # a side of a picture: a search over the 16 of other measures would take 16 times as long
@@ -43,19 +40,6 @@ CEILING_WORDS = (
     "No explanation but a ceiling: the best order of removal that a search finds. "
     f"Up to 300 columns; pictures: {CEILING_CELLS} × {CEILING_CELLS} patches, about 5,000 forward passes each."
 )
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What measures depend on: the kind of input, what replaces removed features, and a judge where one is needed."""
-
-    is_table: bool
-    fill: str
-    judge: nn.Module | None = None
-
-    def ceiling(self, size: int) -> NearOptimalRemoval:
-        """Of pictures of so many pixels a side, or of a table's columns."""
-        return NearOptimalRemoval("values" if self.is_table else patches(size, size, CEILING_CELLS), self.fill)
 
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {"infidelity": {"normalize": True}, "model_randomization": {"stages": 4}}
@@ -71,87 +55,35 @@ def offered_measures() -> list[str]:
     return [name for name in MEASURES if set(MEASURES.needs(name)) <= {"judge"}]
 
 
-# ---- the inputs --------------------------------------------------------------------------------------------------
-
-
-def other_pictures(source: Path, limit: int | None, size: int) -> Tensor:
-    """Pictures of the folder that are not compared, (n, 3, size, size): data for methods that learn from some.
-
-    Example:
-        >>> other_pictures(Path("nowhere"), 3, 64)
-        Traceback (most recent call last):
-        ...
-        ValueError: nowhere is neither a folder of pictures nor a table: ...
-    """
-    files = picture_files(source)[limit:] if limit is not None else []
-    return torch.cat([read_image(file, size) for file in spread(_some(files), MOST_DATA["pictures"])])
-
-
-def other_rows(table: pd.DataFrame, limit: int | None, unit: Tensor) -> Tensor:
-    """Rows of the table that are not compared, (n, columns), each column in its unit.
-
-    Example:
-        >>> import pandas
-        >>> other_rows(pandas.DataFrame({"a": [1.0, 2.0, 3.0]}), 1, torch.tensor([2.0]))
-        tensor([[1.0000],
-                [1.5000]])
-    """
-    rows = complete_rows(table)[limit:] if limit is not None else []
-    some = spread(_some(rows), MOST_DATA["rows"])
-    return torch.as_tensor(table.iloc[some].to_numpy(dtype="float32", copy=True)) / unit
-
-
-def _some(rest: list[Any]) -> list[Any]:
-    if not rest:
-        raise ValueError(
-            "a method of --methods learns from data, and all inputs are compared: keep some for it with --limit"
-        )
-    return rest
-
-
-# ---- the command -------------------------------------------------------------------------------------------------
-
-
-def choose_measures(names: str, kind: Kind) -> list[Measure]:
-    """Measures by their names, with commas.
-
-    Example:
-        >>> [measure.name for measure in choose_measures("deletion, insertion", Kind(True, "baseline"))]
-        ['deletion', 'insertion']
-    """
+def choose_measures(names: str, kind: Kind, fill: str, judge: nn.Module | None = None) -> list[Measure]:
+    """Measures by their names, with commas."""
     chosen = []
     for name in names_in(names):
         if name not in offered_measures():
             raise ValueError(f"--measures {name!r} is unknown: use {', '.join(offered_measures())}")
-        if kind.is_table and "table" not in MEASURES.fits(name):
+        if kind not in MEASURES.fits(name):
             raise ValueError(f"--measures {name!r} compares pictures, and this is a table: leave it out")
         settings = dict(SETTINGS.get(name, {}))
         if "judge" in MEASURES.needs(name):
-            if kind.judge is None:
+            if judge is None:
                 raise ValueError(
                     f"--measures {name!r} needs a judge: pass --judge weights.safetensors, the weights of a copy "
                     "of the model that leastpath.evaluation.fine_tune(model, data) made"
                 )
-            settings["judge"] = kind.judge
-        chosen.append(MEASURES.make(name, "table" if kind.is_table else "image", fill=kind.fill, **settings))
+            settings["judge"] = judge
+        chosen.append(MEASURES.make(name, kind, fill=fill, **settings))
     return chosen
 
 
-def choose_methods(names: str, kind: Kind, size: int) -> dict[str, Contender]:
-    """Methods by their names, with commas, and the ceiling of removal.
-
-    Example:
-        >>> list(choose_methods("random,near_optimal_removal", Kind(True, "mean"), 224))
-        ['random', 'near_optimal_removal']
-    """
+def choose_methods(names: str, kind: Kind, fill: str, size: int) -> dict[str, Contender]:
+    """Methods by their names, with commas, and the ceiling of removal."""
     wanted = names_in(names)
     if not wanted:
         raise ValueError("--methods is empty: name at least one, as in --methods integrated_gradients")
+    searched = "values" if kind == "table" else patches(size, size, CEILING_CELLS)
+    ceiling = NearOptimalRemoval(searched, fill)
     # An unknown name is an error that lists those that are known.
-    return {
-        name: kind.ceiling(size) if name == CEILING else fitted(METHODS[name], is_table=kind.is_table)
-        for name in wanted
-    }
+    return {name: ceiling if name == CEILING else stay_in_range(METHODS[name], kind) for name in wanted}
 
 
 def write_results(run: RunFolder, found: Comparison, about: str = "") -> None:
@@ -182,16 +114,13 @@ def run_compare(options: CompareOptions) -> RunFolder:
     Example:
         >>> run_compare(CompareOptions(source=Path("pictures"), methods="random,idgi"))  # doctest: +SKIP
     """
-    model, kind = GivenModel(options), Kind(is_table(options.source), options.fill)
-    if options.fill not in FILLS or (kind.is_table and options.fill in ("blur", "linear")):
-        known = [name for name in FILLS if not kind.is_table or name not in ("blur", "linear")]
-        raise ValueError(f"--fill {options.fill!r} is unknown for this input: use {', '.join(known)}")
-    wanted = choose_methods(options.methods, kind, options.size)
-    if options.judge is not None:
-        if "fine_tuned_fidelity" not in names_in(options.measures):
-            raise ValueError("--judge is for one measure, which is not asked for: add --measures fine_tuned_fidelity")
-        kind = replace(kind, judge=model.load_judge(options.judge))
-    measures = choose_measures(options.measures, kind)
+    model, kind = GivenModel(options), kind_of_file(options.source)
+    fills = [name for name in FILLS if kind == "image" or name not in ("blur", "linear")]
+    if options.fill not in fills:
+        raise ValueError(f"--fill {options.fill!r} is unknown for this input: use {', '.join(fills)}")
+    wanted = choose_methods(options.methods, kind, options.fill, options.size)
+    judge = None if options.judge is None else _load_judge(options, model)
+    measures = choose_measures(options.measures, kind, options.fill, judge)
     _check_source(options.source, kind, model)
     case, names = _read_cases(options, kind, model.load())
     wanted = _give_data(wanted, case, options)
@@ -216,9 +145,16 @@ def run_compare(options: CompareOptions) -> RunFolder:
     return _report(run, found, in_words(options, case), why)
 
 
+def _load_judge(options: CompareOptions, model: GivenModel) -> nn.Module:
+    if "fine_tuned_fidelity" not in names_in(options.measures):
+        raise ValueError("--judge is for one measure, which is not asked for: add --measures fine_tuned_fidelity")
+    assert options.judge is not None
+    return model.load_judge(options.judge)
+
+
 def _check_source(source: Path, kind: Kind, model: GivenModel) -> None:
     """Refused before a model is loaded."""
-    if not kind.is_table:
+    if kind != "table":
         picture_files(source)
         return
     if not source.is_file():
@@ -231,15 +167,7 @@ def _check_source(source: Path, kind: Kind, model: GivenModel) -> None:
 
 
 def in_words(options: CompareOptions, case: Case) -> str:
-    """What is compared, in a sentence.
-
-    Example:
-        >>> import leastpath as lp
-        >>> score, rows = lp.Score(nn.Linear(2, 3).eval(), 1, "softmax"), torch.ones(1, 2)
-        >>> case = Case(score, rows, rows, "softmax of class 1", [], ["a", "b"])
-        >>> in_words(CompareOptions(source=Path("data/table.csv"), target=1, fill="mean"), case)
-        'Inputs: table.csv. Explained: softmax of class 1, from mean. Removed features become: mean.'
-    """
+    """What is compared, in a sentence."""
     of_table, source = case.features is not None, options.source
     inputs = source.name if of_table else f"{source.resolve().name}, {options.size} pixels"
     chosen = "the model's first class" if options.target is None else f"class {options.target}"
@@ -266,7 +194,7 @@ def _read_cases(options: CompareOptions, kind: Kind, model: Callable[[Tensor], A
     """All inputs as one case, and their names."""
     asked: dict[str, Any] = {"target": options.target, "output": options.output}
     asked |= {} if options.baseline is None else {"baseline": options.baseline}
-    if kind.is_table:
+    if kind == "table":
         table = read_table(options.source, names_in(*options.drop))
         rows = complete_rows(table, options.limit)
         return join_cases([table_case(table, row, model, **asked) for row in rows]), [f"row {row}" for row in rows]
@@ -277,16 +205,26 @@ def _read_cases(options: CompareOptions, kind: Kind, model: Callable[[Tensor], A
 
 def _give_data(wanted: Mapping[str, Contender], case: Case, options: CompareOptions) -> dict[str, Contender]:
     """Methods that learn from data get the pictures or rows that are not compared."""
-    model = case.score.model
-
-    @cache
-    def data() -> Tensor:
-        if isinstance(model, Rescaled):
-            return other_rows(read_table(options.source, names_in(*options.drop)), options.limit, model.unit)
-        return other_pictures(options.source, options.limit, options.size)
-
+    model, data = case.score.model, cache(partial(_other_inputs, case, options))
     represent = None if isinstance(model, Rescaled) or not isinstance(model, nn.Module) else model
     return {
-        name: with_data(method, data, represent) if isinstance(method, Method) else method
+        name: give_data(method, data, represent) if isinstance(method, Method) else method
         for name, method in wanted.items()
     }
+
+
+def _other_inputs(case: Case, options: CompareOptions) -> Tensor:
+    """Inputs that are not compared, (n, *features); of a table, each column in its unit."""
+    model, table = case.score.model, None
+    if isinstance(model, Rescaled):
+        table = read_table(options.source, names_in(*options.drop))
+    rest: list[Any] = picture_files(options.source) if table is None else complete_rows(table)
+    rest = [] if options.limit is None else rest[options.limit :]
+    if not rest:
+        raise ValueError(
+            "a method of --methods learns from data, and all inputs are compared: keep some for it with --limit"
+        )
+    if table is None:
+        return torch.cat([read_image(file, options.size) for file in spread(rest, MOST_PICTURES)])
+    rows = table.iloc[spread(rest, MOST_ROWS)].to_numpy(dtype="float32", copy=True)
+    return torch.as_tensor(rows) / model.unit

@@ -16,8 +16,8 @@ from leastpath.commands.answers import Answer, answers, estimate
 from leastpath.commands.case import Case, image_case, table_case
 from leastpath.commands.classifier import imagenet_classes
 from leastpath.commands.explain_page import write_report
-from leastpath.commands.files import TABLES, is_table, names_in, read_labels, read_table
-from leastpath.commands.fitting import fitted
+from leastpath.commands.files import TABLES, kind_of_file, names_in, read_labels, read_table
+from leastpath.commands.fitting import stay_in_range
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import ExplainOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
@@ -45,9 +45,9 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     optional("matplotlib", "the report's pictures need matplotlib", "plot")
     model = GivenModel(options)
     _check_source(options, model)
-    of_table = is_table(options.source)
-    methods = choose_methods(options.methods, options.method, options.solver, of_table)
-    start = options.baseline or ("mean" if of_table else "black,mean")
+    kind = kind_of_file(options.source)
+    methods = choose_methods(options.methods, options.method, options.solver, kind)
+    start = options.baseline or ("mean" if kind == "table" else "black,mean")
     case = _read_case(options, model, start)
     config = {
         "source": options.source.name, **model.identity, "methods": [m.name for m in methods], "solver": options.solver,
@@ -90,14 +90,10 @@ def _answers(
     return sorted(found, key=lambda answer: -answer.support)
 
 
-def choose_methods(methods: str | None, method: str | None, solver: str | None, of_table: bool) -> list[Method]:
+def choose_methods(methods: str | None, method: str | None, solver: str | None, kind: Kind) -> list[Method]:
     """The methods to compare, in the order given; without any, those that are recommended for the kind of input.
 
     --method and --solver are compared with Integrated Gradients.
-
-    Example:
-        >>> [method.name for method in choose_methods("idgi, occlusion", None, None, False)]
-        ['idgi', 'occlusion']
     """
     if solver is not None:
         if solver not in OLD_SOLVERS:
@@ -110,11 +106,10 @@ def choose_methods(methods: str | None, method: str | None, solver: str | None, 
     elif method is not None or solver is not None:
         found = [METHODS[name] for name in names_in("integrated_gradients", method or "")]
     else:
-        kind: Kind = "table" if of_table else "image"
         found = [m for m in METHODS.fitting(kind) if kind in m.recommended and m.is_installed]
     if not found and solver is None:
         raise ValueError("--methods names no method: use names of `leastpath methods`, with commas between them")
-    found = [fitted(method, is_table=of_table) for method in found]
+    found = [stay_in_range(method, kind) for method in found]
     if solver is None:
         return found
     old = OLD_SOLVERS[solver]()
@@ -125,7 +120,7 @@ def _check_source(options: ExplainOptions, model: GivenModel) -> None:
     """Refuse what is neither a picture, nor a table with its model and a row."""
     if not options.source.is_file():
         raise ValueError(f"{options.source} is not a file: pass a picture, or a table as .csv")
-    of_table = is_table(options.source)
+    of_table = kind_of_file(options.source) == "table"
     if of_table and (not model.is_given or options.row is None):
         raise ValueError(
             "a table needs its model and a row: leastpath explain table.csv --model weights.safetensors "

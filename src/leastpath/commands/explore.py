@@ -13,7 +13,15 @@ from torch import Tensor
 
 from leastpath.commands.classifier import imagenet_classes
 from leastpath.commands.explore_samples import sample_source
-from leastpath.commands.files import TABLES, is_table, names_in, picture_files, read_frame, read_labels, separator_of
+from leastpath.commands.files import (
+    TABLES,
+    kind_of_file,
+    names_in,
+    picture_files,
+    read_frame,
+    read_labels,
+    separator_of,
+)
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import ExploreOptions
 from leastpath.explorer.opening import session_of
@@ -64,7 +72,7 @@ def source_of(options: ExploreOptions) -> SubjectSource:
         pair, recipe = model.load_for_texts(), model.lines(for_texts=True)
         return TextSource(*pair, list(options.text), target=options.target, recipe=recipe)
     labels = None if options.labels is None else read_labels(options.labels)
-    if is_table(files[0]):
+    if kind_of_file(files[0]) == "table":
         if len(files) > 1 or not model.is_given:
             raise ValueError(
                 "a table is shown by itself and needs its model: leastpath explore table.csv --model "

@@ -23,12 +23,6 @@ def sample_source(name: str | None = None) -> Sample:
 
     Args:
         name: "photos", "digits" or "table". None: photos where their classifier is installed, else digits.
-
-    Example:
-        >>> sample_source("nothing")
-        Traceback (most recent call last):
-        ...
-        ValueError: no sample is called 'nothing': use one of photos, digits, table
     """
     if name is None:
         try:

@@ -11,6 +11,7 @@ import torch
 
 from leastpath._support.optional import optional
 from leastpath.features.images import PICTURES
+from leastpath.features.kinds import Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
-def is_table(file: Path) -> bool:
-    """Whether a file is a table, by its name."""
-    return file.name.lower().endswith(TABLES)
+def kind_of_file(file: Path) -> Kind:
+    """By its name: a table, or else an image or a folder of them."""
+    return "table" if file.name.lower().endswith(TABLES) else "image"
 
 
 def names_in(*given: str) -> list[str]:
@@ -34,24 +35,12 @@ def names_in(*given: str) -> list[str]:
 
 
 def separator_of(file: Path) -> str:
-    """What stands between the cells of a table's file: a tab in .tsv files, else a comma.
-
-    Example:
-        >>> separator_of(Path("table.tsv.gz")), separator_of(Path("table.csv"))
-        ('\\t', ',')
-    """
+    """What stands between the cells of a table's file: a tab in .tsv files, else a comma."""
     return "\t" if ".tsv" in file.name.lower() else ","
 
 
 def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
-    """A table, without the columns to drop.
-
-    Example:
-        >>> read_frame(Path("nowhere.csv"))
-        Traceback (most recent call last):
-        ...
-        ValueError: nowhere.csv cannot be read as a table: ...
-    """
+    """A table, without the columns to drop."""
     pandas = optional("pandas", "tables need pandas", "tabular")
     try:
         table = pandas.read_csv(file, sep=separator_of(file))
@@ -64,14 +53,7 @@ def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
-    """A table of numbers, without the columns to drop.
-
-    Example:
-        >>> read_table(Path("nowhere.csv"))
-        Traceback (most recent call last):
-        ...
-        ValueError: nowhere.csv cannot be read as a table: ...
-    """
+    """A table of numbers, without the columns to drop."""
     import pandas as pd
 
     table = read_frame(file, drop)
@@ -99,13 +81,7 @@ def read_labels(file: Path) -> list[str]:
 
 
 def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
-    """The rows of a table that have a finite number in every column, from 0.
-
-    Example:
-        >>> import pandas
-        >>> complete_rows(pandas.DataFrame({"a": [1.0, None, 3.0]}))
-        [0, 2]
-    """
+    """The rows of a table that have a finite number in every column, from 0."""
     numbers = torch.as_tensor(table.to_numpy(dtype="float64", copy=True))
     rows = [int(row) for row in torch.isfinite(numbers).all(1).nonzero()[:, 0]]
     if not rows:
@@ -114,14 +90,7 @@ def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
 
 
 def picture_files(folder: Path, limit: int | None = None) -> list[Path]:
-    """The pictures of a folder, by name.
-
-    Example:
-        >>> picture_files(Path("nowhere"))
-        Traceback (most recent call last):
-        ...
-        ValueError: nowhere is neither a folder of pictures nor a table: ...
-    """
+    """The pictures of a folder, by name."""
     if not folder.is_dir():
         raise ValueError(
             f"{folder} is neither a folder of pictures nor a table: pass one, as in pictures/ or table.csv"

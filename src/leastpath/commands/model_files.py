@@ -41,12 +41,6 @@ def load_model(
         arguments: JSON object of the class's keyword arguments.
         trust: open a program file. A program can run any code when it is opened, so open it only if you trust its
             source.
-
-    Example:
-        >>> load_model("model.bin")
-        Traceback (most recent call last):
-        ...
-        ValueError: model.bin is not a file: ...
     """
     file = Path(file)
     if not file.is_file():
@@ -110,12 +104,7 @@ def make_model(factory: str, arguments: str | None = None) -> Callable[[Tensor],
 
 
 def call_factory(factory: str, arguments: str | None = None) -> Any:
-    """Whatever a function "package.module:function" makes from keyword arguments in JSON.
-
-    Example:
-        >>> call_factory("builtins:dict", '{"width": 8}')
-        {'width': 8}
-    """
+    """Whatever a function "package.module:function" makes from keyword arguments in JSON."""
     make, given = _import("--factory", factory), _keywords(arguments)
     try:
         inspect.signature(make).bind(**given)
@@ -157,11 +146,7 @@ def fill_weights(model: nn.Module, file: Path, name: str) -> nn.Module:
 
 
 def read_state(file: Path) -> dict[str, Tensor]:
-    """A state dict from .safetensors, or from a file of torch.save that holds tensors and nothing else.
-
-    Example:
-        >>> read_state(Path("net.safetensors"))  # doctest: +SKIP
-    """
+    """A state dict from .safetensors, or from a file of torch.save that holds tensors and nothing else."""
     if file.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -197,13 +182,7 @@ def _keywords(arguments: str | None) -> dict[str, Any]:
 
 
 class GivenModel:
-    """The model that the options of a command name, loaded when it is known what for, and the Python that makes it.
-
-    Example:
-        >>> from leastpath.commands.options import ModelOptions
-        >>> GivenModel(ModelOptions(factory="torch.nn:Flatten")).load()
-        Flatten(start_dim=1, end_dim=-1)
-    """
+    """The model that the options of a command name, loaded when it is known what for, and the Python that makes it."""
 
     def __init__(self, options: ModelOptions) -> None:
         self.file, self.factory, self._arguments = options.model, options.factory, options.model_args

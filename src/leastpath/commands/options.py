@@ -141,12 +141,7 @@ class CompareOptions(ModelOptions):
 
 
 def make_command(options: type[ModelOptions], module: str, function: str) -> Callable[..., None]:
-    """A function that typer reads as a command: it takes the fields of `options`, and gives them to module.function.
-
-    Example:
-        >>> make_command(ExploreOptions, "leastpath.commands.explore", "run_explore").__name__
-        'run_explore'
-    """
+    """A function that typer reads as a command: it takes the fields of `options`, and gives them to module.function."""
 
     def command(**given: Any) -> None:
         getattr(importlib.import_module(module), function)(options(**given))

@@ -95,12 +95,7 @@ class RunFolder:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, machine and time, as JSON.
-
-    Example:
-        >>> "torch" in environment()["versions"]
-        True
-    """
+    """Versions, machine and time, as JSON."""
     import torch
 
     versions: dict[str, str | None] = {}

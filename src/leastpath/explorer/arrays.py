@@ -30,12 +30,7 @@ def pack(array: Tensor | np.ndarray) -> dict[str, Any]:
 
 
 def unpack(given: Any) -> Tensor:
-    """The array in what `pack` made. What does not fit together is refused with a sentence.
-
-    Example:
-        >>> unpack({"dtype": "uint8", "shape": [2], "data": "AQI="})
-        tensor([1, 2], dtype=torch.uint8)
-    """
+    """The array in what `pack` made. What does not fit together is refused with a sentence."""
     expected = 'expected {"dtype": "uint8", "shape": [2], "data": "AQI="}'
     if not isinstance(given, Mapping) or given.get("dtype") not in DTYPES:
         raise ValueError(f"an array has a dtype of {', '.join(DTYPES)}: {expected}")
@@ -86,11 +81,6 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """JSON text, with null for NaN and infinite numbers, which JSON does not have.
-
-    Example:
-        >>> as_json({"gap": float("nan"), "n": 1})
-        '{"gap":null,"n":1}'
-    """
+    """JSON text, with null for NaN and infinite numbers, which JSON does not have."""
     finite = map_leaves(value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf)
     return json.dumps(finite, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -11,15 +11,7 @@ from leastpath.methods import Method
 
 
 def python_code(question: Question, shown: Sequence[tuple[Method, float | None]]) -> str:
-    """A script of the calls behind what is shown: the question, and one call for each method.
-
-    Example:
-        >>> import torch, leastpath as lp
-        >>> from leastpath.explorer.sources.tensors import TensorSource
-        >>> subject = TensorSource(lp.Score(lambda x: x.sum(1)), torch.ones(1, 2)).subject(0)
-        >>> print(python_code(Question.about(subject), []).splitlines()[0])
-        from dataclasses import replace
-    """
+    """A script of the calls behind what is shown: the question, and one call for each method."""
     subject = question.subject
     lines = [
         *("from dataclasses import replace", "from pathlib import Path", "", "import leastpath as lp", "import torch"),

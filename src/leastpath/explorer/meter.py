@@ -19,13 +19,6 @@ class Meter:
 
     Args:
         expected: rows that the work will take, roughly.
-
-    Example:
-        >>> import torch
-        >>> meter = Meter(expected=10)
-        >>> _ = meter.over(Score(lambda x: x.sum(1)))(torch.ones(4, 2))
-        >>> meter.done
-        0.4
     """
 
     def __init__(self, expected: int) -> None:
@@ -83,13 +76,7 @@ class Meter:
 
 
 class MeteredModel(nn.Module):
-    """A model that tells a meter of every call.
-
-    Example:
-        >>> import torch
-        >>> MeteredModel(torch.nn.Linear(2, 1), Meter(1))(torch.ones(3, 2)).shape
-        torch.Size([3, 1])
-    """
+    """A model that tells a meter of every call."""
 
     def __init__(self, model: Callable[..., Any], meter: Meter) -> None:
         super().__init__()

@@ -24,15 +24,7 @@ def session_of(
     methods: Sequence[str] | None = None,
     sentence: str = "",
 ) -> Session | SavedSession:
-    """A session over a score and inputs, over a source, or over a result.
-
-    Example:
-        >>> import torch
-        >>> session = session_of(Score(lambda x: x.prod(1)), torch.ones(1, 2), names=("a", "b"))
-        >>> session.state()["features"][1]["name"]
-        'b'
-        >>> session.close()
-    """
+    """A session over a score and inputs, over a source, or over a result."""
     if isinstance(given, Attribution):
         return SavedSession(given)
     if isinstance(given, Score):

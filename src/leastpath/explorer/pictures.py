@@ -10,23 +10,13 @@ LARGEST = 224  # pixels a side of the frames along a path
 
 
 def value_range(inputs: Tensor) -> tuple[float, float]:
-    """What is shown as black and as white: 0 and 1 where the values lie between them, else their own ends.
-
-    Example:
-        >>> value_range(torch.tensor([-2.0, 3.0])), value_range(torch.tensor([0.2, 0.9]))
-        ((-2.0, 3.0), (0.0, 1.0))
-    """
+    """What is shown as black and as white: 0 and 1 where the values lie between them, else their own ends."""
     low, high = float(inputs.min()), float(inputs.max())
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
 
 def pictures_of(images: Tensor, ends: tuple[float, float], largest: int | None = None) -> Tensor:
-    """(n, channels, height, width) -> (n, height, width, 3) uint8: three channels in colour, others as grey.
-
-    Example:
-        >>> pictures_of(torch.ones(1, 1, 2, 2), (0.0, 1.0))[0, 0, 0]
-        tensor([255, 255, 255], dtype=torch.uint8)
-    """
+    """(n, channels, height, width) -> (n, height, width, 3) uint8: three channels in colour, others as grey."""
     colours = images.detach().float().cpu()
     if colours.shape[1] != 3:
         colours = colours.mean(1, keepdim=True).expand(-1, 3, -1, -1)

@@ -21,15 +21,7 @@ MOST_CLASSES = 50
 
 @dataclass(frozen=True)
 class Question:
-    """Why this score, and not the score at the baselines?
-
-    Example:
-        >>> from leastpath.explorer.sources.tensors import TensorSource
-        >>> subject = TensorSource(Score(lambda x: x.sum(1)), torch.ones(1, 2)).subject(0)
-        >>> question = Question.about(subject)
-        >>> question.output, question.target, question.score_here, question.score_there
-        ('raw', None, 2.0, 0.0)
-    """
+    """Why this score, and not the score at the baselines?"""
 
     subject: Subject
     score: Score
@@ -123,12 +115,7 @@ class Question:
 
 
 def class_name(names: Sequence[str] | None, index: int) -> str:
-    """What a class is called: its name, or its number.
-
-    Example:
-        >>> class_name(["cat", "dog"], 1), class_name(None, 1)
-        ('dog', 'class 1')
-    """
+    """What a class is called: its name, or its number."""
     return str(names[index]) if names is not None and index < len(names) else f"class {index}"
 
 

@@ -22,10 +22,6 @@ class Curve:
     """Levels with the most and with the least important features removed, by share, and the support that they give.
 
     The level is the probability of the class, or the score where there is none.
-
-    Example:
-        >>> Curve((0.5,), (0.2,), (0.8,), 0.6).support
-        0.6
     """
 
     shares: tuple[float, ...]

@@ -53,11 +53,6 @@ class Gate:
     Args:
         host: what the server listens on.
         token: that every request needs; empty where none does.
-
-    Example:
-        >>> gate = Gate.of("127.0.0.1")
-        >>> gate.knows("localhost:8000"), gate.knows("evil.example"), gate.token
-        (True, False, '')
     """
 
     host: str = "127.0.0.1"
@@ -161,12 +156,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def in_script(json_text: str) -> str:
-    """JSON that may stand in a script element of a page: it cannot end the element or begin a comment.
-
-    Example:
-        >>> in_script('{"name":"</script>"}')
-        '{"name":"\\\\u003c/script\\\\u003e"}'
-    """
+    """JSON that may stand in a script element of a page: it cannot end the element or begin a comment."""
     for character in "<>&\u2028\u2029":
         json_text = json_text.replace(character, f"\\u{ord(character):04x}")
     return json_text

@@ -40,15 +40,7 @@ def save_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str,
 
 
 class SavedSession:
-    """A result that is shown as it is. It answers what a session answers, and refuses what needs a model.
-
-    Example:
-        >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
-        >>> session = SavedSession(result, "mine.safetensors")
-        >>> session.state()["offline"], session.state()["results"]
-        (True, ['saved-0'])
-    """
+    """A result that is shown as it is. It answers what a session answers, and refuses what needs a model."""
 
     def __init__(self, result: Attribution, title: str = "saved result") -> None:
         self._sample = 0

@@ -26,16 +26,7 @@ class Unknown(LookupError):
 
 
 class Session:
-    """One source, one choice of sample, class, output and baselines, and the results so far.
-
-    Example:
-        >>> import torch, leastpath as lp
-        >>> from leastpath.explorer.sources.tensors import TensorSource
-        >>> session = Session(TensorSource(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)))
-        >>> session.state()["score"], session.state()["baseline"]
-        (1.0, ['zero'])
-        >>> session.close()
-    """
+    """One source, one choice of sample, class, output and baselines, and the results so far."""
 
     def __init__(self, source: SubjectSource, methods: Sequence[str] | None = None, sentence: str = "") -> None:
         self.source, self.sentence = source, sentence

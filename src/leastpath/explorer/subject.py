@@ -28,12 +28,7 @@ ONE_OUTPUT = ("raw", "sigmoid")
 
 @dataclass(frozen=True)
 class Start:
-    """A baseline to choose: its words, how it is made, and whether curves are measured with it in place of features.
-
-    Example:
-        >>> Start("zero", lambda score: torch.zeros(1, 3)).make(None)
-        tensor([[0., 0., 0.]])
-    """
+    """A baseline to choose: its words, how it is made, and whether curves are measured with it in place of features."""
 
     label: str
     make: Callable[[Any], Tensor]
@@ -116,12 +111,7 @@ class Subject:
 def plain_subject(
     kind: View, title: str, score: Score, inputs: Tensor, names: Sequence[Any] | None = None, **more: Any
 ) -> Subject:
-    """A subject over numbers as they are: a picture in patches, tokens × width, or one feature per number.
-
-    Example:
-        >>> plain_subject("table", "row 0", Score(lambda x: x.sum(1)), torch.ones(1, 2), starts={}).names
-        ('feature 0', 'feature 1')
-    """
+    """A subject over numbers as they are: a picture in patches, tokens × width, or one feature per number."""
     shape = inputs.shape[1:]
     if kind == "image":
         return Subject(kind, title, score, inputs, units=patches(*shape[1:]).expand(shape), **more)
@@ -159,12 +149,7 @@ class SubjectSource(Protocol):
 
 
 def adding_code(name: str) -> str:
-    """Python that adds a file to `source`, as the page did, and gives the number of its first sample.
-
-    Example:
-        >>> adding_code("cat.png")
-        "source.add('cat.png', Path('cat.png').read_bytes())"
-    """
+    """Python that adds a file to `source`, as the page did, and gives the number of its first sample."""
     return f"source.add({name!r}, Path({name!r}).read_bytes())"
 
 
@@ -173,11 +158,6 @@ class LayerAsInput(nn.Module):
 
     Forward hooks belong to a module, not to a thread: only one thread at a time may replace a layer's output. Whoever
     calls parts of the model elsewhere holds the same `lock`.
-
-    Example:
-        >>> model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 2))
-        >>> LayerAsInput(model, model[0])(torch.zeros(4, 2, 3), torch.zeros(4, 2, dtype=torch.long)).shape
-        torch.Size([4, 2])
     """
 
     def __init__(self, model: Callable[..., Any], layer: nn.Module, lock: Lock | None = None) -> None:

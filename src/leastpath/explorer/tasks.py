@@ -21,10 +21,6 @@ class Task:
     """One computation. `work` gets its task and returns the name of what it found, and whether it was cut short.
 
     The work may `show` what it has before it is done.
-
-    Example:
-        >>> Task(lambda task: ("key", False), Meter(1)).state
-        'running'
     """
 
     work: Callable[[Task], tuple[str, bool]]
@@ -72,15 +68,7 @@ class Task:
 
 
 class Worker:
-    """A thread that does tasks one after the other.
-
-    Example:
-        >>> worker = Worker()
-        >>> task = worker.begin(lambda task: ("key", False), Meter(1))
-        >>> task.finished.wait(10), task.status()["result"]
-        (True, 'key')
-        >>> worker.close()
-    """
+    """A thread that does tasks one after the other."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}

@@ -20,12 +20,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 
 
 def check_size(content: bytes) -> bytes:
-    """The content, if it is neither empty nor too large.
-
-    Example:
-        >>> check_size(b"abc")
-        b'abc'
-    """
+    """The content, if it is neither empty nor too large."""
     if not content:
         raise ValueError("the file is empty: choose another one")
     if len(content) > MOST_BYTES:
@@ -34,14 +29,7 @@ def check_size(content: bytes) -> bytes:
 
 
 def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
-    """A picture file as (1, channels, height, width) in [0, 1], for shape (channels, height, width).
-
-    Example:
-        >>> picture_from("note.txt", b"no picture", (3, 8, 8))
-        Traceback (most recent call last):
-        ...
-        ValueError: note.txt cannot be read as a picture: ...
-    """
+    """A picture file as (1, channels, height, width) in [0, 1], for shape (channels, height, width)."""
     channels, height, width = shape
     if channels not in (1, 3):
         raise ValueError(f"the model takes {channels} channels, and picture files have 1 or 3: give it tensors")
@@ -64,14 +52,7 @@ def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
 
 
 def table_from(name: str, content: bytes, columns: tuple[Any, ...]) -> Any:
-    """A CSV file with these columns, at most 200 rows: a data frame.
-
-    Example:
-        >>> import pytest
-        >>> _ = pytest.importorskip("pandas")
-        >>> len(table_from("rows.csv", b"a,b\\n1,2\\n3,4\\n", ("a", "b")))
-        2
-    """
+    """A CSV file with these columns, at most 200 rows: a data frame."""
     pandas: Any = optional("pandas", "reading tables needs pandas", "tabular")
     try:
         frame = pandas.read_csv(io.BytesIO(check_size(content)), nrows=MOST_ROWS, encoding="utf-8")
@@ -87,12 +68,7 @@ def table_from(name: str, content: bytes, columns: tuple[Any, ...]) -> Any:
 
 
 def text_from(name: str, content: bytes) -> str:
-    """A text in UTF-8, at most 10,000 characters.
-
-    Example:
-        >>> text_from("note", "a fine film".encode())
-        'a fine film'
-    """
+    """A text in UTF-8, at most 10,000 characters."""
     try:
         text = check_size(content).decode("utf-8").strip()
     except UnicodeDecodeError as error:

@@ -26,13 +26,6 @@ class Walk:
     """Numbers at `places` along a path, which are equally spaced by Euclidean length.
 
     Of several baselines, all is the mean over their paths.
-
-    Example:
-        >>> import leastpath as lp
-        >>> bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
-        >>> walk, _ = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)))
-        >>> walk.attributed[-1].round(decimals=2)
-        tensor([0.5000, 0.5000])
     """
 
     places: Tensor

@@ -28,10 +28,6 @@ class TextSource:
         texts: what is explained.
         target: the class; None: the predicted one.
         recipe: Python lines that make `model` and `tokenizer`; None: a comment says that they are yours.
-
-    Example:
-        >>> TextSource.kind
-        'text'
     """
 
     kind: Any = "text"
