@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 import leastpath as lp
 import toy_jobs
 from leastpath import jobs
-from leastpath._support.lock import FolderInUse
 from leastpath._support.store import Store, StoreMismatch
 from leastpath.commands import cli
 from leastpath.evaluation import compare
 from leastpath.jobs import driver
+from leastpath.jobs.lock import FolderInUse
 from leastpath.jobs.shards import Worker
 from leastpath.jobs.sources import may_pass
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from leastpath._support.memory import keep_freed_memory
+from leastpath.commands.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from typer import Typer

@@ -15,14 +15,14 @@ from typing import Any, Literal
 import torch
 
 from leastpath._support.checks import check_kind
-from leastpath._support.contents import remember, save
 from leastpath._support.files import write_atomically
-from leastpath._support.lock import FolderInUse, held
 from leastpath._support.store import Store, StoreMismatch
 from leastpath.account.budget import Clock
 from leastpath.account.limits import Limits
+from leastpath.jobs.contents import remember, save
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import Job, Keep
+from leastpath.jobs.lock import FolderInUse, held
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Assignment, Done, key_of, passing_rows

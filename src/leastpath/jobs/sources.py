@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_kind
-from leastpath._support.contents import content_digest
 from leastpath._support.fingerprint import describe, digest, source_digest
 from leastpath._support.optional import imported, optional
 from leastpath.features.images import PICTURES, read_image
+from leastpath.jobs.contents import content_digest
 from leastpath.score.calls import is_out_of_memory
 from leastpath.score.inputs import Inputs
 
@@ -154,7 +154,7 @@ class _Files:
 
     @property
     def what(self) -> Any:
-        """Its settings, and the files by name and content. Every byte is read once (`_support/contents.py`)."""
+        """Its settings, and the files by name and content. Every byte is read once (`contents.py`)."""
         contents = hashlib.sha256()
         for name, file in self._named_files():
             contents.update(f"{name}\0{content_digest(file)}\n".encode())

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leastpath._support.memory import keep_freed_memory
+from leastpath.commands.memory import keep_freed_memory
 
 LOOP = """
 import resource
@@ -19,7 +19,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5): activations()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-KEEP = "from leastpath._support.memory import keep_freed_memory; assert keep_freed_memory()"
+KEEP = "from leastpath.commands.memory import keep_freed_memory; assert keep_freed_memory()"
 
 
 def pages(first: str) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leastpath._support import contents
-from leastpath._support.contents import content_digest, remember, save
+from leastpath.jobs import contents
+from leastpath.jobs.contents import content_digest, remember, save
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from leastpath._support import lock
-from leastpath._support.lock import FolderInUse, held
+from leastpath.jobs import lock
+from leastpath.jobs.lock import FolderInUse, held
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
 
