@@ -81,9 +81,7 @@ def answers(
 
 def _explain_by(case: Case, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:
     """Not tested, because the curves of removal are the test."""
-    given: dict[str, Any] = {
-        name: most for name, most in limits.items() if most is not None and name in method.defaults
-    }
+    given: dict[str, Any] = {name: n for name, n in limits.items() if n is not None and name in method.defaults}
     baselines = case.baselines if method.takes_baselines else None
     return method(case.score, case.inputs, baselines, seed=seed, support=False, **given)
 

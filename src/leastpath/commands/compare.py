@@ -80,8 +80,7 @@ def choose_methods(names: str, kind: Kind, fill: str, size: int) -> dict[str, Co
     wanted = names_in(names)
     if not wanted:
         raise ValueError("--methods is empty: name at least one, as in --methods integrated_gradients")
-    searched = "values" if kind == "table" else patches(size, size, CEILING_CELLS)
-    ceiling = NearOptimalRemoval(searched, fill)
+    ceiling = NearOptimalRemoval(None if kind == "table" else patches(size, size, CEILING_CELLS), fill)
     # An unknown name is an error that lists those that are known.
     return {name: ceiling if name == CEILING else stay_in_range(METHODS[name], kind) for name in wanted}
 
@@ -215,9 +214,8 @@ def _give_data(wanted: Mapping[str, Contender], case: Case, options: CompareOpti
 
 def _other_inputs(case: Case, options: CompareOptions) -> Tensor:
     """Inputs that are not compared, (n, *features); of a table, each column in its unit."""
-    model, table = case.score.model, None
-    if isinstance(model, Rescaled):
-        table = read_table(options.source, names_in(*options.drop))
+    unit = case.score.model.unit if isinstance(case.score.model, Rescaled) else None
+    table = None if unit is None else read_table(options.source, names_in(*options.drop))
     rest: list[Any] = picture_files(options.source) if table is None else complete_rows(table)
     rest = [] if options.limit is None else rest[options.limit :]
     if not rest:
@@ -227,4 +225,4 @@ def _other_inputs(case: Case, options: CompareOptions) -> Tensor:
     if table is None:
         return torch.cat([read_image(file, options.size) for file in spread(rest, MOST_PICTURES)])
     rows = table.iloc[spread(rest, MOST_ROWS)].to_numpy(dtype="float32", copy=True)
-    return torch.as_tensor(rows) / model.unit
+    return torch.as_tensor(rows) / unit
