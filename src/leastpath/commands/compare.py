@@ -222,7 +222,7 @@ def _other_inputs(case: Case, options: CompareOptions) -> Tensor:
         raise ValueError(
             "a method of --methods learns from data, and all inputs are compared: keep some for it with --limit"
         )
-    if table is None:
+    if table is None or unit is None:
         return torch.cat([read_image(file, options.size) for file in spread(rest, MOST_PICTURES)])
     rows = table.iloc[spread(rest, MOST_ROWS)].to_numpy(dtype="float32", copy=True)
     return torch.as_tensor(rows) / unit
