@@ -6,7 +6,7 @@
 
 The first prints medians over photographs, the 90 % point of the total, and CPU seconds with one thread as a ratio to
 Captum's IG with 50 steps on the same picture in the same run, with as many rows in a model call. `--ready` adds those
-with the model made ready by `lp.prepared`. The net is EfficientNet-lite0 as published. "× IG" counts gradients in units
+with the model made ready by `lp.prepare`. The net is EfficientNet-lite0 as published. "× IG" counts gradients in units
 of 50.
 The second prints the peak memory of one path integral at 100, 1,000 and 10,000 gradients, each in a process of its own,
 as a ratio to that at 100: one example and sixteen, a straight line and a bent path.
@@ -168,7 +168,7 @@ def main() -> None:
     files = picture_files(arguments.images)
     files = files[:: max(1, len(files) // arguments.count)][: arguments.count]
     net = EfficientNetLite0(folded=False)
-    ready = lp.prepared(net, read_image(files[0], arguments.size)) if arguments.ready else None
+    ready = lp.prepare(net, read_image(files[0], arguments.size)) if arguments.ready else None
     if ready is not None:
         print(ready.report)
     rows = dict[tuple[str, str], list[dict[str, float]]]()

@@ -1,4 +1,4 @@
-"""What `lp.prepared` saves: input gradients of real nets, and Integrated Gradients beside Captum.
+"""What `lp.prepare` saves: input gradients of real nets, and Integrated Gradients beside Captum.
 
     python benchmarks/prepared.py [nets …] --models FOLDER [--size 128] [--rows 8] [--steps 20] [--repeats 7] [--all]
 
@@ -118,7 +118,7 @@ def gradients(name: str, model: nn.Module, ready: lp.Prepared, inputs: Tensor, r
 
 
 def _add_unused(rivals: dict[str, Callable[[], object]], model: nn.Module, ready: lp.Prepared, inputs: Tensor) -> None:
-    """Ways that `lp.prepared` does not take, with what they change and what they take to begin."""
+    """Ways that `lp.prepare` does not take, with what they change and what they take to begin."""
 
     def bfloat16() -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
@@ -183,7 +183,7 @@ def main() -> None:
             continue
         side = 32 if "resnet56" in name else arguments.size
         inputs = torch.rand(arguments.rows, 3, side, side)
-        ready = lp.prepared(model, inputs)
+        ready = lp.prepare(model, inputs)
         print(f"---- {name}, {arguments.rows} × {side} × {side}\n{ready.report}")
         gradients(name, model, ready, inputs, arguments.repeats, arguments.all)
         integrated(name, model, ready, inputs, arguments.steps, arguments.repeats)

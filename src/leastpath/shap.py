@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_kind
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Score
 
@@ -68,7 +68,7 @@ def explanation(
         >>> explanation(result, ["age", "height", "mass"], inputs, score=score).shape
         (5, 3)
     """
-    shap = optional("shap", "leastpath.shap needs SHAP", "shap")
+    shap = import_optional("shap", "leastpath.shap needs SHAP", "shap")
     if output_names is not None:
         check_kind("output_names", output_names, str, "one name: an explanation has one score")
     given: Any = result
@@ -116,7 +116,7 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
         >>> plot("bar", explanation(result)).axes[0].get_xlabel()
         'mean(|attribution|)'
     """
-    shap = optional("shap", "leastpath.shap needs SHAP", "shap")
+    shap = import_optional("shap", "leastpath.shap needs SHAP", "shap")
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is unknown: use one of {list(KINDS)}, or call SHAP's own plot")
     import matplotlib.pyplot as plt  # which SHAP draws on
@@ -140,11 +140,11 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
             if isinstance(formatter, FixedFormatter):
                 formatter.seq = [_in_our_words(str(label)) for label in formatter.seq]
             elif isinstance(formatter, FuncFormatter):
-                formatter.func = partial(_reworded, formatter.func)
+                formatter.func = partial(_reword, formatter.func)
     return figure
 
 
-def _reworded(label: Callable[[float, int | None], str], at: float, position: int | None = None) -> str:
+def _reword(label: Callable[[float, int | None], str], at: float, position: int | None = None) -> str:
     return _in_our_words(label(at, position))
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import seed_of
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.attribution import attribute
 from leastpath.features.kinds import FEW_FEATURES
 from leastpath.methods.method import Method
@@ -478,4 +478,4 @@ def _categorical_columns(frame: Any, categorical: Sequence[Any] | None) -> set[A
 
 
 def _pandas() -> Any:
-    return optional("pandas", "leastpath.tabular needs pandas", "tabular")
+    return import_optional("pandas", "leastpath.tabular needs pandas", "tabular")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath._support.files import write_atomically
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath._support.threads import in_this_thread
 from leastpath.attribution import attribute
 from leastpath.removal.verdict import headline
@@ -108,8 +108,8 @@ class TextExplanation:
     def _text_html(self, text: int, end: float) -> str:
         tested = html.escape(_headline(self.result, text))
         probability = float(self.probabilities[text])
-        share = "" if math.isnan(probability) else f"probability {written(probability)}, "
-        score, start = written(float(self.scores[text])), written(float(self.base_values[text]))
+        share = "" if math.isnan(probability) else f"probability {write_number(probability)}, "
+        score, start = write_number(float(self.scores[text])), write_number(float(self.base_values[text]))
         scores = f"score {score}, at the baseline {start}"
         head = f"<small><strong>{tested}</strong><br>{html.escape(self.target_names[text])}: {share}{scores}</small>"
         return f"<p>{head}<br>{text_html(self.display_tokens(text), self.shown_values[text], scale=end, join='')}</p>"
@@ -225,7 +225,7 @@ def explain(
     """
     given: Any = texts
     batch: list[Text] = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, tuple)) else [given]
-    encoded, names = tokenized(model, tokenizer, batch, max_length)
+    encoded, names = tokenize(model, tokenizer, batch, max_length)
     embedding = embedding or embedding_of(model)
     device = next(model.parameters()).device
     ids = encoded["input_ids"].to(device)  # (batch, length)
@@ -239,8 +239,8 @@ def explain(
     score = Score(wrapped, layer=wrapped.probe, additional_forward_args=rows, batch_size=batch_size)
     logits = score.outputs(ids)
     score = with_classes(score, _read_target(model, target, logits), output, logits)
-    starts = usual_baselines(tokenizer) if baseline is None else _each(baseline)
-    start = _joint([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
+    starts = usual_baselines(tokenizer) if baseline is None else _as_tuple(baseline)
+    start = _join_starts([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
     labels = _token_labels(free, start.shape[-1])
     result = attribute(score, ids, start, groups=labels, support=support, **settings)
     assert isinstance(result.values, Tensor)
@@ -304,8 +304,8 @@ def explain_image(
     if not batch:
         raise ValueError("images is empty: pass at least one image")
     parameter = next(model.parameters())
-    pixels = _processed(processor, batch).to(parameter.device, parameter.dtype)  # (batch, channels, height, width)
-    start = _joint([_image_start(processor, pixels, one) for one in _each(baseline)])
+    pixels = _process_images(processor, batch).to(parameter.device, parameter.dtype)  # (batch, channels, height, width)
+    start = _join_starts([_image_start(processor, pixels, one) for one in _as_tuple(baseline)])
     score = Score(model, batch_size=batch_size)
     logits = score.outputs(pixels)
     score = with_classes(score, _read_target(model, target, logits), output, logits)
@@ -318,8 +318,9 @@ def _legend_html(end: float) -> str:
     """The colours in words, each on its own ground."""
     ends = ((-end, "lowers the score"), (0.0, "no effect"), (end, "raises the score"))
     spans = [
-        f'<span style="background:{colour(at, end)};color:#000">&nbsp;{written(at, 2, sign=True)} {words}&nbsp;</span>'
+        f'<span style="background:{colour(at, end)};color:#000">&nbsp;{number} {words}&nbsp;</span>'
         for at, words in ends
+        if (number := write_number(at, 2, sign=True))
     ]
     return f"<div><small>{' '.join(spans)}</small></div>"
 
@@ -330,14 +331,14 @@ def _headline(result: Attribution, example: int | None = None) -> str:
     return headline(result.support[chosen], result.stats["line_support"][chosen], result.status[chosen])
 
 
-def _each(baseline: Any) -> tuple[Any, ...]:
+def _as_tuple(baseline: Any) -> tuple[Any, ...]:
     """The baselines that were asked for, one or several."""
     if isinstance(baseline, tuple) and not baseline:
         raise ValueError('baseline is an empty tuple: name at least one, as in ("mask", "pad")')
     return baseline if isinstance(baseline, tuple) else (baseline,)
 
 
-def _joint(starts: list[Tensor]) -> Tensor:
+def _join_starts(starts: list[Tensor]) -> Tensor:
     """One baseline (batch, *features) as it is, several as (batch, m, *features)."""
     return starts[0] if len(starts) == 1 else torch.stack(starts, 1)
 
@@ -365,7 +366,7 @@ class ReplacedTokens(nn.Module):
             return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
 
 
-def tokenized(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
+def tokenize(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
     """The tokenizer's answer, and which parts of it, besides the ids, the model takes."""
     check_integer("max_length", max_length, 1, or_none=", or None for what the tokenizer allows")
     if not texts or not all(_is_text(text) for text in texts):
@@ -483,7 +484,7 @@ def _sum_pieces(values: Tensor, pieces: Iterable[Piece]) -> Tensor:
 def token_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
     """The tokens of one text that are no padding."""
     positions = encoded["attention_mask"][b].nonzero()[:, 0].tolist()
-    return _pieces(tokenizer, encoded, b, text, [(i,) for i in positions])
+    return _cut_pieces(tokenizer, encoded, b, text, [(i,) for i in positions])
 
 
 def _word_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piece, ...]:
@@ -500,10 +501,10 @@ def _word_pieces(tokenizer: Any, encoded: Any, b: int, text: Text) -> tuple[Piec
         else:
             groups.append((i,))
         last = key
-    return _pieces(tokenizer, encoded, b, text, groups)
+    return _cut_pieces(tokenizer, encoded, b, text, groups)
 
 
-def _pieces(tokenizer: Any, encoded: Any, b: int, text: Text, groups: list[tuple[int, ...]]) -> tuple[Piece, ...]:
+def _cut_pieces(tokenizer: Any, encoded: Any, b: int, text: Text, groups: list[tuple[int, ...]]) -> tuple[Piece, ...]:
     """Each group of positions as it stands in the text; a special token stands nowhere and is written out."""
     ids = encoded["input_ids"][b].tolist()
     if not getattr(tokenizer, "is_fast", False):
@@ -526,7 +527,7 @@ def _pieces(tokenizer: Any, encoded: Any, b: int, text: Text, groups: list[tuple
 # ---- images ------------------------------------------------------------------------------------------------------
 
 
-def _processed(processor: Any, images: list[Any]) -> Tensor:
+def _process_images(processor: Any, images: list[Any]) -> Tensor:
     made = processor(images=images, return_tensors="pt")
     pixels = made.get("pixel_values")
     if not isinstance(pixels, Tensor) or pixels.ndim != 4:
@@ -553,7 +554,7 @@ def _image_start(processor: Any, pixels: Tensor, baseline: Any) -> Tensor:
 
     side = max(pixels.shape[2:])
     plain = np.full((side, side, 3), 255 if baseline == "white" else 0, dtype=np.uint8)
-    return _processed(processor, [plain]).to(pixels).expand_as(pixels)
+    return _process_images(processor, [plain]).to(pixels).expand_as(pixels)
 
 
 # ---- classes -----------------------------------------------------------------------------------------------------

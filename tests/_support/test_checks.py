@@ -19,7 +19,7 @@ from leastpath._support.checks import (
     check_settings_of,
     check_tensor,
     seed_of,
-    shown,
+    show_value,
 )
 
 SCORE, X = lp.Score(lambda x: x.prod(1)), torch.ones(1, 2)
@@ -146,7 +146,7 @@ def test_points_become_floating_and_must_be_finite():
 
 
 def test_values_in_sentences_and_settings_that_pass():
-    assert (shown(0.5), shown(torch.zeros(2, 3))) == ("0.5", "a tensor of shape (2, 3)")
+    assert (show_value(0.5), show_value(torch.zeros(2, 3))) == ("0.5", "a tensor of shape (2, 3)")
     assert seed_of(-1) == 2**63 - 1
     check_integer("n_steps", None, 1, or_none=", or None")
     check_setting("spread", 0.5, float | None)

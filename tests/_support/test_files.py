@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from leastpath._support.files import check_unpacked_size, readable, seconds_since, write_atomically, zipped_arrays
+from leastpath._support.files import check_readable, check_unpacked_size, open_arrays, seconds_since, write_atomically
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path):
@@ -32,10 +32,10 @@ def test_what_a_reader_raises_becomes_one_sentence(tmp_path):
     file = write_atomically(tmp_path / "a.npz", b"?")
     with (
         pytest.raises(ValueError, match=r"a\.npz is not a saved graph: expected a file written by Graph\.save \(odd\)"),
-        readable(file, "a graph", "Graph.save"),
+        check_readable(file, "a graph", "Graph.save"),
     ):
         raise OSError("odd")
-    with pytest.raises(FileNotFoundError), readable(tmp_path / "none", "a graph", "Graph.save"):
+    with pytest.raises(FileNotFoundError), check_readable(tmp_path / "none", "a graph", "Graph.save"):
         (tmp_path / "none").read_bytes()
 
 
@@ -50,7 +50,7 @@ def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):
 
 def test_arrays_of_an_archive_and_the_age_of_a_file(tmp_path):
     np.savez(tmp_path / "some.npz", a=np.arange(3))
-    with zipped_arrays(tmp_path / "some.npz") as arrays:
+    with open_arrays(tmp_path / "some.npz") as arrays:
         assert arrays["a"].tolist() == [0, 1, 2]
     file = write_atomically(tmp_path / "note.txt", b"no archive")
     check_unpacked_size(file)

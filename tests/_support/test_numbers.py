@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leastpath._support.numbers import SUPERSCRIPTS, written
+from leastpath._support.numbers import SUPERSCRIPTS, write_number
 
 
 @pytest.mark.parametrize(
@@ -18,21 +18,21 @@ from leastpath._support.numbers import SUPERSCRIPTS, written
     ],
 )  # fmt: skip
 def test_examples(value, text):
-    assert written(value) == text
+    assert write_number(value) == text
 
 
 def test_signs_are_written_where_asked():
-    assert [written(x, sign=True) for x in (0.5, -0.5, 0.0, 3)] == ["+0.5", "−0.5", "0", "+3"]
+    assert [write_number(x, sign=True) for x in (0.5, -0.5, 0.0, 3)] == ["+0.5", "−0.5", "0", "+3"]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 6))
 def test_read_back(value, digits):
     back = {superscript: digit for digit, superscript in SUPERSCRIPTS.items()}
-    text = written(value, digits).replace("−", "-").replace(",", "").replace(" × 10", "e").translate(back)
-    assert float(text) == float(f"{value:.{digits - 1}e}") and "e+" not in written(value, digits)
+    text = write_number(value, digits).replace("−", "-").replace(",", "").replace(" × 10", "e").translate(back)
+    assert float(text) == float(f"{value:.{digits - 1}e}") and "e+" not in write_number(value, digits)
 
 
 def test_digits_of_large_numbers():
-    assert (written(18042.7, 4), written(1.3e-7), written(1000), written(math.inf)) == (
+    assert (write_number(18042.7, 4), write_number(1.3e-7), write_number(1000), write_number(math.inf)) == (
         "18,040", "1.3 × 10⁻⁷", "1,000", "infinite",
     )  # fmt: skip

@@ -4,21 +4,21 @@ import json
 
 import pytest
 
-from leastpath._support.optional import imported, optional
+from leastpath._support.optional import import_by_name, import_optional
 
 
 def test_a_library_that_is_there():
-    assert optional("json", "settings are JSON", "io") is json
+    assert import_optional("json", "settings are JSON", "io") is json
 
 
 def test_one_that_is_not_names_the_extra():
     with pytest.raises(ImportError, match=r"x needs y: pip install 'leastpath\[jobs\]'"):
-        optional("no_such_library.part", "x needs y", "jobs")
+        import_optional("no_such_library.part", "x needs y", "jobs")
 
 
 def test_an_import_path_gives_what_it_names():
-    assert imported("json:JSONDecoder.decode") is json.JSONDecoder.decode and imported(3) == 3
+    assert import_by_name("json:JSONDecoder.decode") is json.JSONDecoder.decode and import_by_name(3) == 3
     with pytest.raises(ValueError, match=r"'json' is not an import path: write package\.module:name"):
-        imported("json")
+        import_by_name("json")
     with pytest.raises(ValueError, match="'json:nothing' cannot be imported"):
-        imported("json:nothing")
+        import_by_name("json:nothing")

@@ -179,13 +179,13 @@ def doors() -> Iterator[Case]:
     yield Case("shared", "the same without a mark", lambda: explained(table), Refused("lp.shared"))
     yield Case("per_example", "too few rows", lambda: explained(lp.per_example(table[:1])), Refused("per_example|rows"))
     yield Case("per_example", "a word", lambda: lp.per_example("mask"), Refused("per_example"))
-    yield Case("prepared", "a function for a model", lambda: lp.prepared(torch.sin, X), Refused("Module"))
+    yield Case("prepare", "a function for a model", lambda: lp.prepare(torch.sin, X), Refused("Module"))
     yield Case(
-        "prepared", "meta as the default device",
-        partial(with_default, torch.set_default_device, "meta", None, lambda: lp.prepared(NET, X)(X)),
+        "prepare", "meta as the default device",
+        partial(with_default, torch.set_default_device, "meta", None, lambda: lp.prepare(NET, X)(X)),
         Right(lambda: NET(X), 1e-6),
     )  # fmt: skip
-    yield Case("prepared", "a word for an example", lambda: lp.prepared(NET, "x"), Refused("example"))
+    yield Case("prepare", "a word for an example", lambda: lp.prepare(NET, "x"), Refused("example"))
     yield Case(
         "load", "no file", lambda: lp.load("nothing.safetensors"), Refused("is not a file: pass what result.save")
     )

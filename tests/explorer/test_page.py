@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")
@@ -265,7 +265,7 @@ def test_strips_of_any_number_of_channels_can_be_seen_and_painted(visit, shape):
         expect(page.locator(".card .note")).to_contain_text("at row")
         told, row, column = re.split(" at row |, column ", page.locator(".card .note").inner_text())
         value = unpack(finding(explorer)["values"])[:, int(row), int(column)].sum()
-        assert told == written(value.item(), sign=True)
+        assert told == write_number(value.item(), sign=True)
         np.testing.assert_allclose([int(row), int(column)], [shape[1] / 2, shape[2] / 2], atol=2)
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from leastpath.jobs import lock
-from leastpath.jobs.lock import FolderInUse, held
+from leastpath.jobs.lock import FolderInUse, hold_folder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
 
@@ -22,15 +22,19 @@ def elsewhere(folder, count=0, **more):
 
 
 def test_a_second_holder_is_refused_by_name(tmp_path):
-    with held(tmp_path), pytest.raises(FolderInUse, match=rf"in use: process {os.getpid()} on "), held(tmp_path):
+    with (
+        hold_folder(tmp_path),
+        pytest.raises(FolderInUse, match=rf"in use: process {os.getpid()} on "),
+        hold_folder(tmp_path),
+    ):
         pass
-    with held(tmp_path) as lost:
+    with hold_folder(tmp_path) as lost:
         assert not lost()
     assert not (tmp_path / "driver.json").exists()
 
 
 def hold_and_die(folder):
-    with held(folder):
+    with hold_folder(folder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -40,7 +44,7 @@ def test_a_dead_owner_gives_way_at_once(tmp_path):
     owner.start()
     owner.join()
     assert json.loads((tmp_path / "driver.json").read_text())["pid"] == owner.pid
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         assert json.loads((tmp_path / "driver.json").read_text())["pid"] == os.getpid()
 
 
@@ -49,7 +53,7 @@ def test_a_silent_owner_elsewhere_gives_way_whatever_the_clocks_say(tmp_path, mo
     monkeypatch.setattr(lock, "STALE", 0.3)
     elsewhere(tmp_path)
     os.utime(tmp_path / "driver.json", (time.time() + years * 3e7,) * 2)
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         assert json.loads((tmp_path / "driver.json").read_text())["token"] != "theirs"
 
 
@@ -59,27 +63,27 @@ def test_an_owner_elsewhere_that_counts_up_is_left_alone(tmp_path, monkeypatch, 
     elsewhere(tmp_path)
     os.utime(tmp_path / "driver.json", (time.time() + years * 3e7,) * 2)
     threading.Timer(0.2, elsewhere, (tmp_path, 1)).start()
-    with pytest.raises(FolderInUse, match=r"on node7"), held(tmp_path):
+    with pytest.raises(FolderInUse, match=r"on node7"), hold_folder(tmp_path):
         pass
 
 
 def test_an_owner_elsewhere_that_ends_meanwhile(tmp_path):
     elsewhere(tmp_path)
     threading.Timer(0.2, (tmp_path / "driver.json").unlink).start()
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null"])
 def test_a_broken_note_of_the_owner_stops_nobody(tmp_path, text):
     (tmp_path / "driver.json").write_text(text)
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
 def test_who_stood_still_and_lost_the_folder_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "BEAT", 0.02)
-    with held(tmp_path) as lost:
+    with hold_folder(tmp_path) as lost:
         elsewhere(tmp_path)
         end = time.monotonic() + 20
         while not lost():
@@ -90,7 +94,7 @@ def test_who_stood_still_and_lost_the_folder_is_told(tmp_path, monkeypatch):
 
 def test_the_owner_counts_up(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "BEAT", 0.02)
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         end = time.monotonic() + 20
         while json.loads((tmp_path / "driver.json").read_text())["count"] < 3:
             assert time.monotonic() < end
@@ -101,10 +105,10 @@ def test_without_locks_of_the_system(tmp_path, monkeypatch):
     """A file system that has none: the note alone decides."""
     monkeypatch.setattr(lock, "fcntl", None)
     monkeypatch.setattr(lock, "SETTLE", 0.01)
-    with held(tmp_path), pytest.raises(FolderInUse), held(tmp_path):
+    with hold_folder(tmp_path), pytest.raises(FolderInUse), hold_folder(tmp_path):
         pass
     (tmp_path / "driver.json").write_text(json.dumps({"machine": lock._machine(), "pid": 2**22 + 1, "token": "dead"}))
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
@@ -113,7 +117,7 @@ def test_the_number_of_a_dead_process_may_belong_to_another_now(tmp_path, monkey
     monkeypatch.setattr(lock, "SETTLE", 0.01)
     note = {"machine": lock._machine(), "pid": os.getpid(), "begun": "long ago", "token": "dead", "host": "here"}
     (tmp_path / "driver.json").write_text(json.dumps(note))
-    with held(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
@@ -123,7 +127,7 @@ def test_many_races_have_one_winner_at_a_time(tmp_path):
     def compete(folder, start):
         start.wait()
         try:
-            with held(folder):
+            with hold_folder(folder):
                 inside.append(folder)
                 together.append(inside.count(folder))
                 time.sleep(0.002)

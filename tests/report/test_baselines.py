@@ -6,7 +6,7 @@ import torch
 
 import leastpath as lp
 from helpers import cnn
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.score.baselines import BASELINES
 
 pytest.importorskip("matplotlib")
@@ -24,7 +24,7 @@ def test_shows_starts_and_attributions_of_each():
     assert [figure.axes[i].get_title() for i in range(3)] == ["image", "black", "samples"]
     black = lp.attribute(SCORE, IMAGES[:1], method=lp.StraightLine(), **FIXED)
     np.testing.assert_allclose(figure.axes[4].get_images()[0].get_array(), black.values[0].sum(0).numpy(), atol=1e-6)
-    assert figure.axes[1].get_xlabel() == f"f = {written(float(SCORE(torch.zeros(1, 2, 6, 6))))}"
+    assert figure.axes[1].get_xlabel() == f"f = {write_number(float(SCORE(torch.zeros(1, 2, 6, 6))))}"
     assert figure.axes[2].get_xlabel().startswith("first of 3, mean f")
 
 

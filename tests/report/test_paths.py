@@ -8,7 +8,7 @@ import leastpath as lp
 from helpers import Polyline, cnn
 
 pytest.importorskip("matplotlib")
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.evaluation import profile_paths, scores_along
 from leastpath.report import path_film, path_profile
 
@@ -32,7 +32,7 @@ def test_film_shows_the_points_of_the_path_and_their_scores():
     limits = (0, 1) if low >= 0 and high <= 1 else (low, high)
     expected = ((middle - limits[0]) / (limits[1] - limits[0])).clamp(0, 1).mean(0)
     np.testing.assert_allclose(shown, expected.numpy(), atol=1e-5)
-    assert f"f = {written(float(SCORE(IMAGES)[1]))}" in figure.axes[4].get_xlabel()
+    assert f"f = {write_number(float(SCORE(IMAGES)[1]))}" in figure.axes[4].get_xlabel()
     assert len(figure.axes) == 11  # frames, differences and a colour bar
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import cnn, mlp, seeded
-from leastpath.score.baselines import BASELINES, baseline, blurred, several
+from leastpath.score.baselines import BASELINES, baseline, blur_images, several
 
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(1))
 POINTS = torch.rand(20, 2, 6, 6, generator=torch.Generator().manual_seed(2))
@@ -65,7 +65,7 @@ def test_blur_against_scipy(sigma):
 
     images = torch.rand(2, 3, 9, 12, dtype=torch.float64)
     expected = gaussian_filter(images.numpy(), (0, 0, sigma, sigma), mode="nearest", radius=max(1, round(4 * sigma)))
-    np.testing.assert_allclose(blurred(images, sigma).numpy(), expected, atol=1e-10)
+    np.testing.assert_allclose(blur_images(images, sigma).numpy(), expected, atol=1e-10)
 
 
 def test_uniform_fills_its_range_and_follows_its_seed():

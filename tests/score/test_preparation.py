@@ -1,4 +1,4 @@
-"""prepared(): against the model itself, layer by layer and as a whole. No test depends on what is fast here."""
+"""prepare(): against the model itself, layer by layer and as a whole. No test depends on what is fast here."""
 
 import copy
 
@@ -60,7 +60,7 @@ def gradient(model, x):
 
 
 def test_outputs_and_gradients_against_the_model(net):
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     new = torch.rand(2, 3, 6, 6)
     torch.testing.assert_close(ready(new), net(new), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(gradient(ready, new), gradient(net, new), rtol=1e-3, atol=1e-5)
@@ -68,7 +68,7 @@ def test_outputs_and_gradients_against_the_model(net):
 
 
 def test_only_layers_that_the_norm_alone_reads_are_folded(net):
-    model = lp.prepared(net, X).model
+    model = lp.prepare(net, X).model
     assert isinstance(model.first_norm, nn.Identity) and model.first.bias is not None
     assert isinstance(model.head[2], nn.Identity)
     assert isinstance(model.twice_norm, nn.BatchNorm2d)
@@ -76,7 +76,7 @@ def test_only_layers_that_the_norm_alone_reads_are_folded(net):
 
 
 def test_the_report_tells_each_step(net):
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     assert [step.kept for step in ready.report.steps] == [True] * 4
     page = str(ready.report)
     assert "2 of 3" in page and "together: 0.50 ×" in page and "channels last" in page
@@ -84,7 +84,7 @@ def test_the_report_tells_each_step(net):
 
 def test_the_model_is_not_changed(net):
     before = copy.deepcopy(net.train().state_dict())
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     assert "training mode" in ready.report.steps[0].why and not ready.training
     assert net.training and all(p.requires_grad for p in net.parameters())
     for name, tensor in net.state_dict().items():
@@ -94,7 +94,7 @@ def test_the_model_is_not_changed(net):
 def test_the_original_is_not_run(net):
     calls = []
     handle = net.register_forward_hook(lambda module, *_: calls.append(module is net))
-    lp.prepared(net, X)
+    lp.prepare(net, X)
     handle.remove()
     assert calls and not any(calls)  # hooks are copied along, and see the copy alone
 
@@ -105,7 +105,7 @@ def test_a_step_that_changes_the_function_is_left_out(net, monkeypatch):
         return "everything"
 
     monkeypatch.setattr(preparation, "STEPS", (("one percent more", wrong),))
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     step = ready.report.steps[1]
     assert not step.kept and "more than rounding" in step.why and step.output_difference > 1e-3
     torch.testing.assert_close(ready(X), net(X), rtol=0, atol=0)
@@ -117,14 +117,14 @@ def test_a_step_that_breaks_the_model_is_left_out(net, monkeypatch):
         return "everything"
 
     monkeypatch.setattr(preparation, "STEPS", (("broken", broken),))
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     assert "the model does not work with it" in ready.report.steps[1].why
     torch.testing.assert_close(ready(X), net(X), rtol=0, atol=0)
 
 
 def test_a_step_that_saves_no_time_is_left_out(net, monkeypatch):
     monkeypatch.setattr(preparation, "_compare", lambda before, after, inputs: 1.2)
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     assert [step.kept for step in ready.report.steps] == [True, False, False, False]
     assert "no gain" in str(ready.report) and ready.report.time == 1.0
 
@@ -144,13 +144,13 @@ def used_twice(layer):
 )
 def test_what_cannot_be_folded_is_left(make):
     net = statistics(make())
-    ready = lp.prepared(nn.Sequential(net, nn.Flatten()), X)
+    ready = lp.prepare(nn.Sequential(net, nn.Flatten()), X)
     assert not ready.report.steps[1].kept
     torch.testing.assert_close(ready(X), net(X).flatten(1), rtol=1e-4, atol=1e-5)
 
 
 def test_attributions_against_the_model(net):
-    ready = lp.prepared(net, X)
+    ready = lp.prepare(net, X)
     plain, fast = (lp.attribute(lp.Score(m, 1), X, method=lp.StraightLine()).values for m in (net, ready))
     torch.testing.assert_close(fast, plain, rtol=1e-3, atol=1e-4)
     layer = lp.Score(ready, 1, layer=ready.model.head[3])
@@ -159,7 +159,7 @@ def test_attributions_against_the_model(net):
 
 def test_tokens_are_only_frozen():
     net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2))
-    ready = lp.prepared(net, torch.randint(9, (2, 3)))
+    ready = lp.prepare(net, torch.randint(9, (2, 3)))
     assert [step.kept for step in ready.report.steps] == [True, False, False, False]
     assert "no floating-point inputs" in str(ready.report)
     assert not any(p.requires_grad for p in ready.parameters())
@@ -168,22 +168,22 @@ def test_tokens_are_only_frozen():
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_under_any_gradient_mode(net, mode):
     with mode():
-        assert lp.prepared(net, X.clone()).report.steps[1].kept
+        assert lp.prepare(net, X.clone()).report.steps[1].kept
 
 
 def test_random_numbers_stay_where_they_were(net):
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
-    lp.prepared(net, X)
+    lp.prepare(net, X)
     assert torch.equal(torch.rand(1), expected)
 
 
 def test_errors_say_what_to_do(net):
     with pytest.raises(ValueError, match=r"expected a torch\.nn\.Module"):
-        lp.prepared(lambda x: x, X)
-    with pytest.raises(ValueError, match=r"prepared\(model, inputs\[:4\]\)"):
-        lp.prepared(net, 3)
+        lp.prepare(lambda x: x, X)
+    with pytest.raises(ValueError, match=r"prepare\(model, inputs\[:4\]\)"):
+        lp.prepare(net, 3)
     net.held = gradient(net, X).requires_grad_() * 2
     with pytest.raises(ValueError, match="the model cannot be copied"):
-        lp.prepared(net, X)
+        lp.prepare(net, X)

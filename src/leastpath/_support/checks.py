@@ -30,7 +30,7 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
         return
     remedy = or_none + (f": {advice}" if advice else "")
     if isinstance(given, bool) or not isinstance(given, numbers.Integral):
-        raise ValueError(f"{name}={shown(given)} must be a whole number{remedy}")
+        raise ValueError(f"{name}={show_value(given)} must be a whole number{remedy}")
     if least is not None and given < least:
         raise ValueError(f"{name}={given} must be at least {least}{remedy}")
 
@@ -54,7 +54,7 @@ def seed_of(seed: object) -> int:
     return int(seed) % 2**63  # type: ignore[call-overload]
 
 
-def shown(given: object) -> str:
+def show_value(given: object) -> str:
     """A value in an error sentence: what was written, or for numbers by the dozen, what they are."""
     if isinstance(given, Tensor):
         return f"a tensor of shape {tuple(given.shape)}"
@@ -98,13 +98,13 @@ def check_setting(name: str, given: object, kind: Any) -> None:
     or_none = ", or None" if type(None) in options else ""
     if words and not any(option in (int, float, Tensor) for option in options):
         known = [choice for option in words for choice in get_args(option)]
-        raise ValueError(f"{name}={shown(given)} is unknown: use one of {known}{or_none}")
+        raise ValueError(f"{name}={show_value(given)} is unknown: use one of {known}{or_none}")
     if isinstance(given, float) and math.isnan(given):
         raise ValueError(f"{name}=nan must be a number, and NaN is none{or_none}")
     if Tensor in options and not isinstance(given, (str, bool, numbers.Number)):
         check_tensor(name, given)
     expected = " or ".join(_words(option) for option in options if option is not type(None))
-    raise ValueError(f"{name}={shown(given)} must be {expected}{or_none}")
+    raise ValueError(f"{name}={show_value(given)} must be {expected}{or_none}")
 
 
 def _fits(given: object, kind: Any) -> bool | None:

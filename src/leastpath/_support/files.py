@@ -63,7 +63,7 @@ def flush_to_disk(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def readable(file: str | os.PathLike[str], what: str, writer: str) -> Iterator[None]:
+def check_readable(file: str | os.PathLike[str], what: str, writer: str) -> Iterator[None]:
     """Around reading a file of ours: a foreign, truncated or huge one raises a ValueError that says what was expected.
 
     Args:
@@ -97,7 +97,7 @@ def check_unpacked_size(file: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def zipped_arrays(file: str | os.PathLike[str]) -> Iterator[Any]:
+def open_arrays(file: str | os.PathLike[str]) -> Iterator[Any]:
     """The arrays of an .npz file by name. Nothing in it is ever run, and a broken file is closed again."""
     with Path(file).open("rb") as opened:
         if not zipfile.is_zipfile(opened):

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.optional import imported
+from leastpath._support.optional import import_by_name
 
 Above = ChainMap[int, str]
 """Objects that are being described, by id, with the name to use where they occur inside themselves."""
@@ -72,7 +72,7 @@ def source_digest(name: Any) -> str | None:
     """The checksum of the file of the module that "package.module:name" names; None for what is no such name."""
     if not isinstance(name, str) or ":" not in name:
         return None
-    imported(name)  # says what is wrong with the name
+    import_by_name(name)  # says what is wrong with the name
     file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
     return None if file is None else _hash([Path(file).read_bytes()])
 

@@ -8,7 +8,7 @@ SMALLEST, LARGEST = 1e-4, 1e15  # beyond these, powers of ten are easier to read
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def written(value: float, digits: int = 3, *, sign: bool = False) -> str:
+def write_number(value: float, digits: int = 3, *, sign: bool = False) -> str:
     """A number with so many significant digits, thousands apart; integers keep all of theirs.
 
     Args:
@@ -27,14 +27,14 @@ def written(value: float, digits: int = 3, *, sign: bool = False) -> str:
         return f"{plus}{value:,}".replace("-", "−")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     if not SMALLEST <= abs(value) < LARGEST:
-        text = f"{_trimmed(mantissa)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+        text = f"{_trim(mantissa)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
     else:
         decimals = max(0, digits - 1 - int(exponent))
-        text = _trimmed(f"{float(f'{mantissa}e{exponent}'):,.{decimals}f}")
+        text = _trim(f"{float(f'{mantissa}e{exponent}'):,.{decimals}f}")
     return plus + text.replace("-", "−")
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     """Without zeros at the end of decimals."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 

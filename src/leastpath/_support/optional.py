@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 
-def optional(module: str, need: str, extra: str) -> Any:
+def import_optional(module: str, need: str, extra: str) -> Any:
     """The module, or an ImportError that says what needs it and which command installs it."""
     try:
         return import_module(module)
@@ -14,7 +14,7 @@ def optional(module: str, need: str, extra: str) -> Any:
         raise ImportError(f"{need}: pip install 'leastpath[{extra}]'") from error
 
 
-def imported(name: Any) -> Any:
+def import_by_name(name: Any) -> Any:
     """The object that "package.module:name" names. Anything that is not a string is returned as it is."""
     if not isinstance(name, str):
         return name

@@ -13,7 +13,7 @@ def flat_rows(tensor: Tensor) -> Tensor:
     return tensor.reshape(tensor.shape[0], tensor.shape[1:].numel())  # −1 does not work for no rows
 
 
-def taken(tensor: Tensor, rows: Tensor) -> Tensor:
+def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
     """`tensor[rows]` for row numbers (n,) of any device: several times as fast."""
     return tensor.index_select(0, rows if rows.device == tensor.device else rows.to(tensor.device))
 

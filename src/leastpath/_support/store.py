@@ -28,7 +28,7 @@ from torch import Tensor
 
 from leastpath._support.files import flush_to_disk, seconds_since, temporary_beside, write_atomically
 from leastpath._support.fingerprint import doubts
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath._support.version import __version__
 
 SCHEMA = 1
@@ -361,7 +361,7 @@ def _holds(file: Path, digest: str) -> bool:
 
 def _seal(header: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> bytes:
     """A safetensors file. Its metadata hold the header and a checksum of all bytes except its own."""
-    save = optional("safetensors.torch", "results are kept as safetensors", "io").save
+    save = import_optional("safetensors.torch", "results are kept as safetensors", "io").save
     plain = {name: array.detach().cpu().contiguous() for name, array in arrays.items()}
     if len({array.untyped_storage().data_ptr() for array in plain.values()}) < len(plain):
         plain = {name: array.clone() for name, array in plain.items()}  # safetensors refuses arrays that share memory

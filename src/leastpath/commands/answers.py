@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import in_words, written
+from leastpath._support.numbers import in_words, write_number
 from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
@@ -154,8 +154,8 @@ def estimate(case: Case, methods: Sequence[Method], limits: Mapping[str, float |
     besides = f", besides {' and '.join(unknown)}, whose cost is not known beforehand" if unknown else ""
     count = "1 method" if len(methods) == 1 else f"{len(methods)} methods"
     return (
-        f"About {total} for {count}{besides}: {written(gradients)} gradients at {in_words(gradient)} and "
-        f"{written(forwards)} forward passes at {in_words(forward)}."
+        f"About {total} for {count}{besides}: {write_number(gradients)} gradients at {in_words(gradient)} and "
+        f"{write_number(forwards)} forward passes at {in_words(forward)}."
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from leastpath._support.fingerprint import digest
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.commands.answers import Answer, answers, estimate
 from leastpath.commands.case import Case, image_case, table_case
 from leastpath.commands.classifier import imagenet_classes
@@ -42,7 +42,7 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     Example:
         >>> run_explain(ExplainOptions(source=Path("cat.jpg"), methods="idgi,occlusion"))  # doctest: +SKIP
     """
-    optional("matplotlib", "the report's pictures need matplotlib", "plot")
+    import_optional("matplotlib", "the report's pictures need matplotlib", "plot")
     model = GivenModel(options)
     _check_source(options, model)
     kind = kind_of_file(options.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.commands.answers import EVIDENCE, Answer
 from leastpath.commands.case import Case
 from leastpath.commands.pictures import show
@@ -134,7 +134,7 @@ def _bars(case: Case, names: Sequence[str], found: Sequence[Answer]) -> Figure:
 
 
 def _title_of(answer: Answer) -> str:
-    return f"{answer.title}\nsupport {written(answer.support, 2)}"
+    return f"{answer.title}\nsupport {write_number(answer.support, 2)}"
 
 
 def _removal(found: Sequence[Answer]) -> Figure:

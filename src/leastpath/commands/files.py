@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.features.images import PICTURES
 from leastpath.features.kinds import Kind
 
@@ -41,7 +41,7 @@ def separator_of(file: Path) -> str:
 
 def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
     """A table, without the columns to drop."""
-    pandas = optional("pandas", "tables need pandas", "tabular")
+    pandas = import_optional("pandas", "tables need pandas", "tabular")
     try:
         table = pandas.read_csv(file, sep=separator_of(file))
     except (OSError, ValueError) as error:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from leastpath._support.files import check_unpacked_size
 from leastpath._support.fingerprint import digest
-from leastpath._support.optional import imported, optional
+from leastpath._support.optional import import_by_name, import_optional
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.options import ModelOptions
 
@@ -121,7 +121,7 @@ def _import(option: str, name: str) -> Any:
     before = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # where a user's own module usually is; installed commands do not look there
     try:
-        return imported(name)
+        return import_by_name(name)
     except ValueError as error:
         raise ValueError(f"{option} {error}") from error
     finally:
@@ -231,7 +231,7 @@ class GivenModel:
                 "--text needs --model FOLDER, a Hugging Face model for sequence classification, or --factory "
                 "package.module:name that makes (model, tokenizer)"
             )
-        library = optional("transformers", "texts need transformers", "transformers")
+        library = import_optional("transformers", "texts need transformers", "transformers")
         try:
             tokenizer = library.AutoTokenizer.from_pretrained(self.file, local_files_only=True)
             found = library.AutoModelForSequenceClassification.from_pretrained(self.file, local_files_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.removal.verdict import MARGIN
 
 
@@ -36,7 +36,7 @@ def verdict(support: Mapping[str, float], *, is_probability: bool = True) -> str
         first = f"Removing what {best} ranks first {change} most: trust {best} here."
     else:
         first = f"Removing what {_join_words(equal)} rank first {change} most, about equally: trust them here."
-    each = ", ".join(f"{name} {written(value, 2)}" for name, value in support.items())
+    each = ", ".join(f"{name} {write_number(value, 2)}" for name, value in support.items())
     failed = [name for name, value in support.items() if not value > 0]
     last = f" Removal does not confirm {_join_words(failed, 'or')}." if failed else ""
     return f"{first}\nSupport: {each}; 0 is a random order.{last}"

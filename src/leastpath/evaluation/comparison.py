@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leastpath._support.numbers import written
-from leastpath._support.optional import optional
+from leastpath._support.numbers import write_number
+from leastpath._support.optional import import_optional
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.statistics import Interval, bootstrap_interval, holm, paired_test
@@ -217,7 +217,7 @@ class Comparison:
                 for m in table.index
             ]
         for part, column in (c for c in table.columns if c[0] in ("evidence", "cost")):
-            words[column] = [written(value) for value in table[part, column]]
+            words[column] = [write_number(value) for value in table[part, column]]
         if len(table) and (table["inputs", "failed"] > 0).any():
             words["failed"] = [str(n) for n in table["inputs", "failed"]]
         return _pandas().DataFrame(words, index=table.index)
@@ -277,7 +277,7 @@ def _interval(mean: float, low: float, high: float) -> str:
     if np.isnan(mean):
         return "–"
     if np.isnan(low):
-        return written(mean)
+        return write_number(mean)
     width = high - low
     places = 3 if width <= 0 else min(9, max(0, 1 - int(np.floor(np.log10(width)))))
     return f"{mean:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]".replace("-", "−")
@@ -305,4 +305,4 @@ def _drop_repeated_pairs(tests: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pandas() -> Any:
-    return optional("pandas", "comparisons are pandas tables", "eval")
+    return import_optional("pandas", "comparisons are pandas tables", "eval")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.evaluation.measure import (
     OF_INPUTS,
@@ -291,7 +291,7 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
         >>> ssim(torch.rand(2, 8, 8), torch.rand(2, 8, 8)).shape
         torch.Size([2])
     """
-    likeness = optional("skimage.metrics", "SSIM needs scikit-image", "eval").structural_similarity
+    likeness = import_optional("skimage.metrics", "SSIM needs scikit-image", "eval").structural_similarity
     side = min(WINDOW, (min(a.shape[1:]) - 1) // 2 * 2 + 1)  # odd, and no larger than the picture
     if side < 3:
         raise ValueError(f"pictures of {tuple(a.shape[1:])} are too small for SSIM: at least 3 × 3")
@@ -320,4 +320,4 @@ def _uniform(inputs: Inputs, seed: int, n: int, points: Tensor) -> Tensor:
 
 
 def _captum_metrics() -> Any:
-    return optional("captum.metrics", "infidelity and sensitivity come from Captum", "captum")
+    return import_optional("captum.metrics", "infidelity and sensitivity come from Captum", "captum")

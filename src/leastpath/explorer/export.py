@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json
 from leastpath.explorer.safety import in_script
 
@@ -29,7 +29,7 @@ def page_file(name: str) -> bytes:
 
 def plotly_source() -> str:
     """plotly.js, as the plotly package ships it."""
-    offline: Any = optional("plotly.offline", "the explorer draws with plotly", "explore")
+    offline: Any = import_optional("plotly.offline", "the explorer draws with plotly", "explore")
     return str(offline.get_plotlyjs())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.explorer.arrays import pack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
@@ -85,7 +85,7 @@ def headline(support: float, is_probability: bool) -> str:
     """
     if math.isnan(support):
         return "Whether removal confirms this explanation was not measured."
-    said = written(support, 2)
+    said = write_number(support, 2)
     if support <= 0:
         return f"Removal does not confirm this explanation: support {said}, which should be above 0."
     if _is_hardly(support, is_probability):
@@ -113,7 +113,7 @@ def evidence(result: Attribution, seconds: float = math.nan) -> list[dict[str, A
 def _number(name: str, value: float) -> str:
     if name == "seconds":
         return f"{value:,.1f}"
-    return written(int(value) if name == "n_gradients" else value)
+    return write_number(int(value) if name == "n_gradients" else value)
 
 
 def numbers_of(subject: Subject, result: Attribution, rank: Rank) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json, in_plain_numbers
 from leastpath.explorer.export import export_page, page_file, plotly_source
 from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
@@ -35,7 +35,7 @@ class _File:
 
 def application(session: Any, gate: Gate) -> App:
     """The explorer of a session as an ASGI application, behind its gate."""
-    optional("starlette", NEED, "explore")
+    import_optional("starlette", NEED, "explore")
     from starlette.applications import Starlette
     from starlette.routing import Route
 
@@ -150,7 +150,7 @@ class Explorer:
     """
 
     def __init__(self, session: Any, host: str = "127.0.0.1", port: int = 0) -> None:
-        uvicorn: Any = optional("uvicorn", NEED, "explore")
+        uvicorn: Any = import_optional("uvicorn", NEED, "explore")
         self.session, self._gate = session, Gate.of(host)
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]

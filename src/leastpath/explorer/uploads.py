@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.features.images import as_seen, square_crop
 
 MOST_BYTES = 20_000_000
@@ -33,7 +33,7 @@ def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
     channels, height, width = shape
     if channels not in (1, 3):
         raise ValueError(f"the model takes {channels} channels, and picture files have 1 or 3: give it tensors")
-    images: Any = optional("PIL.Image", "reading pictures needs Pillow", "explore")
+    images: Any = import_optional("PIL.Image", "reading pictures needs Pillow", "explore")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", images.DecompressionBombWarning)
@@ -53,7 +53,7 @@ def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
 
 def table_from(name: str, content: bytes, columns: tuple[Any, ...]) -> Any:
     """A CSV file with these columns, at most 200 rows: a data frame."""
-    pandas: Any = optional("pandas", "reading tables needs pandas", "tabular")
+    pandas: Any = import_optional("pandas", "reading tables needs pandas", "tabular")
     try:
         frame = pandas.read_csv(io.BytesIO(check_size(content)), nrows=MOST_ROWS, encoding="utf-8")
     except Exception as error:  # pandas raises all kinds of errors on files that are no tables

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_tensor, shown
+from leastpath._support.checks import check_integer, check_tensor, show_value
 from leastpath._support.rows import norms, per_row
 
 REPEATED = 1e-6  # of a path's length: knots that are closer are one
@@ -179,7 +179,7 @@ class Path:
         fractions = torch.as_tensor(fractions)
         if fractions.ndim != 1 or not bool(((fractions >= 0) & (fractions <= 1)).all()):
             raise ValueError(
-                f"fractions={shown(fractions)} must be a row of numbers from 0 (the start) to 1 (the end): "
+                f"fractions={show_value(fractions)} must be a row of numbers from 0 (the start) to 1 (the end): "
                 "path.at(torch.linspace(0, 1, 5))"
             )
         fractions = fractions.to(torch.promote_types(self.points.dtype, torch.float32)).to(self.points.device)

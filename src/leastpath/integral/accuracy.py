@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_setting, shown
+from leastpath._support.checks import check_integer, check_setting, show_value
 from leastpath._support.rows import flat_rows
 from leastpath.integral.weightings import Weighting
 
@@ -53,7 +53,9 @@ class Accuracy:
         if asked is None:
             return
         if not isinstance(asked, numbers.Real):
-            raise ValueError(f"tolerance={shown(asked)} must be a number between 0 and 1, or None for exactly n_steps")
+            raise ValueError(
+                f"tolerance={show_value(asked)} must be a number between 0 and 1, or None for exactly n_steps"
+            )
         if not 0 < float(asked) < 1:
             raise ValueError(f"tolerance={asked} must lie between 0 and 1, or be None for exactly n_steps")
 

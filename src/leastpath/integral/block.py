@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import extreme_by, flat_rows, norms, per_row, share_by, sum_by, taken
+from leastpath._support.rows import extreme_by, flat_rows, norms, per_row, share_by, sum_by, take_rows
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path, Segments
@@ -83,8 +83,8 @@ class Scores:
 
     def take(self, segments: Tensor, examples: Tensor) -> Scores:
         """Those of some segments and examples."""
-        ends = (taken(part, segments) for part in (self.tail, self.head))
-        return Scores(*ends, *(taken(part, examples) for part in (self.change, self.low, self.high)))
+        ends = (take_rows(part, segments) for part in (self.tail, self.head))
+        return Scores(*ends, *(take_rows(part, examples) for part in (self.change, self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Block:
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
         each, s = self.segment_gradients / self.payers, self.segments
-        return self.spent_before + sum_by(taken(each, s.leg_segment), s.leg_example, len(self))
+        return self.spent_before + sum_by(take_rows(each, s.leg_segment), s.leg_example, len(self))
 
     @cached_property
     def payers(self) -> Tensor:
@@ -250,16 +250,16 @@ class Block:
             torch.zeros_like(summary), torch.zeros_like(length), none,
         )  # fmt: skip
         if self._sign is not None:
-            sign = taken(self._sign, segment).to(attributions.device, attributions.dtype)
+            sign = take_rows(self._sign, segment).to(attributions.device, attributions.dtype)
             attributions = attributions * per_row(sign, attributions)
-        return MeasuredPieces(table, attributions, taken(self.receiver, segment))
+        return MeasuredPieces(table, attributions, take_rows(self.receiver, segment))
 
     def score_at_ends(self, segment: Tensor, t0: Tensor, t1: Tensor) -> tuple[Tensor, Tensor]:
         """(pieces,) twice: the score where pieces of segments begin and end, asked once where two of them meet."""
         both, t = segment.repeat(2), torch.cat([t0, t1])
         places, number = torch.unique(2 * both + t, return_inverse=True)  # t is at most 1: no two segments overlap
         some = torch.empty(len(places), dtype=torch.long).scatter_(0, number, torch.arange(len(t)))
-        f0, f1 = taken(self.score_at(both[some], t[some]), number).chunk(2)
+        f0, f1 = take_rows(self.score_at(both[some], t[some]), number).chunk(2)
         return f0, f1
 
     def score_at(self, segment: Tensor, t: Tensor) -> Tensor:
@@ -280,7 +280,7 @@ class Block:
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
-        tail, head, example = (taken(of, segment) for of in (s.tail, s.head, self._segment_example))
+        tail, head, example = (take_rows(of, segment) for of in (s.tail, s.head, self._segment_example))
         return Pieces(self.path.points, tail, head, example, t0, t1)
 
     @cached_property
@@ -298,15 +298,15 @@ class Block:
         errors = torch.stack([table.residual, table.moved, table.length_moved], 1)
         squares = [errors**2] if self.plan.errors_average else []
         columns = torch.cat([table.length[:, None], torch.ones_like(errors[:, :1]), errors, *squares], 1)
-        columns = sum_by(taken(sum_by(columns, segment, len(s)), legs), examples, batch)
+        columns = sum_by(take_rows(sum_by(columns, segment, len(s)), legs), examples, batch)
         length, pieces, errors = columns[:, 0], columns[:, 1], columns[:, 2:5]
         if self.plan.errors_average:
             shift = sum_by(table.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
             of_length = sum_by(table.length_shift, segment, len(s))[legs]
             moves = size_of_error(sum_by(shift, examples, batch)), sum_by(of_length, examples, batch).abs()
             errors = averaged_errors(errors, columns[:, 5:], *moves)
-        low = extreme_by(taken(extreme_by(table.low, segment, len(s), "amin"), legs), examples, batch, "amin")
-        high = extreme_by(taken(extreme_by(table.high, segment, len(s), "amax"), legs), examples, batch, "amax")
+        low = extreme_by(take_rows(extreme_by(table.low, segment, len(s), "amin"), legs), examples, batch, "amin")
+        high = extreme_by(take_rows(extreme_by(table.high, segment, len(s), "amax"), legs), examples, batch, "amax")
         low, high = torch.minimum(low, self.scores.low), torch.maximum(high, self.scores.high)
         rival = length.new_full((batch,), torch.nan)
         if self.plan.rival is not None:
@@ -327,7 +327,7 @@ class Block:
         rows = shared.nonzero()[:, 0].to(result.device)
         of_segment = sum_by(sums[rows], (receiver[shared] - len(self)).to(result.device), len(s))
         for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
-            signed = taken(of_segment, s.leg_segment[rows])
+            signed = take_rows(of_segment, s.leg_segment[rows])
             if self.plan.directed:
                 signed = signed * per_row(s.leg_sign[rows].to(result.device, result.dtype), signed)
             result.index_add_(0, s.leg_example[rows].to(result.device), signed)

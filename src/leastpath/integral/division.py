@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, rank_by, taken
+from leastpath._support.rows import flat_rows, rank_by, take_rows
 
 OWN_TOTALS = 48  # pieces of a path that have a total of their own
 STRANDS = 2  # totals of about equal errors: a budget that does not pay for both may pay for one
@@ -81,7 +81,7 @@ class Totals:
 
     def take(self, rows: Tensor) -> Totals:
         """Some of them (rows,)."""
-        return Totals(*(taken(part, rows) for part in (self.sums, self.receiver, self.error_class)))
+        return Totals(*(take_rows(part, rows) for part in (self.sums, self.receiver, self.error_class)))
 
     @classmethod
     def add_up(cls, attributions: Tensor, receiver: Tensor, error_class: Tensor) -> tuple[Totals, Tensor]:
@@ -138,7 +138,7 @@ class Division:
         if not gone.any():
             return self
         stays = torch.ones(len(self.totals), dtype=torch.bool)
-        stays.index_fill_(0, taken(self.table.total, gone.nonzero()[:, 0]), False)
+        stays.index_fill_(0, take_rows(self.table.total, gone.nonzero()[:, 0]), False)
         return self._keep(~gone, stays)
 
     def part(self, segment: Tensor, receiver: Tensor) -> Division:
@@ -153,7 +153,7 @@ class Division:
     def _keep(self, pieces: Tensor, totals: Tensor) -> Division:
         """The pieces in `pieces` (pieces,) and the totals in `totals` (totals,), which get new rows."""
         table = self.table.where(pieces)
-        table = table._replace(total=taken(totals.cumsum(0) - 1, table.total))
+        table = table._replace(total=take_rows(totals.cumsum(0) - 1, table.total))
         return Division(table, self.totals.take(totals.nonzero()[:, 0]))
 
 

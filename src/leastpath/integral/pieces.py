@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import per_row, taken
+from leastpath._support.rows import per_row, take_rows
 from leastpath.geometry.metric import Euclidean, FeatureMetric, Metric, compares_features, length, speed_of
 from leastpath.integral.weightings import PathIntegral, Weighting
 from leastpath.score.bound import BoundScore
@@ -100,11 +100,13 @@ class Pieces:
 
     def take(self, rows: Tensor) -> Pieces:
         """Some of the pieces (rows,)."""
-        return Pieces(self.points, *(taken(of, rows) for of in (self.tail, self.head, self.example, self.t0, self.t1)))
+        return Pieces(
+            self.points, *(take_rows(of, rows) for of in (self.tail, self.head, self.example, self.t0, self.t1))
+        )
 
     def ends(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """First and last point of each whole segment: (pieces, *features) twice."""
-        return taken(self.points, self.tail).to(dtype), taken(self.points, self.head).to(dtype)
+        return take_rows(self.points, self.tail).to(dtype), take_rows(self.points, self.head).to(dtype)
 
     def at(self, t: Tensor, dtype: torch.dtype) -> Tensor:
         """The point of each segment at parameter t (pieces,): (pieces, *features). Exact at the knots."""

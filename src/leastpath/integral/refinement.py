@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import extreme_by, per_row, rank_by, sum_by, taken
+from leastpath._support.rows import extreme_by, per_row, rank_by, sum_by, take_rows
 from leastpath.account.run import Bar
 from leastpath.integral import result
 from leastpath.integral.accuracy import Errors, Sums, size_of_error
@@ -257,10 +257,10 @@ def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
     block, table, sums = state.block, state.division.table, state.sums
     parents, n_receivers = table.where(chosen), len(block) + len(block.segments)
-    receiver = taken(block.receiver, parents.segment)
-    after = torch.bincount(taken(block.receiver, table.segment), minlength=n_receivers)
+    receiver = take_rows(block.receiver, parents.segment)
+    after = torch.bincount(take_rows(block.receiver, table.segment), minlength=n_receivers)
     after += torch.bincount(receiver, minlength=n_receivers)  # each piece that is cut becomes two
-    crowded, rank = taken(after > OWN_TOTALS, receiver), rank_by(receiver)
+    crowded, rank = take_rows(after > OWN_TOTALS, receiver), rank_by(receiver)
     # Classes of error by what is allowed, as far as it is known before the parts are measured.
     pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
     allowance = _Allowance.of(block, block.plan.allowed(sums), pieces, ~state.done) if crowded.any() else None
@@ -277,7 +277,7 @@ def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor
 def _count_pieces(block: Block, segment: Tensor) -> Tensor:
     """(batch,) how many of the pieces on `segment` (pieces,) each example walks."""
     s = block.segments
-    return sum_by(taken(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
+    return sum_by(take_rows(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
 
 
 def _measure_parts(block: Block, parents: PieceTable) -> MeasuredPieces:
@@ -328,13 +328,13 @@ class _Allowance:
             limits = Errors(*(limit * root for limit in limits))
         leg_example, leg_segment = s.leg_example, s.leg_segment
         if not is_open.all():
-            open_legs = taken(is_open, leg_example).nonzero()[:, 0]
-            leg_example, leg_segment = taken(leg_example, open_legs), taken(leg_segment, open_legs)
+            open_legs = take_rows(is_open, leg_example).nonzero()[:, 0]
+            leg_example, leg_segment = take_rows(leg_example, open_legs), take_rows(leg_segment, open_legs)
 
         one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
         logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
         columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)
-        columns = taken(columns, leg_example)
+        columns = take_rows(columns, leg_example)
         least = columns.new_full((len(s), 4), torch.inf)
         least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
         attribution, residual, length, largest = least.unbind(1)
@@ -347,7 +347,7 @@ class _Allowance:
         """
         score = block.plan.score
         ends = torch.maximum(table.f0.abs(), table.f1.abs())
-        noise = 2 * score.eps * torch.maximum(ends, taken(self.logit, table.segment).to(ends.dtype).to(ends.device))
+        noise = 2 * score.eps * torch.maximum(ends, take_rows(self.logit, table.segment).to(ends.dtype).to(ends.device))
         errors, measured = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
         if measured != "values":
             errors.append((table.length_moved, self.length))
@@ -356,7 +356,7 @@ class _Allowance:
         excess = torch.zeros(len(table.segment), dtype=torch.float64)
         curable = torch.zeros(len(table.segment), dtype=torch.bool)
         for error, limits in errors:
-            of_piece, limit = error.cpu().double(), taken(limits, table.segment)
+            of_piece, limit = error.cpu().double(), take_rows(limits, table.segment)
             above = of_piece > limit
             curable |= above & (error > noise).cpu()
             times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
@@ -378,15 +378,15 @@ def _choose_cuts(block: Block, division: Division, allowance: _Allowance, is_ope
     excess, can_cut, too_much = allowance.excess(block, table)
     count = torch.bincount(table.total, minlength=n).clamp_min(1)
     too_bad = sum_by(excess.clamp_max(1e300), table.total, n) / count > 1
-    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, taken(table.total, can_cut.nonzero()[:, 0]), True)
+    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, take_rows(table.total, can_cut.nonzero()[:, 0]), True)
     helps[table.total[~_is_long_enough(block, table)]] = False
-    lost = too_much & ~taken(helps, table.total)
+    lost = too_much & ~take_rows(helps, table.total)
     stuck = torch.zeros(len(block), dtype=torch.bool)
     if lost.any():
         hopeless = torch.zeros(len(s), dtype=torch.bool)
         hopeless[table.segment[lost]] = True
         stuck[s.leg_example[hopeless[s.leg_segment]]] = True
-    return taken(too_bad & helps, table.total), stuck & is_open
+    return take_rows(too_bad & helps, table.total), stuck & is_open
 
 
 def _limit_round(state: _State) -> Tensor:
@@ -413,10 +413,10 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
     """
     block, table, s = state.block, state.division.table, state.block.segments
     rows = state.to_cut.nonzero()[:, 0]
-    total, segment = taken(table.total, rows), taken(table.segment, rows)
+    total, segment = take_rows(table.total, rows), take_rows(table.segment, rows)
     each, batch = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers, len(left)
     may_spend = torch.minimum(left, round_limit)
-    if bool((sum_by(taken(each, s.leg_segment), s.leg_example, batch) <= may_spend - 1).all()):
+    if bool((sum_by(take_rows(each, s.leg_segment), s.leg_example, batch) <= may_spend - 1).all()):
         return state.to_cut  # enough for all, and a gradient to spare: no need to know what each total costs
     n = len(state.division.totals)
     wanted, count = torch.unique(total, return_counts=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath._support.rows import flat_rows
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
@@ -103,7 +103,7 @@ def fixed_steps(
     return Note(
         Outcome.BUDGET_SPENT if budget < n_steps else Outcome.FIXED_STEPS,
         f"integrated with {spent:.0f} fixed steps{f' where n_steps={n_steps} were asked for ({why})' if why else ''}, "
-        f"without error control: completeness gap {written(gap, 2)}",
+        f"without error control: completeness gap {write_number(gap, 2)}",
     )
 
 
@@ -123,7 +123,8 @@ def as_exact_as_rounding(tolerance: float, dtype: str, spent: float, gap: float,
     return Note(
         Outcome.REACHED,
         f"the integral is as exact as {dtype} rounds this score, whose rounding errors alone exceed tolerance "
-        f"{tolerance:g}: completeness gap {written(gap, 2)} ({written(allowed, 2)} allowed), {_after(round(spent))}",
+        f"{tolerance:g}: completeness gap {write_number(gap, 2)} ({write_number(allowed, 2)} allowed), "
+        f"{_after(round(spent))}",
     )
 
 
@@ -168,10 +169,10 @@ def missing(errors: Sequence[float], allowed: Sequence[float]) -> str:
         'the attributions may still be wrong by 0.3 in total (0.1 allowed)'
     """
     said = [
-        words.format(written(error, 2), written(limit, 2))
+        words.format(write_number(error, 2), write_number(limit, 2))
         for words, error, limit in zip(SHORTFALLS, errors[:3], allowed[:3], strict=True)
         if limit < error < math.inf
     ]
     if math.isinf(errors[0]):  # so is the length's: both are measured by cutting
         said.insert(0, "the errors of the attributions and of the length are not known")
-    return " and ".join(said[:2]) or OF_PIECES.format(written(errors[3], 2), written(allowed[3], 2))
+    return " and ".join(said[:2]) or OF_PIECES.format(write_number(errors[3], 2), write_number(allowed[3], 2))

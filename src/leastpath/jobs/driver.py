@@ -22,7 +22,7 @@ from leastpath.account.limits import Limits
 from leastpath.jobs.contents import remember, save
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import Job, Keep
-from leastpath.jobs.lock import FolderInUse, held
+from leastpath.jobs.lock import FolderInUse, hold_folder
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
 from leastpath.jobs.shards import Assignment, Done, key_of, passing_rows
@@ -138,7 +138,7 @@ def run_job(
             job = replace(job, threads=1)  # the threads of several workers would compete for the same cores
     if not len(job.source):
         raise ValueError("the data set is empty")
-    with job.importing(), held(Path(job.out)) as lost:
+    with job.importing(), hold_folder(Path(job.out)) as lost:
         return _run_held(job, executor, show, resume, lost, clock)
 
 

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import torch
 
 from leastpath._support.checks import check_integer, check_kind
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.jobs.shards import Assignment, Done, run_shard
 
 Stop = Callable[[], bool]
@@ -253,7 +253,7 @@ class Ray:
 
     def run(self, assignment: Assignment, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards as Ray tasks. Each worker process keeps its model for its next task."""
-        ray = optional("ray", "the Ray executor needs Ray", "ray")
+        ray = import_optional("ray", "the Ray executor needs Ray", "ray")
         started_here = not ray.is_initialized()
         if started_here:
             ray.init(address=self.address, log_to_driver=False, logging_level="warning", **self.init)

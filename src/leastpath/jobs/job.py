@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.fingerprint import describe
-from leastpath._support.optional import imported
+from leastpath._support.optional import import_by_name
 from leastpath._support.store import StoreMismatch, differences
 from leastpath.jobs.sources import Source, source_of
 from leastpath.methods import Method
@@ -105,7 +105,7 @@ class Job:
 
     def model(self, device: torch.device, expected: Any = None) -> Any:
         """The model, in evaluation mode, on a device. StoreMismatch if its description is not the expected one."""
-        factory = imported(self.model_factory)
+        factory = import_by_name(self.model_factory)
         if isinstance(factory, nn.Module):
             raise ValueError(
                 "model_factory is a model: pass a function that makes it, which each worker calls once, or its "
@@ -130,7 +130,7 @@ class Job:
     def explainer(self) -> Explainer:
         """The method; a name with a colon is imported, and called with the settings to make one."""
         if isinstance(self.method, str) and ":" in self.method:
-            made = imported(self.method)(**self.method_settings)
+            made = import_by_name(self.method)(**self.method_settings)
             return explainer_of(made, None if isinstance(made, str) else self.method)
         known = isinstance(self.method, (str, Method, Solver))  # these have a name; a callable is named by its code
         name = None if known else getattr(self.method, "__name__", type(self.method).__name__)
@@ -138,7 +138,7 @@ class Job:
 
     def chosen_baselines(self) -> Baselines:
         """The baselines; a name is imported and, if it is a function, called."""
-        found = imported(self.baselines)
+        found = import_by_name(self.baselines)
         found = found() if isinstance(self.baselines, str) and callable(found) else found
         if isinstance(found, list):
             found = torch.tensor(found)[None]
@@ -147,7 +147,7 @@ class Job:
     def chosen_output(self) -> Output:
         """The output; a name with a colon is imported."""
         is_path = isinstance(self.output, str) and ":" in self.output
-        return cast(Output, imported(self.output) if is_path else self.output)
+        return cast(Output, import_by_name(self.output) if is_path else self.output)
 
     def chosen_device(self) -> torch.device:
         """The device asked for; else a GPU where there is one."""

@@ -35,14 +35,14 @@ class FolderInUse(ValueError):
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[Callable[[], bool]]:
+def hold_folder(folder: Path) -> Iterator[Callable[[], bool]]:
     """Hold a folder for the time of a `with` block. Gives a function: was it lost to another process meanwhile?
 
     It can be lost only if this process stood still for more than `STALE` seconds, or if somebody deleted the files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "driver.lock").open("a") as file:
-        has_lock = _locked(file, folder)
+        has_lock = _take_lock(file, folder)
         _outlive_the_owner_elsewhere(folder, has_lock)
         owner = {**_this_process(), "token": uuid.uuid4().hex}
         _write(folder, owner, 0)
@@ -63,7 +63,7 @@ def held(folder: Path) -> Iterator[Callable[[], bool]]:
                     (folder / "driver.json").unlink()
 
 
-def _locked(file: Any, folder: Path) -> bool:
+def _take_lock(file: Any, folder: Path) -> bool:
     """Whether the system's lock was taken; False where there is none. FolderInUse if another process has it."""
     if fcntl is None:  # pragma: no cover
         return False

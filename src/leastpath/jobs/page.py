@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from leastpath._support.numbers import in_words, written
+from leastpath._support.numbers import in_words, write_number
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, Table, source_of
@@ -118,8 +118,8 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
             "rows": [len(table)],
             "failed": [failed],
             "need a second look": [int((~table["ok"]).sum()) - failed],
-            "gradients": [written(int(table["gradients"].sum()))],
-            "forwards": [written(int(table["forwards"].sum()))],
+            "gradients": [write_number(int(table["gradients"].sum()))],
+            "forwards": [write_number(int(table["forwards"].sum()))],
             "time of all workers": [in_words(seconds)],
             "rows per worker second": [len(table) / max(seconds, 1e-9)],
             "MB on disk": [size / 1e6],
@@ -141,7 +141,7 @@ def _support_in_words(table: pd.DataFrame) -> str:
     confirmed = int((support > 0).sum())
     return (
         f"Of {len(table):,} rows {len(support):,} were tested by removal, and removal confirms {confirmed:,} of these "
-        f"(support above 0). The median support is {written(support.median())}."
+        f"(support above 0). The median support is {write_number(support.median())}."
     )
 
 

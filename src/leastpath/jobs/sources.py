@@ -23,7 +23,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_kind
 from leastpath._support.fingerprint import describe, digest, source_digest
-from leastpath._support.optional import imported, optional
+from leastpath._support.optional import import_by_name, import_optional
 from leastpath.features.images import PICTURES, read_image
 from leastpath.jobs.contents import content_digest
 from leastpath.score.calls import is_out_of_memory
@@ -432,7 +432,7 @@ class Pictures(_Files):
 
     def read(self, start: int, stop: int) -> Rows:
         """Pictures start to stop − 1."""
-        read = imported(self.read_picture) or (lambda file: read_image(file, self.size)[0])
+        read = import_by_name(self.read_picture) or (lambda file: read_image(file, self.size)[0])
         classes = self._classes if self.target else {}
 
         def read_one(i: int) -> tuple[Tensor, int | None]:
@@ -463,7 +463,7 @@ class Items:
 
     @cached_property
     def _made(self) -> Any:
-        made = imported(self.dataset)
+        made = import_by_name(self.dataset)
         if callable(made) and not hasattr(made, "__getitem__"):
             made = made(**self.settings)
         if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
@@ -699,7 +699,7 @@ def _open_array(file: Path, name: str | None) -> Any:
         with file.open("rb") as content, np.load(content) as opened:  # given a name, np.load leaves a broken file open
             names = list(opened.keys())
             return opened[name or names[0]] if names and name in (None, *names) else names
-    slices = optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
+    slices = import_optional("safetensors", "arrays need it", "jobs").safe_open(file, "pt")
     names = list(slices.keys())
     return slices.get_slice(name or names[0]) if names and name in (None, *names) else names
 
@@ -709,8 +709,8 @@ def _shape(array: Any) -> tuple[int, ...]:
 
 
 def _transform(inputs: Tensor, transform: str | Callable[[Tensor], Inputs] | None) -> Inputs:
-    return inputs if transform is None else imported(transform)(inputs)
+    return inputs if transform is None else import_by_name(transform)(inputs)
 
 
 def _arrow(module: str = "") -> Any:
-    return optional(f"pyarrow.{module}".rstrip("."), "tables need pyarrow", "jobs")
+    return import_optional(f"pyarrow.{module}".rstrip("."), "tables need pyarrow", "jobs")

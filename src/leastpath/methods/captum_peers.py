@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_setting
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.features.groups import Groups, share_evenly, window_sides
@@ -36,7 +36,7 @@ INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss without a no
 
 def imported_captum(method: str) -> Any:
     """`captum.attr`, or an error that says how to get it."""
-    return optional("captum.attr", f"{method} is Captum's", "captum")
+    return import_optional("captum.attr", f"{method} is Captum's", "captum")
 
 
 def _forward_of(problem: Problem) -> Callable[..., Tensor]:

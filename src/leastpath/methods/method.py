@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import shown
+from leastpath._support.checks import show_value
 from leastpath._support.registry import Registry
 from leastpath.account.run import Bar, Run
 from leastpath.features.kinds import Kind
@@ -328,7 +328,7 @@ def describe(name: str, settings: Mapping[str, Any]) -> str:
     def write(value: Any) -> str:
         if isinstance(value, Tensor):
             return "given"
-        return type(value).__name__ if isinstance(value, torch.nn.Module) else shown(value)
+        return type(value).__name__ if isinstance(value, torch.nn.Module) else show_value(value)
 
     return f"{name}({', '.join(f'{key}={write(value)}' for key, value in settings.items())})"
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leastpath._support.checks import as_points, check_settings_of
 from leastpath._support.rows import flat_rows
-from leastpath.score.baselines import blurred
+from leastpath.score.baselines import blur_images
 
 DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
 
@@ -108,7 +108,7 @@ class Blur:
         """See `Filler`."""
         _check_image(points, "blur")
         sigma = max(1.0, min(points.shape[-2:]) / 20) if self.sigma is None else self.sigma
-        return Fixed(blurred(points, sigma))
+        return Fixed(blur_images(points, sigma))
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,7 +17,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, default_groups, label_groups
@@ -65,8 +65,8 @@ class Verdict:
         if math.isnan(mine):
             return self.unknown[example]
         is_line = bool(self.bent) and not self.bent[example]
-        beside = "" if math.isnan(line) or is_line else f" (straight line {written(line, 2)})"
-        support = f"support {written(mine, 2)}"
+        beside = "" if math.isnan(line) or is_line else f" (straight line {write_number(line, 2)})"
+        support = f"support {write_number(mine, 2)}"
         if mine <= 0:
             return Note(
                 Outcome.UNSUPPORTED,
@@ -76,7 +76,7 @@ class Verdict:
         if mine < line - MARGIN * abs(line):
             return Note(
                 Outcome.UNSUPPORTED,
-                f"removal confirms the straight line better: {support}, straight line {written(line, 2)}; "
+                f"removal confirms the straight line better: {support}, straight line {write_number(line, 2)}; "
                 "try method=StraightLine()",
             )
         unit = "in probability" if self.scale == "log_odds" else "in units of the score"
@@ -96,8 +96,8 @@ def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
         why = [note.sentence for one in status for note in one.notes if note.outcome is Outcome.NOT_TESTED]
         return f"{why[0] if why else 'the explanation was not tested'}; the integral is ok"
     median = "median " if len(status) > 1 else ""
-    said = "the explanation was not tested" if math.isnan(mine) else f"{median}support {written(mine, 2)}"
-    said += "" if math.isnan(beside) or beside == mine else f" (straight line {written(beside, 2)})"
+    said = "the explanation was not tested" if math.isnan(mine) else f"{median}support {write_number(mine, 2)}"
+    said += "" if math.isnan(beside) or beside == mine else f" (straight line {write_number(beside, 2)})"
     bad = [one.value for one in status if not one.ok]
     if not bad:
         return f"{said}; status ok"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from leastpath._support.checks import check_integer
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.report.canvas import BLUE, VERMILION, Values, array, axes_for, plain
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def bars(
 def _draw(axes: Axes, places: np.ndarray, widths: np.ndarray, spread: np.ndarray | None) -> None:
     colours = [VERMILION if width > 0 else BLUE for width in widths]
     drawn = axes.barh(places, widths, xerr=spread, color=colours, height=0.72, error_kw={"capsize": 2, "lw": 1})
-    texts = [written(width, sign=True) for width in widths]
+    texts = [write_number(width, sign=True) for width in widths]
     axes.bar_label(drawn, texts, padding=4, fontsize="small")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.report.canvas import Values, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import PANEL, limits_of, to_display
 
@@ -53,7 +53,7 @@ def baselines_figure(views: Mapping[str, BaselineView], *, percentile: float = 9
         axes.imshow(to_display(picture, limits), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(plain(name), fontsize="medium")
         prefix = f"first of {view.count}, mean " if view.count > 1 else ""
-        axes.set_xlabel(f"{prefix}f = {written(view.score)}", fontsize="small")
+        axes.set_xlabel(f"{prefix}f = {write_number(view.score)}", fontsize="small")
     grid[1, 0].set_axis_off()
     signed_row(figure, grid[1], np.stack(planes), percentile)
     grid[1, 1].set_ylabel("attribution", fontsize="small")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from leastpath._support.numbers import written
-from leastpath._support.optional import optional
+from leastpath._support.numbers import write_number
+from leastpath._support.optional import import_optional
 from leastpath.result.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ Values = Attribution | Tensor | np.ndarray | Any  # the last: lists, pandas obje
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, outside of pyplot."""
-    matplotlib = optional("matplotlib.figure", "pictures need matplotlib", "plot")
+    matplotlib = import_optional("matplotlib.figure", "pictures need matplotlib", "plot")
     figure: Figure = matplotlib.Figure(figsize=(width, height), layout="constrained")
-    optional("matplotlib.backends.backend_agg", "pictures need matplotlib", "plot").FigureCanvasAgg(figure)
+    import_optional("matplotlib.backends.backend_agg", "pictures need matplotlib", "plot").FigureCanvasAgg(figure)
     return figure
 
 
@@ -149,4 +149,4 @@ def tick(value: float, _place: int | None = None) -> str:
         >>> tick(0.00004), tick(18000.0)
         ('4 × 10⁻⁵', '18,000')
     """
-    return written(float(value))
+    return write_number(float(value))

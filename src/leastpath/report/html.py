@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from leastpath._support.files import write_atomically
-from leastpath._support.numbers import written
-from leastpath._support.optional import optional
+from leastpath._support.numbers import write_number
+from leastpath._support.optional import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +102,7 @@ class Report:
             index: whether to show the rows' labels; by default if they are not just 0, 1, 2, ….
             bold: the numbers of rows in bold, from 0.
         """
-        pandas = optional("pandas", "tables in a report need pandas", "eval")
+        pandas = import_optional("pandas", "tables in a report need pandas", "eval")
         frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
         named = not isinstance(frame.index, pandas.RangeIndex) if index is None else index
         known = frame.astype(object).where(frame.notna(), None)
@@ -197,5 +197,5 @@ def _cell(value: Any, digits: int) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):  # NumPy's float64 is one
-        return written(value, digits)
+        return write_number(value, digits)
     return str(value)

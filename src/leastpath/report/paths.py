@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.geometry.path import Path
 from leastpath.report.canvas import SERIES, Values, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import limits_of, to_display
@@ -73,7 +73,7 @@ def path_film(
         values = array(scores, "scores")
         if values.shape != (frames,):
             raise ValueError(f"scores have shape {values.shape}, expected one for each of {frames} frames: ({frames},)")
-        labels = [f"{label}\nf = {written(float(value))}" for label, value in zip(labels, values, strict=True)]
+        labels = [f"{label}\nf = {write_number(float(value))}" for label, value in zip(labels, values, strict=True)]
     height = FRAME * images.shape[2] / images.shape[3]
     figure = new_figure(FRAME * frames + (0.9 if bent else 0.2), (height + 0.5) * (2 if bent else 1))
     grid = figure.subplots(2 if bent else 1, frames, squeeze=False)
@@ -124,7 +124,7 @@ def path_profile(profiles: Mapping[str, Profile]) -> Figure:
     upper, lower = figure.subplots(2, 1, sharex=True)
     for colour, (name, profile) in zip(_colours(profiles.values()), profiles.items(), strict=True):
         position = array(profile.position)
-        label = name if profile.length is None else f"{name}: length {written(profile.length, 4)}"
+        label = name if profile.length is None else f"{name}: length {write_number(profile.length, 4)}"
         upper.plot(position, array(profile.values, "scores"), color=colour, lw=1.8, label=plain(label))
         lower.plot(position, array(profile.norms, "gradient norms"), color=colour, lw=1.8)
     _label_axes(upper, lower, next(iter(profiles.values())).axis)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.report.canvas import Values, array, limit, new_figure, plain
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _legend(figure: Figure, end: float, width: float, height: float) -> None:
     shades = np.array([[_rgb(step) for step in np.linspace(-1, 1, 101)]])
     axes.imshow(shades, aspect="auto", extent=(-end, end, 0, 1))
     axes.set_yticks([])
-    axes.set_xticks([-end, 0, end], [written(-end, 2), "0", written(end, 2)])
+    axes.set_xticks([-end, 0, end], [write_number(-end, 2), "0", write_number(end, 2)])
     axes.tick_params(labelsize="x-small", length=2, pad=1)
 
 

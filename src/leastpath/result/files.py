@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_kind
 from leastpath._support.files import write_atomically
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome, Status
 
@@ -34,7 +34,7 @@ def packed_fields(fields: Mapping[str, Any]) -> bytes:
         >>> unpacked_fields(packed_fields({"a": torch.ones(2), "b": ("x", None)}), "here")
         {'a': tensor([1., 1.]), 'b': ('x', None)}
     """
-    save = optional("safetensors.torch", "results are kept as safetensors", "io").save
+    save = import_optional("safetensors.torch", "results are kept as safetensors", "io").save
     tensors: dict[str, Tensor] = {}
     tree = {name: _tree(value, tensors) for name, value in fields.items()}
     tensors = tensors or {"0": torch.zeros(1)}  # an empty file has no tensor at all, which safetensors does not read
@@ -46,8 +46,8 @@ def packed_fields(fields: Mapping[str, Any]) -> bytes:
 
 def unpacked_fields(content: bytes, name: str) -> dict[str, Any]:
     """The values that `packed_fields` packed. ValueError for other bytes; `name` is what the sentence calls them."""
-    library = optional("safetensors", "results are kept as safetensors", "io")
-    load = optional("safetensors.torch", "results are kept as safetensors", "io").load
+    library = import_optional("safetensors", "results are kept as safetensors", "io")
+    load = import_optional("safetensors.torch", "results are kept as safetensors", "io").load
     try:
         size = int.from_bytes(content[:8], "little")
         tensors = load(content)  # checks all sizes, so that what is cut off is found

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.result.status import Status
 
 MOST_EXAMPLES, MOST_BARS = 4, 12
@@ -50,7 +50,7 @@ def result_html(
 def _card(parts: Sequence[Tensor], status: Status, evidence: Mapping[str, Tensor], b: int) -> str:
     pictures = "".join(picture_html(part[b]) for part in parts)
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td style='text-align:right'>{written(float(numbers[b]), 4)}</td></tr>"
+        f"<tr><td>{escape(name)}</td><td style='text-align:right'>{write_number(float(numbers[b]), 4)}</td></tr>"
         for name, numbers in evidence.items()
         if not math.isnan(float(numbers[b]))
     )
@@ -100,7 +100,7 @@ def _bars(numbers: Tensor) -> str:
         rows.append(
             f'<rect x="{left:.1f}" y="{y + 3}" width="{size:.1f}" height="{ROW - 6}" fill="{colour}"/>'
             f'<text x="0" y="{y + 13}" font-size="11">{i}</text>'
-            f'<text x="{WIDTH}" y="{y + 13}" font-size="11" text-anchor="end">{written(value)}</text>'
+            f'<text x="{WIDTH}" y="{y + 13}" font-size="11" text-anchor="end">{write_number(value)}</text>'
         )
     label = f"the {len(order)} largest attributions of {len(numbers)} as bars, with the number of their feature"
     sides = f'width="{WIDTH}" height="{max(1, len(order)) * ROW}"'

@@ -161,16 +161,16 @@ def _as_rows(choice: Choice, inputs: Tensor, score: Score | None) -> Tensor:
 
 
 def _black(inputs: Tensor, score: Score | None, *, limits: Limits | None = None) -> Tensor:
-    return _filled(inputs, _checked_limits(inputs, limits)[0])
+    return _fill(inputs, _limits_of(inputs, limits)[0])
 
 
 def _white(inputs: Tensor, score: Score | None, *, limits: Limits | None = None) -> Tensor:
-    return _filled(inputs, _checked_limits(inputs, limits)[1])
+    return _fill(inputs, _limits_of(inputs, limits)[1])
 
 
 def _mean(inputs: Tensor, score: Score | None, *, points: Tensor | None = None) -> Tensor:
     if points is not None:
-        return _filled(inputs, _checked_points(inputs, points).mean(0).to(inputs))
+        return _fill(inputs, _check_points(inputs, points).mean(0).to(inputs))
     if inputs.ndim != 4:
         raise ValueError(
             f"inputs have shape {tuple(inputs.shape)}: only images have a mean of their own, others need data: "
@@ -179,7 +179,7 @@ def _mean(inputs: Tensor, score: Score | None, *, points: Tensor | None = None) 
     return inputs.mean((2, 3), keepdim=True).expand_as(inputs).clone()
 
 
-def _filled(inputs: Tensor, value: float | Tensor) -> Tensor:
+def _fill(inputs: Tensor, value: float | Tensor) -> Tensor:
     return torch.as_tensor(value).to(inputs).expand_as(inputs).clone()
 
 
@@ -192,14 +192,14 @@ def _blur(inputs: Tensor, score: Score | None, *, sigma: float | None = None) ->
             f"inputs have shape {tuple(inputs.shape)}, only images can be blurred: (batch, channels, height, width). "
             'For tables take baseline("mean", inputs, points=train_inputs)'
         )
-    return blurred(inputs, min(inputs.shape[-2:]) / 8 if sigma is None else sigma)
+    return blur_images(inputs, min(inputs.shape[-2:]) / 8 if sigma is None else sigma)
 
 
-def blurred(images: Tensor, sigma: float) -> Tensor:
+def blur_images(images: Tensor, sigma: float) -> Tensor:
     """Images (…, height, width) convolved with a Gaussian of `sigma` pixels. Beyond the border, its pixels repeat.
 
     Example:
-        >>> blurred(torch.ones(1, 1, 5, 5), 2.0).allclose(torch.ones(5, 5))
+        >>> blur_images(torch.ones(1, 1, 5, 5), 2.0).allclose(torch.ones(5, 5))
         True
     """
     if not 0 <= sigma < float("inf"):
@@ -224,7 +224,7 @@ def _smoothing(size: int, offsets: Tensor, weights: Tensor) -> Tensor:
 
 
 def _uniform(inputs: Tensor, score: Score | None, *, limits: Limits | None = None, n: int = 1, seed: int = 0) -> Tensor:
-    low, high = (_filled(inputs[:1], end)[0] for end in _checked_limits(inputs, limits))
+    low, high = (_fill(inputs[:1], end)[0] for end in _limits_of(inputs, limits))
     check_integer("n", n, 1, advice="the number of baselines of each example")
     share = draw_uniform(seed, (n, *inputs.shape[1:]), inputs)  # the same for every example, as if it were alone
     drawn = torch.lerp(low.expand_as(share), high.expand_as(share), share)
@@ -235,7 +235,7 @@ def _uniform(inputs: Tensor, score: Score | None, *, limits: Limits | None = Non
 def _samples(inputs: Tensor, score: Score | None, *, points: Tensor | None = None, n: int = 5, seed: int = 0) -> Tensor:
     if points is None:
         raise ValueError('baseline "samples" takes rows of data: pass baseline("samples", inputs, points=train_inputs)')
-    points = _checked_points(inputs, points)
+    points = _check_points(inputs, points)
     check_integer("n", n, 1, advice="the number of baselines of each example")
     if n > len(points):
         raise ValueError(f"n={n} samples of {len(points)} points: pass more points or a smaller n")
@@ -272,8 +272,8 @@ def _max_entropy(
     if isinstance(limits, str):
         if limits != "auto":
             raise ValueError(f"limits={limits!r} is unknown: pass (low, high), or None for values without a range")
-        limits = _checked_limits(inputs, None)
-    ends = None if limits is None else [_filled(inputs[:1], end) for end in limits]
+        limits = _limits_of(inputs, None)
+    ends = None if limits is None else [_fill(inputs[:1], end) for end in limits]
     width = 1.0 if ends is None else (ends[1] - ends[0]).clamp_min(1e-12)
     if start is None:
         start = _blur(inputs, None) if inputs.ndim == 4 else inputs
@@ -317,7 +317,7 @@ def _entropy_score(score: Score) -> Score:
 # ---- checks ------------------------------------------------------------------------------------------------------
 
 
-def _checked_limits(inputs: Tensor, limits: Limits | None) -> Limits:
+def _limits_of(inputs: Tensor, limits: Limits | None) -> Limits:
     if limits is not None:
         return limits
     low, high = float(inputs.min()), float(inputs.max())
@@ -329,7 +329,7 @@ def _checked_limits(inputs: Tensor, limits: Limits | None) -> Limits:
     return 0.0, 1.0
 
 
-def _checked_points(inputs: Tensor, points: Tensor) -> Tensor:
+def _check_points(inputs: Tensor, points: Tensor) -> Tensor:
     points = as_points("points", points)
     if points.shape[1:] != inputs.shape[1:] or not len(points):
         features = ", ".join(map(str, ("n", *inputs.shape[1:])))

@@ -57,10 +57,10 @@ def check_behavior(folder: str | Path, score: Score, inputs: Inputs) -> None:
     for row, numbers in enumerate(outputs):
         own, x, _ = rows_of(score, inputs, None, [row])
         name = digest([x, own.additional_forward_args])
-        kept = _kept_or_new(place / f"{name}.json", numbers)
+        kept = _read_or_keep(place / f"{name}.json", numbers)
         _refuse_other_outputs(kept, numbers, row, Path(folder))
         if gradients is not None:
-            kept = _kept_or_new(place / f"{name}.gradient.json", gradients[row])
+            kept = _read_or_keep(place / f"{name}.gradient.json", gradients[row])
             rounding = ALLOWED * float(numbers.nan_to_num().abs().max()) if numbers.numel() else 0.0
             _refuse_other_gradients(kept, gradients[row], rounding, row, Path(folder))
 
@@ -90,7 +90,7 @@ def _gradients(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
     try:
         own, x, _ = rows_of(score, inputs, None, range(rows))
         with leave_untouched(own.model, x):
-            bound = replace(own, target=_mixed, output="raw").bind(x)
+            bound = replace(own, target=_mix_outputs, output="raw").bind(x)
             points = bound.space.explained()
             found = bound.gradients(points, torch.arange(rows))[1].double().cpu().reshape(rows, -1)
             sizes = points.double().cpu().reshape(rows, -1).norm(dim=1, keepdim=True).clamp_min(1.0)
@@ -101,13 +101,13 @@ def _gradients(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
     return (found * sizes)[:, :NUMBERS]
 
 
-def _mixed(output: Tensor) -> Tensor:
+def _mix_outputs(output: Tensor) -> Tensor:
     """All outputs of a row in one number. The plain sum of probabilities is 1 and has no gradient."""
     flat = output.reshape(len(output), -1)
     return flat @ torch.linspace(0.5, 1.5, flat.shape[1], dtype=flat.dtype, device=flat.device)
 
 
-def _kept_or_new(file: Path, numbers: Tensor) -> Tensor:
+def _read_or_keep(file: Path, numbers: Tensor) -> Tensor:
     """What an earlier start kept; the numbers themselves, which are kept now, where it kept none."""
     try:
         return torch.tensor(json.loads(file.read_text(encoding="utf-8")), dtype=torch.float64)

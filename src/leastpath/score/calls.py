@@ -2,7 +2,7 @@
 
 Adapters wrap a model in a module of their own, which is then the model that is run here. Methods that are Captum's get
 `differentiable_values` in place of the model. Only `leastpath.captum` gives the user's model to Captum itself, for a
-convergence delta, inside the same guard; `prepared` runs the copy that it makes, to compare it with what it was.
+convergence delta, inside the same guard; `prepare` runs the copy that it makes, to compare it with what it was.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU,
@@ -74,7 +74,7 @@ class Answers:
         rows: Any = inputs.detach().cpu().double().numpy()
         names = getattr(self.estimator, "feature_names_in_", None)
         if names is not None:  # it was fitted to a data frame, and warns about anything else
-            rows = optional("pandas", "this estimator was fitted to a data frame", "eval").DataFrame(
+            rows = import_optional("pandas", "this estimator was fitted to a data frame", "eval").DataFrame(
                 rows, columns=names
             )
         predict = getattr(self.estimator, "predict_proba", None) or self.estimator.predict

@@ -47,12 +47,12 @@ def scalar_output(
             )
         if output == "logit_margin":
             check_rows(tensor, rows)
-            return _logit_margin(tensor, _checked_index(target, tensor))
+            return _logit_margin(tensor, _check_index(target, tensor))
         tensor = tensor.softmax(1) if output == "softmax" else tensor.log_softmax(1)
-    return _picked(tensor, target, rows)
+    return _pick_target(tensor, target, rows)
 
 
-def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | None, rows: int) -> Tensor:
+def _pick_target(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | None, rows: int) -> Tensor:
     if callable(target):
         tensor = target(tensor)
         if tensor.shape == (rows, 1):
@@ -74,7 +74,7 @@ def _picked(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | 
     if isinstance(target, int):
         _check_range(target, tensor)
         return tensor.select(1, target)
-    return tensor.gather(1, _checked_index(target, tensor))[:, 0]
+    return tensor.gather(1, _check_index(target, tensor))[:, 0]
 
 
 def choose_classes(target: Any, outputs: Tensor) -> Tensor | None:
@@ -117,7 +117,7 @@ def _logit_margin(logits: Tensor, index: Tensor) -> Tensor:
     return logits.gather(1, index)[:, 0] - others
 
 
-def _checked_index(target: Any, tensor: Tensor) -> Tensor:
+def _check_index(target: Any, tensor: Tensor) -> Tensor:
     """(rows, 1) class indices, within range."""
     _check_range(target, tensor)
     return target[:, None] if isinstance(target, Tensor) else torch.full((len(tensor), 1), target, device=tensor.device)

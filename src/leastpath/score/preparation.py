@@ -1,4 +1,4 @@
-"""prepared(): a copy of a model that is made ready for input gradients, where this helps on this machine.
+"""prepare(): a copy of a model that is made ready for input gradients, where this helps on this machine.
 
 Only the copy is run, and only to compare it with what it was. Explanations are made by `calls.py`.
 """
@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What `prepared` did and what it left out; `print` shows it."""
+    """What `prepare` did and what it left out; `print` shows it."""
 
     steps: tuple[Step, ...]
     time: float
@@ -76,7 +76,7 @@ class Preparation:
 
 
 class Prepared(nn.Module):
-    """A model made ready for input gradients. Called like the model; made by `prepared`."""
+    """A model made ready for input gradients. Called like the model; made by `prepare`."""
 
     report: Preparation
     """What was done, what was left out, and why."""
@@ -93,7 +93,7 @@ class Prepared(nn.Module):
         return self.model(*args, **more)
 
 
-def prepared(model: nn.Module, example: Inputs) -> Prepared:
+def prepare(model: nn.Module, example: Inputs) -> Prepared:
     """A copy of a model, made ready for input gradients: the same function, and less time a gradient.
 
     The copy is in evaluation mode with frozen parameters. Then three steps are tried, and each is kept only where it
@@ -111,7 +111,7 @@ def prepared(model: nn.Module, example: Inputs) -> Prepared:
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 2))
-        >>> ready = prepared(net.eval(), torch.rand(4, 3, 8, 8))
+        >>> ready = prepare(net.eval(), torch.rand(4, 3, 8, 8))
         >>> [step.name for step in ready.report.steps][:2]
         ['evaluation mode, frozen parameters', 'batch normalisations folded']
         >>> torch.allclose(ready(torch.ones(1, 3, 8, 8)), net(torch.ones(1, 3, 8, 8)), atol=1e-4)
@@ -373,7 +373,7 @@ def _check(model: Any, example: Any) -> tuple[Any, ...]:
     if not inputs or not isinstance(inputs[0], Tensor) or inputs[0].ndim == 0 or not len(inputs[0]):
         raise ValueError(
             "example must be some inputs as the model takes them, a tensor (batch, *features) or a tuple: "
-            "prepared(model, inputs[:4])"
+            "prepare(model, inputs[:4])"
         )
     return inputs
 

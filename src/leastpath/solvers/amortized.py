@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, seed_of
-from leastpath._support.files import readable, write_atomically
+from leastpath._support.files import check_readable, write_atomically
 from leastpath._support.rows import per_row
 from leastpath._support.threads import own_draws
 from leastpath.account.run import Run
@@ -111,7 +111,7 @@ class Amortized:
         """Read what `save` wrote."""
         from safetensors import safe_open
 
-        with readable(file, "a path predictor", "Amortized.save"), safe_open(file, "pt") as stored:
+        with check_readable(file, "a path predictor", "Amortized.save"), safe_open(file, "pt") as stored:
             settings = stored.metadata() or {}
             if "n_knots" not in settings:
                 raise ValueError("it holds other weights")

@@ -14,7 +14,7 @@ from leastpath.explorer.subject import LayerAsInput, Start, Subject
 from leastpath.explorer.uploads import text_from
 from leastpath.score.arguments import per_example
 from leastpath.score.score import Score
-from leastpath.transformers import ReplacedTokens, baseline_id, embedding_of, start_vectors, token_pieces, tokenized
+from leastpath.transformers import ReplacedTokens, baseline_id, embedding_of, start_vectors, token_pieces, tokenize
 
 STARTS = {"pad": "padding token", "mask": "mask token", "zero": "zeros"}
 
@@ -61,7 +61,7 @@ class TextSource:
     def subject(self, sample: int) -> Subject:
         """One text."""
         text = self._texts[sample]
-        encoded, names = tokenized(self._model, self._tokenizer, [text], None)
+        encoded, names = tokenize(self._model, self._tokenizer, [text], None)
         device = next(self._model.parameters()).device
         ids = encoded["input_ids"].to(device)
         free = (encoded["attention_mask"] * (1 - encoded["special_tokens_mask"])).bool().to(device)
@@ -83,7 +83,7 @@ class TextSource:
     def add(self, name: str, content: bytes) -> int:
         """One more text."""
         text = text_from(name, content)
-        tokenized(self._model, self._tokenizer, [text], None)  # refuses what is too long for the model
+        tokenize(self._model, self._tokenizer, [text], None)  # refuses what is too long for the model
         self._texts.append(text)
         return len(self._texts) - 1
 

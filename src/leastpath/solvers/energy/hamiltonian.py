@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
@@ -99,7 +99,7 @@ class Hamiltonian:
 
         The energy fixes what is sampled; `metric` only measures the result.
         """
-        pyro = optional("pyro", "Hamiltonian needs Pyro", "svi")
+        pyro = import_optional("pyro", "Hamiltonian needs Pyro", "svi")
         budget, n_paths = solver_budget(run.budget(score), self.n_points, self.n_paths)
         total, stop, parts = len(start) * self.n_chains * (self.warmup + self.n_samples), Stop(run), []
         with torch.enable_grad(), run.bar("hamiltonian", total) as bar:  # the sampler's positions need gradients

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_settings_of
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 from leastpath._support.rows import per_row
 from leastpath._support.threads import ONE_AT_A_TIME
 from leastpath.account.budget import Budget
@@ -107,7 +107,7 @@ class Variational:
 
         The energy fixes what is minimised; `metric` only measures the result.
         """
-        pyro = optional("pyro", "Variational needs Pyro", "svi")
+        pyro = import_optional("pyro", "Variational needs Pyro", "svi")
         budget, n_samples = solver_budget(run.budget(score), self.n_points, self.n_samples)
         per_block = max(1, BLOCK_ELEMENTS // (self.n_points * score.n_features))
         with torch.enable_grad(), run.bar("variational", len(start)) as bar:  # the guide's parameters need gradients

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leastpath._support.optional import optional
+from leastpath._support.optional import import_optional
 
 if TYPE_CHECKING:  # SciPy is imported where it is used: half a second that most who import the package do not need
     from scipy.sparse import csr_array
@@ -127,7 +127,7 @@ def _plain_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats,
 
 def _faiss_search(points: Floats, queries: Floats, wanted: int, workers: int) -> tuple[Floats, Integers]:
     """Approximate search; widens until a sample of rows finds `MINIMUM_RECALL` of its true neighbours."""
-    faiss = optional("faiss", 'method="faiss" needs faiss-cpu (method="auto" is exact and does not)', "ann")
+    faiss = import_optional("faiss", 'method="faiss" needs faiss-cpu (method="auto" is exact and does not)', "ann")
     center = points.mean(axis=0)
     scale = np.abs(points - center).max() or 1.0  # single precision cannot hold large or off-centre coordinates
     single, single_queries = (((a - center) / scale).astype(np.float32) for a in (points, queries))

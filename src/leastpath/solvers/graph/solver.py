@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import as_points, check_features, check_integer, check_setting, check_settings_of
-from leastpath._support.files import readable, write_atomically, zipped_arrays
+from leastpath._support.files import check_readable, open_arrays, write_atomically
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Euclidean, Metric
@@ -409,7 +409,7 @@ class Graph:
     @classmethod
     def load(cls, file: str | File) -> Graph:
         """Read what `save` wrote."""
-        with readable(file, "a graph", "Graph.save"), zipped_arrays(file) as arrays:
+        with check_readable(file, "a graph", "Graph.save"), open_arrays(file) as arrays:
             k, n_steps, refine = arrays["settings"].tolist()
             search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
             points = torch.as_tensor(arrays["points"])
