@@ -1,6 +1,6 @@
 """The public names: this table is read by type checkers, by editors, and by `__init__.py`, which imports them late."""
 
-from leastpath.account.limits import Limits as Limits
+from leastpath.account.budget import Limits as Limits
 from leastpath.account.run import Run as Run
 from leastpath.attribution import attribute as attribute
 from leastpath.explorer import explore as explore

@@ -13,8 +13,7 @@ from torch import Tensor
 from leastpath._support.checks import seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
-from leastpath.features.groups import Groups, check_groups
-from leastpath.features.kinds import Kind, kind_of
+from leastpath.features.groups import Groups, Kind, check_groups, kind_of
 from leastpath.methods.by_path import whole_numbers
 from leastpath.methods.method import Along, Explained, Method, Problem
 from leastpath.methods.table import METHODS, method_of

@@ -19,8 +19,8 @@ from leastpath.attribution import attribute
 from leastpath.geometry.metric import Metric
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import by_length
+from leastpath.score.calls import output_tensor
 from leastpath.score.inputs import Baselines, Inputs, Target
-from leastpath.score.outputs import output_tensor
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.solution import Solver

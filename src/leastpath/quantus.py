@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from leastpath.attribution import attribute
+from leastpath.score.calls import Output
 from leastpath.score.inputs import home_of
-from leastpath.score.outputs import Output
 from leastpath.score.score import Score
 
 

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from leastpath._support.checks import seed_of
 from leastpath._support.optional import import_optional
 from leastpath.attribution import attribute
-from leastpath.features.kinds import FEW_FEATURES
+from leastpath.features.groups import FEW_FEATURES
 from leastpath.methods.method import Method
 from leastpath.removal.verdict import headline
 from leastpath.result.attribution import Attribution
+from leastpath.score.calls import Output
 from leastpath.score.estimators import as_module
 from leastpath.score.inputs import UnfitInputs, home_of
-from leastpath.score.outputs import Output
 from leastpath.score.score import Score, with_classes
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.graph.solver import NeighborGraph

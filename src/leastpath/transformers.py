@@ -26,7 +26,7 @@ from leastpath.removal.verdict import headline
 from leastpath.report.tokens import colour, text_html
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Score, with_classes
 
 Text = str | tuple[str, str]

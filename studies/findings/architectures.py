@@ -9,7 +9,7 @@ import torch
 
 from leastpath.evaluation.masking import Comprehensiveness, Masking
 from leastpath.methods import METHODS
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from studies.findings.config import Setting
 from studies.findings.measuring import difference, direction, listed, mean, middle, written
 from studies.findings.nets import N_TRAINED, Architecture, digit_images, digit_net

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from leastpath.methods import METHODS
 from leastpath.result.attribution import Attribution
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Score
 from studies.findings.config import Setting
 from studies.findings.measuring import evidence, mean

@@ -14,7 +14,7 @@ from torch.nn.functional import avg_pool2d, pad
 
 from leastpath.evaluation.ground_truth import Localization
 from leastpath.methods import METHODS
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from studies.findings.config import Setting
 from studies.findings.measuring import (
     correlation_gain,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from leastpath.features.groups import patches
 from leastpath.features.images import read_image
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Score
 from studies.findings.config import Setting
 from studies.findings.nets import N_TRAINED, Architecture, digit_images, digit_net, new_net

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from leastpath.removal.curves import Rank
 from leastpath.removal.fills import Fill
-from leastpath.removal.order import Rank
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Score
 from studies.findings.config import Setting
 

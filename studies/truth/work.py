@@ -16,7 +16,7 @@ from leastpath._support.rows import flat_rows
 from leastpath._support.store import Store
 from leastpath.account.run import Run
 from leastpath.evaluation.support import symmetric_relevance_gain
-from leastpath.removal.order import group_strengths
+from leastpath.removal.curves import group_strengths
 from studies.findings.config import Setting
 from studies.findings.measuring import listed
 from studies.findings.shortcut import mark_ranks

@@ -192,3 +192,18 @@ def test_a_clock_against_arithmetic():
     assert clock.left() == part.left() == clock.affordable(10) == clock.affordable(0) == 0
     free = Clock(None, lambda: now[0])
     assert free.left() == free.part(0.1).left() == free.affordable(7) == torch.inf
+
+
+# ---- what a call may spend --------------------
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "soon", float("nan")])
+def test_seconds_that_are_none_are_refused(wrong):
+    with pytest.raises(ValueError, match="must be a positive number of seconds, or None"):
+        lp.Limits(max_seconds=wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, 2.5, True])
+def test_gradients_that_are_none_are_refused(wrong):
+    with pytest.raises(ValueError, match="max_gradients"):
+        lp.Limits(max_gradients=wrong)

@@ -10,7 +10,7 @@ import leastpath as lp
 from leastpath import evaluation
 from leastpath.evaluation import MEASURES, Comprehensiveness, Measure, Measured, compare, register
 from leastpath.evaluation.measure import column_of
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 
 NEEDED = {
     "judge": torch.nn.Linear(2, 2), "answer": torch.tensor([True, False]), "pairs": ((0, 1),),

@@ -9,7 +9,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import TextNet, cnn, flat_points, left_untouched, mlp, seeded
-from leastpath.score.outputs import UnreadableOutput
+from leastpath.score.calls import UnreadableOutput
 
 X = flat_points(5, 4)
 

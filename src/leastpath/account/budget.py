@@ -1,4 +1,4 @@
-"""Budget: the one ledger of gradients and of time. What each example has spent, may still spend, and what is reserved.
+"""Limits, clock and budget: the one ledger of gradients and of time, what each example has spent and may still spend.
 
 The score counts the rows that it differentiates, for each example. A budget is a limit on this count, and everything
 that spends gradients asks one first. A part of the work gets a stricter budget, made from the one of the call. All
@@ -17,7 +17,32 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath.score.bound import BoundScore
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a call may spend. None: as much as it takes.
+
+    Args:
+        max_gradients: per example, solver and integral together.
+        max_seconds: for the whole call.
+
+    Example:
+        >>> Limits(max_gradients=500)
+        Limits(max_gradients=500, max_seconds=None)
+    """
+
+    max_gradients: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("max_gradients", self.max_gradients, 1, or_none=", or None")
+        asked: object = self.max_seconds
+        if asked is not None and not (isinstance(asked, int | float) and asked > 0):
+            raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")
+
 
 Examples = Tensor | int | slice  # which examples of the batch
 EVERYONE = slice(None)

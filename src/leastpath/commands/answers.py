@@ -17,12 +17,10 @@ from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.masking import FULL_AREAS
 from leastpath.evaluation.measure import read_attributions
-from leastpath.features.groups import label_groups
-from leastpath.features.kinds import kind_of
+from leastpath.features.groups import kind_of, label_groups
 from leastpath.methods import Method
-from leastpath.removal.curves import removal_scores
+from leastpath.removal.curves import Order, Scale, default_rank, removal_scores
 from leastpath.removal.fills import Fixed
-from leastpath.removal.order import Order, Scale, default_rank
 from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished

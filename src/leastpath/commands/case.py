@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from leastpath.commands.options import IMAGE_BASELINES
 from leastpath.features.images import read_image
 from leastpath.score.baselines import Choice, Several
+from leastpath.score.calls import UnreadableOutput
 from leastpath.score.inputs import reason_of
-from leastpath.score.outputs import UnreadableOutput
 from leastpath.score.score import Score
 
 if TYPE_CHECKING:

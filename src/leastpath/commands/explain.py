@@ -21,7 +21,7 @@ from leastpath.commands.fitting import stay_in_range
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import ExplainOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 from leastpath.methods import METHODS, Method, method_of
 from leastpath.solvers import Descent, GeodesicODE, NeighborGraph, StraightLine, Variational
 from leastpath.solvers.solution import Solver

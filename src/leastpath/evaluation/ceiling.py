@@ -12,8 +12,8 @@ from leastpath._support.checks import check_integer, check_settings_of, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
+from leastpath.removal.curves import Scale
 from leastpath.removal.fills import Fill, Filling, find_filler
-from leastpath.removal.order import Scale
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status

@@ -21,11 +21,9 @@ from leastpath._support.rows import per_row
 from leastpath.account.run import Run
 from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, generators, read_attributions
 from leastpath.evaluation.support import prepare_fill
-from leastpath.features.groups import Groups, check_groups, label_groups
-from leastpath.features.kinds import Kind
-from leastpath.removal.curves import removal_scores
+from leastpath.features.groups import Groups, Kind, check_groups, label_groups
+from leastpath.removal.curves import Order, Rank, removal_scores, round_counts
 from leastpath.removal.fills import BaselineFill, Fill, find_filler
-from leastpath.removal.order import Order, Rank, round_counts
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.inputs import Baselines, Inputs

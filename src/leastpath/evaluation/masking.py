@@ -22,9 +22,8 @@ from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.features.maps import maps_over
-from leastpath.removal.curves import removal_scores
+from leastpath.removal.curves import Order, Scale, group_strengths, removal_scores, round_counts
 from leastpath.removal.fills import Fill, Filler, find_filler
-from leastpath.removal.order import Order, Scale, group_strengths, round_counts
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.inputs import Baselines, Inputs

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_settings_of
 from leastpath._support.rows import flat_rows
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status

@@ -15,14 +15,13 @@ from leastpath._support.checks import check_integer
 from leastpath._support.fingerprint import describe, digest
 from leastpath._support.numbers import in_words
 from leastpath._support.store import Store, Unit
-from leastpath.account.budget import STOPS, Clock, OutOfTime
-from leastpath.account.limits import Limits
+from leastpath.account.budget import STOPS, Clock, Limits, OutOfTime
 from leastpath.account.run import Bar, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.evaluation.table import MEASURES
-from leastpath.features.kinds import kind_of
+from leastpath.features.groups import kind_of
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.behavior import check_behavior

@@ -19,7 +19,7 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Bar, Run
 from leastpath.evaluation.statistics import trapezoid
-from leastpath.removal.order import Rank, group_strengths, rank_groups, round_counts
+from leastpath.removal.curves import Rank, group_strengths, rank_groups, round_counts
 
 Data = tuple[Tensor, Tensor]
 Train = Callable[[Tensor, Tensor, int], Callable[[Tensor], Tensor]]

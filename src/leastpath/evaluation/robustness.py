@@ -25,7 +25,7 @@ from leastpath.evaluation.measure import (
     one_start,
     read_attributions,
 )
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
 from leastpath.score.inputs import Baselines, Inputs

@@ -16,10 +16,9 @@ from leastpath.evaluation.measure import (
     one_start,
     read_attributions,
 )
-from leastpath.features.groups import Groups, check_groups, label_groups
-from leastpath.features.kinds import kind_of
+from leastpath.features.groups import Groups, check_groups, kind_of, label_groups
+from leastpath.removal.curves import Rank, default_rank
 from leastpath.removal.fills import BaselineFill, Fill, Filler, Filling, Fixed, find_filler
-from leastpath.removal.order import Rank, default_rank
 from leastpath.removal.support import SHARES, Probability, judged_score, measure_support
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore

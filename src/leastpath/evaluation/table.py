@@ -14,8 +14,7 @@ from leastpath.evaluation.magnitude import MagnitudeAlignedDeletion, MagnitudeAl
 from leastpath.evaluation.measure import Measure, column_of
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
-from leastpath.features.groups import Word, default_groups
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind, Word, default_groups
 from leastpath.removal.fills import Fill
 
 OneMeasure = TypeVar("OneMeasure", bound=type)

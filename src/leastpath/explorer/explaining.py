@@ -16,7 +16,7 @@ from leastpath.explorer.question import Question
 from leastpath.explorer.removal import Curve, removal_curve
 from leastpath.explorer.subject import Subject, View
 from leastpath.explorer.walk import PLACES, Walk, walk_along
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
 from leastpath.methods.method import Along, Explained, Problem

@@ -16,7 +16,7 @@ from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
 from leastpath.explorer.removal import rank_of, removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, shares_moved
-from leastpath.removal.order import Rank
+from leastpath.removal.curves import Rank
 from leastpath.result.attribution import Attribution
 
 EVIDENCE = {  # in the order of showing: a label, and what it means

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from leastpath.explorer.subject import Subject
-from leastpath.removal.curves import removal_scores
+from leastpath.removal.curves import Order, Rank, default_rank, removal_scores
 from leastpath.removal.fills import Fixed
-from leastpath.removal.order import Order, Rank, default_rank
 from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched

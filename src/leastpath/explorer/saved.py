@@ -17,7 +17,7 @@ from leastpath.explorer.findings import describe, evidence, frames_of, headline,
 from leastpath.explorer.session import Unknown
 from leastpath.explorer.subject import Subject, View, plain_subject
 from leastpath.explorer.walk import PLACES
-from leastpath.removal.order import Rank
+from leastpath.removal.curves import Rank
 from leastpath.result.attribution import Attribution
 from leastpath.result.files import packed_fields
 from leastpath.score.score import Score

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_setting
-from leastpath.account.limits import Limits
+from leastpath.account.budget import Limits
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Conformal, Metric
 from leastpath.geometry.path import Path

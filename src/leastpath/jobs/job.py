@@ -22,7 +22,7 @@ from leastpath._support.store import StoreMismatch, differences
 from leastpath.jobs.sources import Source, source_of
 from leastpath.methods import Method
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers.solution import Solver
 

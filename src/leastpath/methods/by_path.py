@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row
-from leastpath.account.budget import Budget, Clock, OutOfTime
-from leastpath.account.limits import Limits
-from leastpath.account.planning import Watch
-from leastpath.account.run import Run
+from leastpath.account.budget import Budget, Clock, Limits, OutOfTime
+from leastpath.account.run import Run, Watch
 from leastpath.geometry.metric import Conformal, Metric, compares_features
 from leastpath.geometry.path import Path
 from leastpath.integral.accuracy import ROUNDING, Accuracy

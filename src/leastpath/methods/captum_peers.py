@@ -21,13 +21,12 @@ from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import import_optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
-from leastpath.features.groups import Groups, share_evenly, window_sides
-from leastpath.features.kinds import kind_of
+from leastpath.features.groups import Groups, kind_of, share_evenly, window_sides
 from leastpath.methods.method import KINDS, Explained, Problem, method
 from leastpath.methods.shapley import groups_of
 from leastpath.score.bound import BoundScore
+from leastpath.score.calls import Output
 from leastpath.score.derivatives import differentiable_values
-from leastpath.score.outputs import Output
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 

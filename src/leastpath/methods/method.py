@@ -15,7 +15,7 @@ from torch import Tensor
 from leastpath._support.checks import show_value
 from leastpath._support.registry import Registry
 from leastpath.account.run import Bar, Run
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 from leastpath.geometry.path import Path
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Note

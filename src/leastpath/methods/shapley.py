@@ -10,8 +10,15 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.features.groups import Groups, group_features, is_cuttable, number_groups, share_evenly, shifted_patches
-from leastpath.features.kinds import kind_of
+from leastpath.features.groups import (
+    Groups,
+    group_features,
+    is_cuttable,
+    kind_of,
+    number_groups,
+    share_evenly,
+    shifted_patches,
+)
 from leastpath.methods.method import KINDS, Explained, Problem, method
 
 

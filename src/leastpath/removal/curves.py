@@ -3,15 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import per_row
+from leastpath._support.rows import flat_rows, per_row
+from leastpath.features.groups import Kind
 from leastpath.removal.fills import Filling
-from leastpath.removal.order import Order
 from leastpath.score.bound import BoundScore
+
+Rank = Literal["magnitude", "net", "signed"]
+Scale = Literal["log_odds", "score"]
+"""What removal is judged on: log-odds of a probability, or the score where there is none."""
+
+
+def default_rank(kind: Kind, scale: Scale) -> Rank:
+    """How features are ordered unless the user says otherwise.
+
+    A probability falls without what speaks for the class and rises without what speaks against it, so signs are part
+    of what is tested. A score that is no probability may move either way: there only sizes count.
+
+    Example:
+        >>> default_rank("tokens", "log_odds"), default_rank("tokens", "score")
+        ('signed', 'net')
+    """
+    if scale == "log_odds":
+        return "signed"
+    return "net" if kind == "tokens" else "magnitude"
+
+
+def group_strengths(values: Tensor, groups: Tensor | None, rank: Rank) -> Tensor:
+    """How important each group of features is: (batch, groups), −inf for the numbers of groups that an example lacks.
+
+    Args:
+        values: (batch, *shape).
+        groups: (1 or batch, *shape) the number of each feature's group, below 0 for none; None: single features.
+        rank: "magnitude" takes Σ|A| over a group, "net" |ΣA|, "signed" ΣA.
+
+    Example:
+        >>> group_strengths(torch.tensor([[1.0, -3.0, 2.0]]), torch.tensor([[0, 0, 1]]), "net")
+        tensor([[2., 2.]])
+    """
+    flat = flat_rows(values.detach())
+    each = flat.abs() if rank == "magnitude" else flat
+    if groups is None:
+        return each.abs() if rank == "net" else each
+    index = flat_rows(groups.to(flat.device)).expand_as(flat)
+    n = max(1, int(index.max()) + 1)
+    # What is never removed is counted in one more group, which is then dropped.
+    home = torch.where(index >= 0, index, n)
+    sums = flat.new_zeros(len(flat), n + 1).scatter_add_(1, home, each)[:, :n]
+    present = flat.new_zeros(len(flat), n + 1).scatter_(1, home, 1.0)[:, :n] > 0
+    return torch.where(present, sums.abs() if rank == "net" else sums, -torch.inf)
+
+
+def rank_groups(strengths: Tensor) -> Tensor:
+    """The place of each group (…, groups) when the strongest comes first; ties go to the lowest number.
+
+    Example:
+        >>> rank_groups(torch.tensor([[1.0, 3.0, 2.0, 3.0]])).tolist()
+        [[3, 0, 2, 1]]
+    """
+    order = strengths.sort(dim=-1, descending=True, stable=True).indices
+    every = torch.arange(order.shape[-1], dtype=torch.int32, device=order.device).expand_as(order)
+    return torch.empty_like(every).scatter_(-1, order, every)
+
+
+def round_counts(shares: Sequence[float], sizes: Tensor) -> Tensor:
+    """How many of `sizes` (batch,) things a share is: (shares, batch). Halves go up; a share above 0 is at least one.
+
+    Example:
+        >>> round_counts((0.0, 0.01, 0.35), torch.tensor([10])).tolist()
+        [[0], [1], [4]]
+    """
+    exact = torch.tensor(shares, dtype=torch.float64)[:, None] * sizes.cpu()
+    # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
+    return torch.where(exact > 0, torch.floor(exact + 0.5 + 1e-9).clamp_min(1), 0).long()
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order the groups of each example are removed; several draws are as many orders of the same examples.
+
+    Example:
+        >>> order = Order.of(torch.tensor([[1.0, -3.0, 2.0]]), None, "magnitude")
+        >>> order.places.tolist(), order.first((0.5,)).tolist()
+        ([[[2, 0, 1]]], [[[0, 2]]])
+    """
+
+    places: Tensor  #: (draws, batch, groups) whole numbers, 0 for what is removed first
+    sizes: Tensor  #: (batch,) how many groups an example has, on the CPU
+    shape: torch.Size  #: of the features
+    groups: Tensor | None = None  #: (1 or batch, *shape) each feature's group, below 0: never removed; None: features
+
+    @classmethod
+    def of(cls, values: Tensor, groups: Tensor | None, rank: Rank) -> Order:
+        """The order of an explanation (batch, *shape): the most important groups first. See `group_strengths`."""
+        strengths = group_strengths(values, groups, rank)
+        held = None if groups is None else groups.to(values.device)
+        sizes = (strengths > -torch.inf).sum(1).cpu()
+        return cls(rank_groups(strengths)[None], sizes, values.shape[1:], held)
+
+    def rank_anew(self, strengths: Tensor) -> Order:
+        """The same groups in other orders, the strongest first: strengths (draws, batch, groups)."""
+        present = self.places[0].cpu() < self.sizes[:, None]
+        places = rank_groups(torch.where(present.to(strengths.device), strengths, -torch.inf))
+        return replace(self, places=places.to(self.places.device))
+
+    def of_features(self, draws: Tensor, examples: Tensor) -> Tensor:
+        """The places of features, of some draws (n,) and examples (n,): (n, *shape), −1 for what stays."""
+        places = self.places[draws.to(self.places.device), examples.to(self.places.device)]
+        if self.groups is not None:
+            own = self.groups if len(self.groups) == 1 else self.groups[examples.to(self.groups.device)]
+            index = flat_rows(own).expand(len(places), -1)
+            places = torch.where(index >= 0, places.gather(1, index.clamp_min(0)), -1)
+        return places.reshape(len(places), *self.shape)
+
+    # What is removed, as places from … up to, not including …: (shares, batch, 2).
+
+    def first(self, shares: Sequence[float]) -> Tensor:
+        """The most important shares of the groups."""
+        counts = round_counts(shares, self.sizes)
+        return torch.stack([torch.zeros_like(counts), counts], -1)
+
+    def last(self, shares: Sequence[float]) -> Tensor:
+        """The least important shares of the groups."""
+        counts = round_counts(shares, self.sizes)
+        return torch.stack([self.sizes - counts, self.sizes.expand_as(counts)], -1)
+
+    def all_but_first(self, shares: Sequence[float]) -> Tensor:
+        """All but the most important shares of the groups."""
+        counts = round_counts(shares, self.sizes)
+        return torch.stack([counts, self.sizes.expand_as(counts)], -1)
+
 
 LARGE = 4_096  # values of an input above which it is broadcast rather than gathered
 

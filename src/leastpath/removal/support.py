@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.removal.curves import removal_scores
+from leastpath.removal.curves import Order, Rank, Scale, removal_scores
 from leastpath.removal.fills import Filling
-from leastpath.removal.order import Order, Rank, Scale
 from leastpath.score.bound import BoundScore
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Score
 
 SHARES = tuple(k / 10 for k in range(1, 10))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import cast
 
@@ -20,10 +20,9 @@ from torch import Tensor
 from leastpath._support.numbers import write_number
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
-from leastpath.features.groups import Groups, default_groups, label_groups
-from leastpath.features.kinds import Kind, kind_of
+from leastpath.features.groups import Groups, Kind, default_groups, kind_of, label_groups
+from leastpath.removal.curves import Rank, Scale, default_rank, group_strengths
 from leastpath.removal.fills import Filling, Fixed
-from leastpath.removal.order import Rank, Scale, default_rank, group_strengths
 from leastpath.removal.support import SHARES, judged_score, measure_support
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
@@ -146,7 +145,8 @@ def test_by_removal(
         return _leave_unknown(examples, Outcome.BUDGET_SPENT, "max_seconds left no time to test it; raise max_seconds")
     score, scale = judged_score(cast(Score, bound.score))
     try:
-        judged = score.bind(inputs)
+        # Where memory ran out, batches are smaller by now: they need not be halved, and warned of, again.
+        judged = replace(score, batch_size=bound.batch_size).bind(inputs)
         rank, fills = default_rank(kind_of(bound), scale), [Fixed(start) for start in starts.unbind(1)]
         shares = _affordable_shares(None if run is None else run.max_gradients, len(fills))
         measure = partial(_measure, judged, scale, fills=fills, groups=groups, shares=shares, rank=rank)

@@ -18,9 +18,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import in_this_thread
-from leastpath.score.calls import ModelCalls, ScoreFields, default_batch_size, is_out_of_memory
+from leastpath.score.calls import (
+    ModelCalls,
+    ScoreFields,
+    check_rows,
+    default_batch_size,
+    is_out_of_memory,
+    output_tensor,
+    scalar_output,
+)
 from leastpath.score.inputs import Baselines, CheckedTarget, Inputs, fits_inputs, flat_baseline
-from leastpath.score.outputs import check_rows, output_tensor, scalar_output
 from leastpath.score.untouched import leave_untouched, modules_of
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
 from leastpath._support.fastest import clock_of
+from leastpath.score.calls import output_tensor
 from leastpath.score.inputs import Inputs
-from leastpath.score.outputs import output_tensor
 from leastpath.score.untouched import cpu_by_default, device_of, ordinary
 
 # For a single precision model, of the largest output, and of the gradients' norm: rounding can carry a unit over the

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath.score.arguments import Marked, has_batch_length, per_example
 from leastpath.score.bound import BoundScore, check_rows_are_independent
-from leastpath.score.calls import FastestSize, ModelCalls
+from leastpath.score.calls import FastestSize, ModelCalls, Output, OutputName, choose_classes
 from leastpath.score.estimators import as_module
 from leastpath.score.inputs import Baselines, CheckedTarget, Inputs, Target, baselines_per_example
-from leastpath.score.outputs import Output, OutputName, choose_classes
 from leastpath.score.untouched import leave_untouched
 
 __all__ = ["Baselines", "Inputs", "Score", "Target"]

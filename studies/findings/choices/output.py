@@ -9,7 +9,7 @@ from torch import Tensor
 from leastpath.evaluation.masking import Comprehensiveness, Masking
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import baseline
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from studies.findings.choices.records import averaged, by_data, described, pairs_of
 from studies.findings.choices.task import GEODESIC, IG, ImageTask, Numbers, likeness, task_measurements
 from studies.findings.measuring import difference, direction, enumerated, evidence, listed, mean, middle, written

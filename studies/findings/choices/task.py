@@ -19,7 +19,7 @@ from leastpath.evaluation.measure import given_attribution
 from leastpath.features.images import PICTURES, read_image
 from leastpath.methods import METHODS
 from leastpath.result.attribution import Attribution
-from leastpath.score.outputs import Output
+from leastpath.score.calls import Output
 from leastpath.score.score import Score
 from leastpath.solvers import Descent
 from studies.findings.config import Setting
