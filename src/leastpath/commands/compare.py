@@ -28,9 +28,8 @@ from leastpath.evaluation.comparison import Comparison
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.pairs import compare
 from leastpath.evaluation.table import MEASURES
-from leastpath.features.groups import patches
+from leastpath.features.groups import Kind, patches
 from leastpath.features.images import read_image
-from leastpath.features.kinds import Kind
 from leastpath.methods import METHODS, Method
 from leastpath.methods.explainer import Contender
 

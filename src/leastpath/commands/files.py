@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from leastpath._support.optional import import_optional
+from leastpath.features.groups import Kind
 from leastpath.features.images import PICTURES
-from leastpath.features.kinds import Kind
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath.features.kinds import Kind
+from leastpath.features.groups import Kind
 from leastpath.methods import Method
 
 PICTURE_RANGE = (0.0, 1.0)
