@@ -7,7 +7,7 @@ import leastpath as lp
 from explorer_subjects import picture_net
 from leastpath.explorer.arrays import as_json, unpack
 from leastpath.explorer.saved import SavedSession
-from leastpath.explorer.session import Unknown
+from leastpath.explorer.tasks import Unknown
 
 
 @pytest.fixture

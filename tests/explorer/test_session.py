@@ -12,7 +12,7 @@ from explorer_subjects import finished, picture_net, picture_source, session_ove
 from leastpath.explorer import explaining
 from leastpath.explorer import session as module
 from leastpath.explorer.arrays import pack, unpack
-from leastpath.explorer.session import Unknown
+from leastpath.explorer.tasks import Unknown
 
 
 def test_results_belong_to_their_choices():

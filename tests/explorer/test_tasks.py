@@ -55,7 +55,8 @@ def test_a_stop_before_the_first_call_gives_nothing(work):
 
     task = work.begin(long, Meter(1))
     assert ready.wait(10)
-    assert "stopping" in work.stop(task.name).status()["sentence"]
+    task.meter.stop()
+    assert "stopping" in work.find(task.name).status()["sentence"]
     gate.set()
     assert task.finished.wait(10)
     assert (task.state, task.result) == ("stopped", None)
@@ -108,6 +109,6 @@ def test_one_job_for_one_purpose_unless_it_was_stopped(work):
     first = work.begin(waits, Meter(1), "the same")
     assert work.begin(waits, Meter(1), "the same") is first
     assert work.begin(waits, Meter(1), "another") is not first
-    work.stop(first.name)
+    first.meter.stop()
     assert work.begin(waits, Meter(1), "the same") is not first
     gate.set()

@@ -14,8 +14,8 @@ from leastpath._support.version import __version__
 from leastpath.explorer.arrays import is_array, map_leaves, pack, unpack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.findings import describe, evidence, frames_of, headline, numbers_of
-from leastpath.explorer.session import Unknown
 from leastpath.explorer.subject import Subject, View, plain_subject
+from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.walk import PLACES
 from leastpath.removal.curves import Rank
 from leastpath.result.attribution import Attribution

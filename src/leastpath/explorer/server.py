@@ -16,7 +16,7 @@ from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json, in_plain_numbers
 from leastpath.explorer.export import export_page, page_file, plotly_source
 from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
-from leastpath.explorer.session import Unknown
+from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
 from leastpath.score.inputs import reason_of
 

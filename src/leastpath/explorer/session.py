@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from leastpath._support.version import __version__
 from leastpath.explorer.arrays import unpack
@@ -15,14 +15,12 @@ from leastpath.explorer.findings import as_result, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import rank_of, without
+from leastpath.explorer.saved import save_finding
 from leastpath.explorer.subject import Subject, SubjectSource
-from leastpath.explorer.tasks import Task, Worker
+from leastpath.explorer.tasks import Task, Unknown, Worker
 
+T = TypeVar("T")
 MOST_KEPT = 60  # results; the oldest go first
-
-
-class Unknown(LookupError):
-    """Something was asked for that is not there."""
 
 
 class Session:
@@ -32,7 +30,8 @@ class Session:
         self.source, self.sentence = source, sentence
         self.methods = offered_methods(source.kind, methods)
         self._lock = threading.RLock()
-        self._sample, self._question = 0, Question.about(source.subject(0))
+        self.chosen = 0, Question.about(source.subject(0))
+        """The number of the sample, and what is asked of it."""
         self._findings: dict[str, Finding] = {}
         self._shown: dict[str, dict[str, Any]] = {}
         self._worker = Worker()
@@ -45,8 +44,7 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """What is chosen, and all that may be chosen."""
-        with self._lock:
-            question, sample = self._question, self._sample
+        sample, question = self.chosen
         subject = question.subject
         labels = {name: start.label for name, start in subject.starts.items()}
         chosen = ", ".join(labels[name] for name in question.starts)
@@ -80,20 +78,15 @@ class Session:
             raise ValueError(f"{unknown[0]!r} cannot be chosen: choose sample, target, output or baseline")
         _check_choice(wanted)
         with self._lock:
-            sample = wanted.get("sample", self._sample)
+            shown, old = self.chosen
+            sample = wanted.get("sample", shown)
             if not 0 <= sample < len(self.source.samples):
                 raise ValueError(f"sample {sample} is not there: there are 0 to {len(self.source.samples) - 1}")
-            old = self._question
-            subject = old.subject if sample == self._sample else self.source.subject(sample)
+            subject = old.subject if sample == shown else self.source.subject(sample)
             kept = [name for name in old.starts if name in subject.starts]
-            target = old.target if sample == self._sample else None
-            question = Question.about(
-                subject,
-                wanted.get("target", target),
-                wanted.get("output", old.output if old.output in old.outputs and len(old.outputs) > 1 else None),
-                wanted.get("baseline") or kept or None,
-            )
-            self._sample, self._question = sample, question
+            target = wanted.get("target", old.target if sample == shown else None)
+            output = wanted.get("output", old.output if len(old.outputs) > 1 else None)
+            self.chosen = sample, Question.about(subject, target, output, wanted.get("baseline") or kept or None)
         return self.state()
 
     def add(self, name: str, content: bytes) -> dict[str, Any]:
@@ -110,8 +103,7 @@ class Session:
             raise ValueError(f"method {name!r} is not offered here: use one of {', '.join(self.methods)}")
         method = self.methods[name]
         stiffness = _check_stiffness(stiffness) if "stiffness" in method.defaults else None
-        with self._lock:
-            question, sample = self._question, self._sample
+        sample, question = self.chosen
         key, line = question.key(sample, name, stiffness), question.key(sample, QUICK, None)
 
         def work(task: Task) -> tuple[str, bool]:
@@ -130,36 +122,31 @@ class Session:
 
     def task(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
         """How far a task has come. Where that is no more than `seen`, some seconds are waited for news."""
-        task = self._found(name)
+        task = self._worker.find(name)
         task.wait_for_news(seen, patience)
         return task.status()
 
     def stop(self, name: str) -> dict[str, Any]:
-        """Ask a task to stop."""
-        self._found(name)
-        return self._worker.stop(name).status()
-
-    def _found(self, name: str) -> Task:
-        try:
-            return self._worker.task(name)
-        except KeyError:
-            raise Unknown(f"no task is called {name!r}") from None
+        """Ask a task to stop. One that has not begun never does."""
+        task = self._worker.find(name)
+        task.meter.stop()
+        return task.status()
 
     # ---- results -------------------------------------------------------------------------------------------------
 
     def result(self, key: str) -> dict[str, Any]:
         """What was found, as the page reads it."""
-        with self._lock:
-            if key not in self._shown:
-                raise Unknown(f"no result is called {key!r}: explain first")
-            return self._shown[key]
+        return self._look_up(key, self._shown)
 
     def finding(self, key: str) -> Finding:
         """What was found, as it is."""
+        return self._look_up(key, self._findings)
+
+    def _look_up(self, key: str, found: Mapping[str, T]) -> T:
         with self._lock:
-            if key not in self._findings:
+            if key not in found:
                 raise Unknown(f"no result is called {key!r}: explain first")
-            return self._findings[key]
+            return found[key]
 
     def bundle(self) -> dict[str, Any]:
         """All that is shown, for a page without a server."""
@@ -169,21 +156,17 @@ class Session:
 
     def save(self, key: str) -> bytes:
         """A result as a file for `lp.load` and `leastpath explore`."""
-        from leastpath.explorer.saved import save_finding
-
         return save_finding(self.finding(key), self.state(), self.result(key))
 
     def code(self) -> str:
         """Python that reproduces what is shown."""
-        with self._lock:
-            question, sample = self._question, self._sample
+        sample, question = self.chosen
         findings = [self.finding(key) for key in self._keys_of(question, sample)]
         return python_code(question, [(f.method, f.stiffness) for f in findings])
 
     def remove(self, removed: Any, fill: Any) -> dict[str, Any]:
         """What the model says without some features: one forward."""
-        with self._lock:
-            question = self._question
+        question = self.chosen[1]
         subject, fills = question.subject, question.fills
         if not isinstance(fill, str) or fill not in fills:
             raise ValueError(f"fill {fill!r} is unknown: use one of {', '.join(fills)}")

@@ -16,6 +16,10 @@ State = Literal["running", "done", "stopped", "failed"]
 MOST_WAITING = 32
 
 
+class Unknown(LookupError):
+    """Something was asked for that is not there."""
+
+
 @dataclass
 class Task:
     """One computation. `work` gets its task and returns the name of what it found, and whether it was cut short.
@@ -88,15 +92,11 @@ class Worker:
         self._waiting.put(task)
         return task
 
-    def task(self, name: str) -> Task:
-        """The task of this name. KeyError where there is none."""
+    def find(self, name: str) -> Task:
+        """The task of this name."""
+        if name not in self._tasks:
+            raise Unknown(f"no task is called {name!r}")
         return self._tasks[name]
-
-    def stop(self, name: str) -> Task:
-        """Ask a task to stop. One that has not begun never does."""
-        task = self._tasks[name]
-        task.meter.stop()
-        return task
 
     def close(self) -> None:
         """Stop all tasks and end the thread."""
