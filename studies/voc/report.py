@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.comparison import Comparison
 from leastpath.report import Report, heatmaps
@@ -68,7 +67,7 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
         verdicts(table, titles), "Differences on the same images, with the p-value of a paired test; * below 0.05."
     )
     words = "Mean curves over the images, as the share of masked values grows."
-    show(report, run, draw_curves(found, done, titles), "curves", words)
+    run.show(report, draw_curves(found, done, titles), "curves", words)
     report.section("Heat maps").text(
         "Attributions summed over channels, each map on its own scale (its 99th percentile): red raises the score, "
         "blue lowers it. The baseline is " + config.baseline + "."
@@ -79,7 +78,7 @@ def write_report(run: RunFolder, data: VocData, config: VocConfig, found: Compar
     shown = [p for p in places if all(map_key(m, p.name) in run.store for m in done)]
     for title, chosen in (("first", shown[:PICTURES]), ("dark objects", darkest(shown)[:PICTURES])):
         if figure := draw_maps(run, data, config, done, chosen):
-            show(report, run, figure, f"heatmaps {title}".replace(" ", "_"), _caption(title), dpi=110)
+            run.show(report, figure, f"heatmaps {title}".replace(" ", "_"), _caption(title), dpi=110)
     located = localisation(run, done, places)
     if len(located):
         report.section("Where attributions fall").table(*located_table(located, titles))

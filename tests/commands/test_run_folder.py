@@ -1,11 +1,15 @@
 """The run folder: what it keeps, and what it refuses."""
 
+import base64
 import json
+import re
 
 import pytest
 from matplotlib.figure import Figure
 
 from leastpath.commands.run_folder import RunFolder, default_folder, environment
+from leastpath.report import Report
+from leastpath.report.canvas import new_figure
 
 
 def test_folder_holds_configuration_environment_and_store(tmp_path):
@@ -71,3 +75,13 @@ def test_default_folder_counts_on_and_resumes_the_last(tmp_path):
     (tmp_path / "moons-2").mkdir()
     assert default_folder("moons", resume=True, under=tmp_path).name == "moons-2"
     assert default_folder("moons", resume=False, under=tmp_path).name == "moons-3"
+
+
+def test_the_report_holds_the_very_file(tmp_path):
+    run = RunFolder.open(tmp_path / "run", "test", {})
+    report = Report("Title")
+    run.show(report, new_figure(1, 1), "empty", 'a < b, "quoted"', dpi=50)
+    page = report.html()
+    data = re.search(r"base64,([^\"]+)", page)[1]
+    assert base64.b64decode(data) == (run.figures / "empty.png").read_bytes()
+    assert "a &lt; b, &quot;quoted&quot;" in page

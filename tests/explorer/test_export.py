@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from explorer_subjects import finished, picture_source, session_over
-from leastpath.explorer.export import export_page, page_file
+from leastpath.explorer.export import bundle_of, export_page, page_file
 
 
 class Page(HTMLParser):
@@ -34,7 +34,7 @@ def test_everything_is_in_one_file():
     evil = "</script><script>alert(1)</script>"
     with session_over(picture_source(titles=[evil, "b"], classes=[evil] * 4)) as session:
         key = finished(session, "integrated_gradients")
-        page = Page(export_page(session.bundle()))
+        page = Page(export_page(bundle_of(session)))
         assert [a for a in page.addresses if not a.startswith(("data:", "#"))] == []  # "#": a place in the page itself
         data = [text for given, text in page.scripts if given.get("id") == "bundle"]
         bundle = json.loads(data[0])
@@ -46,7 +46,7 @@ def test_everything_is_in_one_file():
 
 def test_the_bundle_comes_before_the_scripts_that_read_it():
     with session_over(picture_source()) as session:
-        text = export_page(session.bundle())
+        text = export_page(bundle_of(session))
     page = Page(text)
     ids = [given.get("id") for given, _ in page.scripts]
     assert "bundle" in ids

@@ -6,6 +6,7 @@ import torch
 import leastpath as lp
 from explorer_subjects import picture_net
 from leastpath.explorer.arrays import as_json, unpack
+from leastpath.explorer.export import bundle_of
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.tasks import Unknown
 
@@ -28,7 +29,7 @@ def test_pictures_are_shown_one_by_one(images, tmp_path):
         frames = unpack(shown["walk"]["frames"])
         assert torch.equal(frames[-1], unpack(state["input"]))
         assert not frames[0].any()  # black
-    as_json(session.bundle())
+    as_json(bundle_of(session))
     assert "lp.load('a.safetensors')" in session.code()
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from leastpath._support.numbers import write_number
 from leastpath.commands.answers import EVIDENCE, Answer
 from leastpath.commands.case import Case
-from leastpath.commands.pictures import show
 from leastpath.commands.run_folder import RunFolder
 from leastpath.commands.verdict import verdict
 from leastpath.report import Report, bars
@@ -43,19 +42,19 @@ def write_report(run: RunFolder, case: Case, found: Sequence[Answer], title: str
     report.section("What the model says").table(_in_percent(case.top))
     report.section("Attributions")
     if case.features is not None:
-        show(report, run, _bars(case, case.features, found), "attributions", OF_BARS)
+        run.show(report, _bars(case, case.features, found), "attributions", OF_BARS)
     else:
         for i in range(0, len(found), SIDE_BY_SIDE):
             name = "attributions" if i == 0 else f"attributions-{i // SIDE_BY_SIDE + 1}"
             caption = OF_PICTURES if i == 0 else "The same of other methods."
-            show(report, run, _heat(case, found[i : i + SIDE_BY_SIDE], baselines), name, caption)
+            run.show(report, _heat(case, found[i : i + SIDE_BY_SIDE], baselines), name, caption)
     what = "columns" if case.features is not None else "patches"
     report.section("Removal")
     words = (
         f"Left: the {what} that a method ranks first are replaced by the baseline; lower is better. Right: only these "
         "are left; higher is better. Support is about the mean height of a method's right curve above its left one."
     )
-    show(report, run, _removal(found), "removal", words)
+    run.show(report, _removal(found), "removal", words)
     report.section("Evidence").table(_evidence(found), OF_EVIDENCE)
     for answer in found:
         report.text(f"{answer.title}: {answer.record['status']}")

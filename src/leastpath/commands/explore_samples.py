@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from leastpath.commands.classifier import EfficientNetLite0, imagenet_classes
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import SubjectSource
-from leastpath.features.images import square_crop
+from leastpath.features.images import as_tensor, square_crop
 from leastpath.score.score import Score
 
 TRAINING_STEPS = 150
@@ -35,35 +35,14 @@ def sample_source(name: str | None = None) -> Sample:
 
 
 def _photos() -> Sample:
-    import numpy as np
     from PIL import Image
     from sklearn.datasets import load_sample_image
 
-    model = EfficientNetLite0()
     names = ("flower.jpg", "china.jpg")
-    cut = [square_crop(Image.fromarray(load_sample_image(n)), 224, Image.Resampling.BICUBIC) for n in names]
-    pixels = torch.stack([torch.from_numpy(np.asarray(image, np.float32).copy() / 255) for image in cut])
-    inputs = pixels.permute(0, 3, 1, 2).contiguous()
-    recipe = (
-        "import numpy as np",
-        "from PIL import Image",
-        "from sklearn.datasets import load_sample_image",
-        "from leastpath.commands.classifier import EfficientNetLite0",
-        "from leastpath.features.images import square_crop",
-        "",
-        "score = lp.Score(EfficientNetLite0())",
-    )
-
-    def lines(sample: int) -> tuple[str, ...]:
-        crop = f'square_crop(Image.fromarray(load_sample_image("{names[sample]}")), 224, Image.Resampling.BICUBIC)'
-        return (
-            *recipe,
-            f"image = {crop}",
-            "pixels = torch.from_numpy(np.asarray(image, np.float32) / 255)",
-            "inputs = pixels.permute(2, 0, 1)[None].contiguous()",
-        )
-
-    source = TensorSource(Score(model), inputs, titles=names, classes=imagenet_classes(), recipe=lines)
+    images = [square_crop(Image.fromarray(load_sample_image(n)), 224, Image.Resampling.BICUBIC) for n in names]
+    inputs = torch.cat([as_tensor(image) for image in images]).contiguous()
+    score, recipe = Score(EfficientNetLite0()), partial(_by_name, "photos")
+    source = TensorSource(score, inputs, titles=names, classes=imagenet_classes(), recipe=recipe)
     return source, "Sample: two photographs that scikit-learn ships, and EfficientNet-lite0 for ImageNet."
 
 
@@ -104,9 +83,8 @@ def _table() -> Sample:
 
 
 def _by_name(name: str, sample: int) -> tuple[str, str]:
-    """Python that makes one of a sample's subjects: its net is trained anew, to the same weights."""
-    imported = "from leastpath.commands.explore_samples import sample_source"
-    return imported, f'subject = sample_source("{name}")[0].subject({sample})'
+    """Python that makes one of a sample's subjects: a small net is trained anew, to the same weights."""
+    return f"from {__name__} import sample_source", f'subject = sample_source("{name}")[0].subject({sample})'
 
 
 def _train(model: nn.Module, inputs: Tensor, labels: Tensor) -> None:

@@ -27,6 +27,8 @@ from leastpath._support.store import Store, differences
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from leastpath.report import Report
+
 LIBRARIES = ("leastpath", "torch", "numpy", "scipy", "scikit-learn", "captum", "pyro-ppl", "matplotlib", "pandas")
 
 
@@ -80,6 +82,10 @@ class RunFolder:
         figure.savefig(picture, format="png", dpi=dpi, metadata={"Software": None})
         self.figures.mkdir(exist_ok=True)
         return write_atomically(self.figures / f"{name}.png", picture.getvalue())
+
+    def show(self, report: Report, figure: Figure, name: str, caption: str, *, dpi: int = 120) -> None:
+        """Write figures/<name>.png and put the same picture into the report."""
+        report.image(self.save_figure(figure, name, dpi=dpi).read_bytes(), caption)
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file, such as report.html or table.md. After a kill there is the old file or none."""

@@ -33,6 +33,12 @@ def plotly_source() -> str:
     return str(offline.get_plotlyjs())
 
 
+def bundle_of(session: Any) -> dict[str, Any]:
+    """All that a session shows, for a page without a server."""
+    state = {**session.state(), "offline": True}
+    return {"state": state, "results": {key: session.result(key) for key in state["results"]}, "code": session.code()}
+
+
 def export_page(bundle: Mapping[str, Any]) -> str:
     """index.html with its styles, scripts and numbers inline."""
     page = page_file("index.html").decode()

@@ -10,9 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.numbers import write_number
-from leastpath.explorer.arrays import pack
+from leastpath.explorer.arrays import LARGEST, pack, pictures_of, value_range
 from leastpath.explorer.explaining import Finding
-from leastpath.explorer.pictures import LARGEST, pictures_of, value_range
 from leastpath.explorer.removal import rank_of, removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, shares_moved

@@ -18,19 +18,17 @@ def session_of(
     inputs: Any = None,
     baselines: Any = None,
     *,
-    names: Sequence[Any] | None = None,
-    classes: Sequence[str] | None = None,
-    data: Any = None,
     methods: Sequence[str] | None = None,
     sentence: str = "",
+    **about: Any,
 ) -> Session | SavedSession:
-    """A session over a score and inputs, over a source, or over a result."""
+    """A session over a score and inputs, over a source, or over a result; `about` is given to `TensorSource`."""
     if isinstance(given, Attribution):
         return SavedSession(given)
     if isinstance(given, Score):
         if inputs is None:
             raise ValueError("a score needs inputs: lp.explore(score, inputs, baselines)")
-        given = TensorSource(given, inputs, baselines, names=names, classes=classes, data=data)
+        given = TensorSource(given, inputs, baselines, **about)
     if not isinstance(given, SubjectSource):
         raise ValueError(
             f"explore got a {type(given).__name__}, expected a Score, a source or a result: "

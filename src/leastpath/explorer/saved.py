@@ -85,11 +85,6 @@ class SavedSession:
             self._results = {key: _shown(self._whole, subject, known[0])}  # one at a time: frames are large
         return self._results[key]
 
-    def bundle(self) -> dict[str, Any]:
-        """All that is shown, for a page without a server."""
-        state = self.state()
-        return {"state": state, "results": {key: self.result(key) for key in state["results"]}, "code": self.code()}
-
     def code(self) -> str:
         """How the file is opened in Python."""
         return f"import leastpath as lp\n\nresult = lp.load({self.state()['title']!r})\nprint(result)\n"

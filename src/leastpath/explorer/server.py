@@ -14,7 +14,7 @@ from typing import Any
 
 from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json, in_plain_numbers
-from leastpath.explorer.export import export_page, page_file, plotly_source
+from leastpath.explorer.export import bundle_of, export_page, page_file, plotly_source
 from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
 from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
@@ -53,10 +53,10 @@ def application(session: Any, gate: Gate) -> App:
         return _File(content, "application/octet-stream", "explanation.safetensors")
 
     def export_html(request: Any) -> _File:
-        return _File(export_page(session.bundle()).encode(), "text/html; charset=utf-8", "explanation.html")
+        return _File(export_page(bundle_of(session)).encode(), "text/html; charset=utf-8", "explanation.html")
 
     def export_json(request: Any) -> _File:
-        text = as_json(in_plain_numbers(session.bundle()))
+        text = as_json(in_plain_numbers(bundle_of(session)))
         return _File(text.encode(), "application/json", "explanation.json")
 
     def explain(request: Any, wanted: dict[str, Any]) -> dict[str, str]:

@@ -148,12 +148,6 @@ class Session:
                 raise Unknown(f"no result is called {key!r}: explain first")
             return found[key]
 
-    def bundle(self) -> dict[str, Any]:
-        """All that is shown, for a page without a server."""
-        state = self.state()
-        results = {key: self.result(key) for key in state["results"]}
-        return {"state": {**state, "offline": True}, "results": results, "code": self.code()}
-
     def save(self, key: str) -> bytes:
         """A result as a file for `lp.load` and `leastpath explore`."""
         return save_finding(self.finding(key), self.state(), self.result(key))

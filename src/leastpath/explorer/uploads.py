@@ -6,12 +6,10 @@ import io
 import warnings
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from leastpath._support.optional import import_optional
-from leastpath.features.images import as_seen, square_crop
+from leastpath.features.images import as_seen, as_tensor, square_crop
 
 MOST_BYTES = 20_000_000
 MOST_PIXELS = 50_000_000  # a small file may unpack to a huge picture
@@ -46,9 +44,9 @@ def picture_from(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
         kinds = ", ".join(FORMATS)
         raise ValueError(f"{name} cannot be read as a picture: {reason}. Pictures are {kinds}") from error
     resample = images.Resampling.BICUBIC
-    fitted = square_crop(plain, height, resample) if height == width else plain.resize((width, height), resample)
-    pixels = torch.from_numpy(np.asarray(fitted, np.float32).copy() / 255)
-    return pixels.reshape(height, width, channels).permute(2, 0, 1)[None]
+    return as_tensor(
+        square_crop(plain, height, resample) if height == width else plain.resize((width, height), resample)
+    )
 
 
 def table_from(name: str, content: bytes, columns: tuple[Any, ...]) -> Any:

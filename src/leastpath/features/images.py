@@ -32,9 +32,13 @@ def read_image(file: str | Path, size: int) -> Tensor:
     from PIL import Image
 
     check_integer("size", size, 1, advice="the side of the square in pixels")
-    image = read_picture(file)
-    pixels = np.asarray(square_crop(image, size, Image.Resampling.BICUBIC), np.float32) / 255
-    return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
+    return as_tensor(square_crop(read_picture(file), size, Image.Resampling.BICUBIC))
+
+
+def as_tensor(image: Image.Image) -> Tensor:
+    """A picture in grey or RGB as (1, channels, height, width) in [0, 1]."""
+    pixels = torch.from_numpy(np.array(image, np.float32) / 255)
+    return pixels.reshape(image.height, image.width, -1).permute(2, 0, 1)[None]
 
 
 def read_picture(file: str | Path) -> Image.Image:

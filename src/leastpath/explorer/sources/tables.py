@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,15 +57,10 @@ class TableSource:
         device, dtype = home_of(model)
         self._points = self._space.encode(self._background).to(device, dtype)
         self._score = Score(Scored(model, self._space, device, dtype), target)
-        made = (
-            ("model", "frame", "background") if preprocess is None else ("model", "frame", "background", "preprocess")
-        )
-        given = (f"# {', '.join(made)}: as you gave them to TableSource",) if recipe is None else recipe
-        settings = "" if preprocess is None else ", preprocess=preprocess"
-        self._recipe = (
-            "from leastpath.explorer.sources.tables import TableSource", *given,
-            f"source = TableSource(model, frame, background{settings})",
-        )  # fmt: skip
+        also, settings = ("", "") if preprocess is None else (", preprocess", ", preprocess=preprocess")
+        yours = f"# model, frame, background{also}: as you gave them to TableSource"
+        made = f"source = TableSource(model, frame, background{settings})"
+        self._recipe = (f"from {__name__} import TableSource", *((yours,) if recipe is None else recipe), made)
         self._classes = classes
         self._rows: list[tuple[str, Any]] = []
         self._added: dict[int, str] = {}  # the code of rows that were added, by their number
@@ -92,7 +88,7 @@ class TableSource:
         return Subject(
             "table", title, self._score, inputs, starts, columns, tuple(map(str, space.columns)), columns,
             details=tuple(_cell(row[name].iloc[0]) for name in space.columns), classes=self._classes,
-            decode=_Decoder(space, row, inputs).cells, recipe=(*self._recipe, f"subject = source.subject({number})"),
+            decode=partial(_decode, space, inputs), recipe=(*self._recipe, f"subject = source.subject({number})"),
         )  # fmt: skip
 
     def add(self, name: str, content: bytes) -> int:
@@ -107,19 +103,15 @@ class TableSource:
         return first
 
 
-class _Decoder:
-    """Numbers of the model's space as cells: a number as it was in the table, a category as how much of it is there."""
+def _decode(space: Layout, inputs: Tensor, points: Tensor) -> Tensor:
+    """Numbers of the model's space as cells: (n, width) -> (n, columns).
 
-    def __init__(self, space: Layout, row: Any, inputs: Tensor) -> None:
-        self._columns, self._n = space.column_of, len(space.columns)
-        self._shift, self._scale = space.shift, space.scale
-        # Of a column's several numbers, the one that the input has most of: its category's.
-        strongest = [int(torch.where(self._columns == c, inputs[0], -torch.inf).argmax()) for c in range(self._n)]
-        self._chosen = torch.tensor(strongest)
-
-    def cells(self, points: Tensor) -> Tensor:
-        """(n, width) -> (n, columns)."""
-        return (points * self._scale.to(points) + self._shift.to(points))[:, self._chosen.to(points.device)]
+    A number is as it was in the table, a category is how much there is of the input's.
+    """
+    # Of a column's several numbers, the one that the input has most of: its category's.
+    of_column = torch.arange(len(space.columns))[:, None] == space.column_of
+    chosen = torch.where(of_column.to(inputs.device), inputs, -torch.inf).argmax(1)
+    return (points * space.scale.to(points) + space.shift.to(points))[:, chosen.to(points.device)]
 
 
 def _cell(value: Any) -> dict[str, Any]:
