@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import torch
 
 import leastpath as lp
 from leastpath._support.checks import (
+    Range,
     as_points,
     check_features,
     check_integer,
@@ -151,3 +152,23 @@ def test_values_in_sentences_and_settings_that_pass():
     check_integer("n_steps", None, 1, or_none=", or None")
     check_setting("spread", 0.5, float | None)
     check_kind("out", "results", str, "a name in quotation marks")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside", "outside", "words"),
+    [
+        (Range(least=1), 1, 0, "n=0 must be at least 1"),
+        (Range(above=0), 0.1, 0, "n=0 must be positive"),
+        (Range(above=2, hint="twice"), 3, 2, "n=2 must be above 2: twice"),
+        (Range(least=0), 0, math.inf, "n=inf must be finite and at least 0"),
+        (Range(least=0, below=None), math.inf, -1, "n=-1 must be at least 0"),
+        (Range(least=0, most=1), 1, 1.5, "n=1.5 must be from 0 to 1"),
+        (Range(above=0, most=1), 1, 0, "n=0 must be above 0 and at most 1"),
+        (Range(above=0, below=1), 0.5, 1, "n=1 must be between 0 and 1"),
+    ],
+)
+def test_ranges_in_types_against_their_words(bounds, inside, outside, words):
+    check_setting("n", inside, Annotated[float, bounds])
+    check_setting("n", None, Annotated[float, bounds] | None)
+    with pytest.raises(ValueError, match=words):
+        check_setting("n", outside, Annotated[float, bounds])

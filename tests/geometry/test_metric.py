@@ -74,7 +74,7 @@ def test_declares_what_it_needs_and_bounds(metric):
 @pytest.mark.parametrize("metric", ALL)
 @pytest.mark.parametrize("damping", [-1.0, math.inf, math.nan])
 def test_bad_damping(metric, damping):
-    with pytest.raises(ValueError, match=r"damping=.* must be a (finite number ≥ 0|number, and NaN is none)"):
+    with pytest.raises(ValueError, match=r"damping=.* must be ((finite and )?at least 0|a number, and NaN is none)"):
         metric(damping=damping)
 
 
@@ -219,9 +219,9 @@ def test_names_tell_metrics_apart():
         (lambda: lp.DataDensity(DATA[:0]), r"points have shape \(0, 3\), expected at least one point"),
         (lambda: lp.DataDensity([1.0]), "points is a list, expected a tensor"),
         (lambda: lp.DataDensity(DATA * torch.nan), "NaN or infinite"),
-        (lambda: lp.DataDensity(DATA, bandwidth=0), "bandwidth=0 must be a positive number"),
-        (lambda: lp.DataDensity(torch.zeros(9, 2)), r"bandwidth=0\.0 must be a positive number"),
-        (lambda: lp.Reconstruction(abs, abs, scale=-1), "scale=-1 must be a positive number"),
+        (lambda: lp.DataDensity(DATA, bandwidth=0), "bandwidth=0 must be positive"),
+        (lambda: lp.DataDensity(torch.zeros(9, 2)), "half of the points are the same, so give a bandwidth"),
+        (lambda: lp.Reconstruction(abs, abs, scale=-1), "scale=-1 must be positive"),
         (lambda: lp.Mixed(lp.Conformal, lp.Euclidean()), "model_metric=.* is not a metric: Mixed"),
         (lambda: lp.Mixed(lp.Conformal(), "data"), "data_metric='data' is not a metric"),
         (lambda: lp.Mixed(lp.Conformal(), lp.Euclidean(), 1.5), r"weight=1\.5 must be from 0"),

@@ -80,5 +80,5 @@ def test_the_budget_holds_and_a_path_that_cannot_be_paid_is_a_line():
 def test_without_classes_it_says_what_it_needs():
     with pytest.raises(ValueError, match="fisher_rao needs a classifier with outputs"):
         METHODS["fisher_rao"](lp.Score(lambda x: x.sum(1)), torch.ones(1, 2))
-    with pytest.raises(ValueError, match=r"damping=-1 must not be negative"):
+    with pytest.raises(ValueError, match=r"damping=-1 must be at least 0"):
         FisherRaoPath(damping=-1)

@@ -124,7 +124,7 @@ def test_most_of_the_budget_is_left_to_the_integral():
 
 @pytest.mark.parametrize("settings", [{"fraction": -0.1}, {"fraction": 1.5}, {"max_distance": 2.0}])
 def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="must be from 0 to 1"):
         lp.GuidedIG(**settings)
     with pytest.raises(ValueError, match="n_steps=0 must be at least 1"):
         lp.GuidedIG(n_steps=0)

@@ -7,9 +7,9 @@ import math
 import numbers
 import types
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -67,11 +67,61 @@ def show_value(given: object) -> str:
 # ---- settings ----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Range:
+    """Which numbers a setting may be, said in its type: `Annotated[float, Range(above=0, most=1)]`.
+
+    Args:
+        least: the smallest, or
+        above: what it must be above.
+        most: the largest, or
+        below: what it must be below; infinity by default.
+        hint: what it is, or the call that mends it, for the error.
+    """
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = math.inf
+    hint: str = ""
+
+    def __contains__(self, number: float) -> bool:
+        return (
+            (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
+            and (self.below is None or number < self.below)
+        )
+
+    @property
+    def words(self) -> str:
+        """For "must be …"."""
+        low = f"at least {self.least}" if self.above is None else f"above {self.above}"
+        if self.most is not None:
+            return f"from {self.least} to {self.most}" if self.above is None else f"{low} and at most {self.most}"
+        if self.below not in (None, math.inf):
+            return f"between {self.above} and {self.below}"
+        return "positive" if self.above == 0 else low
+
+
+Count = Annotated[int, Range(least=1)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(above=0, most=1)]
+
+
+class Settings:
+    """A frozen dataclass whose fields are checked when it is made: each holds what its type says."""
+
+    def __post_init__(self) -> None:
+        check_settings_of(self)
+
+
 def check_settings_of(settings: Any) -> None:
     """Raise ValueError unless each field of a dataclass holds what its type says. Its `__post_init__` calls this first.
 
-    Numbers of NumPy become Python's. NaN is no number. What a type does not say (a range) is checked by the caller, and
-    types of other kinds than numbers, words, tensors, functions and classes are not checked here.
+    Numbers of NumPy become Python's. NaN is no number. A type may have a `Range`. Types of other kinds than numbers,
+    words, tensors, functions and classes are not checked here.
     """
     kinds = _type_hints(type(settings))  # type: ignore[arg-type]  # classes are hashable, which mypy does not see
     for field in fields(settings):
@@ -85,17 +135,24 @@ def check_settings_of(settings: Any) -> None:
 @lru_cache(maxsize=256)
 def _type_hints(settings: type) -> dict[str, Any]:
     """The types of a class's fields, resolved once: that takes longer than all the rest of a check."""
-    return get_type_hints(settings)
+    return get_type_hints(settings, include_extras=True)
 
 
 def check_setting(name: str, given: object, kind: Any) -> None:
     """Raise ValueError unless one setting holds what its type says."""
-    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    given_options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    ranges = [part for option in given_options for part in getattr(option, "__metadata__", ())]
+    options = [get_args(option)[0] if get_origin(option) is Annotated else option for option in given_options]
+    or_none = ", or None" if type(None) in options else ""
+    remedy = or_none + "".join(f": {part.hint}" for part in ranges if part.hint)
     fits = [_fits(given, option) for option in options]
     if any(fits) or None in fits:
+        for part in ranges:
+            if isinstance(given, numbers.Real) and given not in part:
+                finite = "finite and " if math.isinf(given) else ""
+                raise ValueError(f"{name}={given} must be {finite}{part.words}{remedy}")
         return
     words = [option for option in options if get_origin(option) is Literal]
-    or_none = ", or None" if type(None) in options else ""
     if words and not any(option in (int, float, Tensor) for option in options):
         known = [choice for option in words for choice in get_args(option)]
         raise ValueError(f"{name}={show_value(given)} is unknown: use one of {known}{or_none}")
@@ -104,7 +161,7 @@ def check_setting(name: str, given: object, kind: Any) -> None:
     if Tensor in options and not isinstance(given, (str, bool, numbers.Number)):
         check_tensor(name, given)
     expected = " or ".join(_words(option) for option in options if option is not type(None))
-    raise ValueError(f"{name}={show_value(given)} must be {expected}{or_none}")
+    raise ValueError(f"{name}={show_value(given)} must be {expected}{remedy}")
 
 
 def _fits(given: object, kind: Any) -> bool | None:

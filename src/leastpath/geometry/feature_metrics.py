@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows, norms
-from leastpath.geometry.metric import Damped, fingerprint
+from leastpath.geometry.metric import Damped, Damping, fingerprint
 
 FisherOutput = Literal["softmax", "sigmoid", "raw"]
 PullbackOutput = Literal["logits", "softmax", "log_softmax"]
@@ -104,7 +104,7 @@ class Pullback(_OfFeatures):
         torch.Size([1])
     """
 
-    damping: float = 0.0
+    damping: Damping = 0.0
     _: KW_ONLY
     layer: nn.Module | None = None
     outputs: PullbackOutput = "logits"

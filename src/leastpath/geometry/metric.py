@@ -9,12 +9,12 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
+from typing import Annotated, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import as_points, check_features, check_settings_of
+from leastpath._support.checks import Positive, Range, Settings, as_points, check_features
 from leastpath._support.rows import flat_rows, norms
 
 NEIGHBOR = 5  # the default bandwidth is the median distance of a point to its fifth neighbour
@@ -79,34 +79,26 @@ class FeatureMetric(Metric, Protocol):
         ...
 
 
-_COMPARES_FEATURES: dict[type, bool] = {}
-
-
 def compares_features(metric: Metric) -> TypeGuard[FeatureMetric]:
-    """`isinstance(metric, FeatureMetric)`, asked once for a class: Python looks at every member each time.
+    """`isinstance(metric, FeatureMetric)`, quicker: of all metrics only these have a distance.
 
     Example:
         >>> compares_features(Conformal())
         False
     """
-    kind = type(metric)
-    if kind not in _COMPARES_FEATURES:
-        _COMPARES_FEATURES[kind] = isinstance(metric, FeatureMetric)
-    return _COMPARES_FEATURES[kind]
+    return hasattr(metric, "distance")
+
+
+Damping = Annotated[float, Range(least=0, hint="larger values straighten paths")]
 
 
 @dataclass(frozen=True)
-class Damped:
+class Damped(Settings):
     """Damping ε is the paper's regularisation G + εI: as ε grows, shortest paths become straight lines."""
 
-    damping: float = 0.0
+    damping: Damping = 0.0
     needs_gradient: ClassVar[bool] = True
     bounds_score: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if not 0 <= self.damping < float("inf"):
-            raise ValueError(f"damping={self.damping} must be a finite number ≥ 0: larger values straighten paths")
 
 
 @dataclass(frozen=True)
@@ -174,7 +166,7 @@ class NoCancellation(Damped):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DataDensity:
+class DataDensity(Settings):
     """√(1 + 2 (log p₀ − log p(x))₊) · ‖δ‖: far from the data is slow, so short paths stay near the data.
 
     p is the kernel density of `points`, p₀ its median over them. Where the data are as dense as at a typical data point
@@ -191,17 +183,17 @@ class DataDensity:
     """
 
     points: Tensor
-    bandwidth: float | None = None
+    bandwidth: Positive | None = None
     typical: float = field(init=False)  # log p₀
     needs_gradient: ClassVar[bool] = False
     bounds_score: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        super().__post_init__()
         object.__setattr__(self, "points", as_points("points", self.points))
         width = _typical_distance(self.points) if self.bandwidth is None else self.bandwidth
-        if not 0 < width < float("inf"):
-            raise ValueError(f"bandwidth={width} must be a positive number: DataDensity(points, bandwidth=0.1)")
+        if not width > 0:
+            raise ValueError("half of the points are the same, so give a bandwidth: DataDensity(points, bandwidth=0.1)")
         object.__setattr__(self, "bandwidth", width)
         object.__setattr__(self, "typical", float(self.log_density(_sample(self.points).double()).median()))
 
@@ -229,7 +221,7 @@ class DataDensity:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reconstruction:
+class Reconstruction(Settings):
     """√(1 + ‖x − decoder(encoder(x))‖² / scale²) · ‖δ‖: what an autoencoder cannot rebuild is far from the data.
 
     Args:
@@ -245,14 +237,9 @@ class Reconstruction:
 
     encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]]
     decoder: Callable[[Tensor], Tensor]
-    scale: float
+    scale: Annotated[float, Range(above=0, hint="the reconstruction error of typical data")]
     needs_gradient: ClassVar[bool] = False
     bounds_score: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if not 0 < self.scale < float("inf"):
-            raise ValueError(f"scale={self.scale} must be a positive number: the reconstruction error of typical data")
 
     def error(self, point: Tensor) -> Tensor:
         """(rows, *features) -> (rows,) distance from a point to its reconstruction."""
@@ -268,7 +255,7 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Mixed(Settings):
     """√((1 − w) · model² + w · data²): one geometry of model and data, (1 − w) G_model + w G_data as a tensor.
 
     Weight 0 is exactly the model metric, weight 1 exactly the data metric. The two have different units (score and
@@ -289,7 +276,7 @@ class Mixed:
 
     model_metric: Metric
     data_metric: Metric
-    weight: float = 0.5
+    weight: Annotated[float, Range(least=0, most=1, hint="0 is the model metric, 1 the data metric")] = 0.5
 
     def __post_init__(self) -> None:
         for name, part in (("model_metric", self.model_metric), ("data_metric", self.data_metric)):
@@ -300,9 +287,7 @@ class Mixed:
                     f"{name}={part!r} has no speed at a point, which Mixed needs: use it alone, with damping=… to "
                     "draw paths towards straight lines"
                 )
-        check_settings_of(self)
-        if not 0 <= self.weight <= 1:
-            raise ValueError(f"weight={self.weight} must be from 0 (the model metric) to 1 (the data metric)")
+        super().__post_init__()
 
     @property
     def parts(self) -> tuple[Metric, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count, Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.budget import Budget
 from leastpath.account.run import Run
@@ -26,7 +26,7 @@ SOLVER_SHARE = 0.4  # of the budget; the rest is for the integral
 
 
 @dataclass(frozen=True)
-class BoundaryIG:
+class BoundaryIG(Settings):
     """Boundary IG: the straight line from the nearest point found beyond the decision boundary. It takes no baselines.
 
     An attack, projected gradient ascent of the cross-entropy in Euclidean balls that grow, looks for a point of another
@@ -47,15 +47,14 @@ class BoundaryIG:
     """
 
     radii: tuple[float, ...] = PUBLISHED
-    attack_steps: int = 40
-    bisections: int = 10
+    attack_steps: Count = 40
+    bisections: Annotated[int, Range(least=0)] = 10
     limits: Limits = None
 
     chooses_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_integer("attack_steps", self.attack_steps, 1)
-        check_integer("bisections", self.bisections, 0)
+        super().__post_init__()
         check_limits(self.limits)
         if not self.radii or min(self.radii) <= 0:
             raise ValueError(f"radii={self.radii} must be positive: distances from the input, as in (0.3, 1.0)")

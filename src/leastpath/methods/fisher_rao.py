@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count, NotNegative, Positive, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
@@ -31,7 +31,7 @@ ARRIVED = 0.02  # of the first distance
 
 
 @dataclass(frozen=True, eq=False)
-class FisherRaoPath:
+class FisherRaoPath(Settings):
     """Steps along the natural gradient of the softmax, from the input towards a prediction that knows nothing.
 
     With φ = 2√softmax and its Jacobian J, a step δ solves min ‖J δ − v‖² + λ‖δ‖² by a few conjugate gradients, where v
@@ -57,20 +57,17 @@ class FisherRaoPath:
     """
 
     goal: Tensor | None = None
-    n_pieces: int = 20
-    n_products: int = 2
-    damping: float = 0.01
-    max_step: float = 0.2
+    n_pieces: Count = 20
+    n_products: Count = 2
+    damping: NotNegative = 0.01
+    max_step: Positive = 0.2
     limits: Limits = None
 
     chooses_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_integer("n_pieces", self.n_pieces, 1)
-        check_integer("n_products", self.n_products, 1)
+        super().__post_init__()
         check_limits(self.limits)
-        if self.damping < 0 or not self.max_step > 0:
-            raise ValueError(f"damping={self.damping} must not be negative, max_step={self.max_step} must be positive")
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """end (batch, *features) -> polylines that end there; `start` is only used where the budget is empty."""

@@ -9,7 +9,7 @@ from pathlib import Path as File
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, seed_of
+from leastpath._support.checks import Settings, check_features, check_integer, check_setting, seed_of
 from leastpath._support.files import check_readable, write_atomically
 from leastpath._support.rows import per_row
 from leastpath._support.threads import own_draws
@@ -22,7 +22,7 @@ from leastpath.solvers.solution import Solution, Solved, paths_of
 
 
 @dataclass(frozen=True, eq=False)
-class Amortized:
+class Amortized(Settings):
     """Paths predicted by a small network, then improved by a few steps of `Descent`. Made by `Amortized.fit`.
 
     Args:
@@ -41,9 +41,6 @@ class Amortized:
 
     predictor: PathPredictor = field(repr=False)
     solver: Descent = field(default_factory=Descent)
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
 
     @classmethod
     def fit(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Range, Settings
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
@@ -20,7 +20,7 @@ LARGEST = 50.0  # the published max_sigma, for sides of 300 pixels
 
 
 @dataclass(frozen=True)
-class BlurIG:
+class BlurIG(Settings):
     """Blur IG: the path is the image with less and less blur. It chooses its own start, so it takes no baselines.
 
     The start is the most blurred image, and holds hardly any information. Completeness is relative to the score there.
@@ -38,16 +38,10 @@ class BlurIG:
         tensor(True)
     """
 
-    max_sigma: float | None = None
-    n_knots: int = 33
+    max_sigma: Annotated[float, Range(above=0, hint="pixels")] | None = None
+    n_knots: Annotated[int, Range(least=2, hint="both ends")] = 33
 
     chooses_start: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if self.max_sigma is not None and not 0 < self.max_sigma < float("inf"):
-            raise ValueError(f"max_sigma={self.max_sigma} must be positive: pixels, or None")
-        check_integer("n_knots", self.n_knots, 2, advice="both ends")
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """end (batch, …, height, width) -> polylines that end there; `start` is not used."""

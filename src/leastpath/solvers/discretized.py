@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import as_points, check_integer, check_settings_of
+from leastpath._support.checks import Count, Settings, as_points
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
@@ -20,7 +20,7 @@ Strategy = Literal["greedy", "maxcount"]
 
 
 @dataclass(frozen=True, eq=False)
-class DiscretizedIG:
+class DiscretizedIG(Settings):
     """Discretised IG: each token walks from word to word, so that its path stays near embeddings the model knows.
 
     From the input's embedding, each step goes to one of the nearest words of the last word, the one that lies best
@@ -46,8 +46,8 @@ class DiscretizedIG:
     """
 
     points: Tensor
-    n_neighbors: int = 500
-    n_words: int = 30
+    n_neighbors: Count = 500
+    n_words: Count = 30
     strategy: Strategy = "greedy"
 
     def __post_init__(self) -> None:
@@ -55,9 +55,7 @@ class DiscretizedIG:
         if not isinstance(given, Tensor) or given.ndim < 2:
             raise ValueError("points must be a tensor (words, width): pass points=model.embedding.weight")
         object.__setattr__(self, "points", as_points("points", self.points))
-        check_settings_of(self)
-        check_integer("n_neighbors", self.n_neighbors, 1)
-        check_integer("n_words", self.n_words, 1)
+        super().__post_init__()
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines; `metric` only measures the result. Spends no gradients."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Count, Range, Settings
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
@@ -23,7 +24,7 @@ INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
 
 @dataclass(frozen=True)
-class GuidedIG:
+class GuidedIG(Settings):
     """Guided IG: each step moves the features of smallest gradient, until the step's share of the distance is reached.
 
     The path moves important features last, so that it avoids large gradients; a band around the straight line limits
@@ -47,15 +48,9 @@ class GuidedIG:
                 [1., 1.]])
     """
 
-    fraction: float = 0.25
-    max_distance: float = 0.02
-    n_steps: int = 200
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if not 0 <= self.fraction <= 1 or not 0 <= self.max_distance <= 1:
-            raise ValueError(f"fraction={self.fraction} and max_distance={self.max_distance} must lie between 0 and 1")
-        check_integer("n_steps", self.n_steps, 1)
+    fraction: Annotated[float, Range(least=0, most=1)] = 0.25
+    max_distance: Annotated[float, Range(least=0, most=1)] = 0.02
+    n_steps: Count = 200
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_steps + 1 knots; `metric` only measures the result."""

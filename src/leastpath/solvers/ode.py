@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Count, Range, Settings
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Conformal, Metric, RankOne
@@ -46,7 +47,7 @@ GAUSS_NODES, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
 @dataclass(frozen=True)
-class GeodesicODE:
+class GeodesicODE(Settings):
     """Solves the geodesic equation with both ends given, for `Conformal` and `RankOne`: smooth scores, few features.
 
     The direct solver of the paper's discussion. It finds curves that are shortest among their neighbours, which need
@@ -73,24 +74,12 @@ class GeodesicODE:
         1.76
     """
 
-    n_knots: int = 65
-    n_starts: int = 3
-    floor: float = 1e-4
-    tolerance: float = 1e-2
-    max_nodes: int = 200
-    max_features: int = 20
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        check_integer("n_knots", self.n_knots, 3)
-        check_integer("n_starts", self.n_starts, 1)
-        if not 0 < self.floor < 1:
-            raise ValueError(f"floor={self.floor} must be between 0 and 1: a share of the mean squared gradient")
-        if not 0 < self.tolerance < 1:
-            raise ValueError(f"tolerance={self.tolerance} must be between 0 and 1: a relative residual")
-        check_integer("max_features", self.max_features, 1)
-        if self.max_nodes <= FIRST_NODES:
-            raise ValueError(f"max_nodes={self.max_nodes} must be above {FIRST_NODES}, where the mesh starts")
+    n_knots: Annotated[int, Range(least=3)] = 65
+    n_starts: Count = 3
+    floor: Annotated[float, Range(above=0, below=1, hint="a share of the mean squared gradient")] = 1e-4
+    tolerance: Annotated[float, Range(above=0, below=1, hint="a relative residual")] = 1e-2
+    max_nodes: Annotated[int, Range(above=FIRST_NODES, hint="where the mesh starts")] = 200
+    max_features: Count = 20
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline of `n_knots` knots for each example, or its straight line."""

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Count, Settings, Share
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
@@ -22,7 +22,7 @@ INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
 
 @dataclass(frozen=True)
-class SAMP:
+class SAMP(Settings):
     """SAMP: each step moves the few features whose move changes the score most, by the gradient, all the way.
 
     The score then changes early and in few features, so that attributions concentrate there. The pixels of an image and
@@ -49,17 +49,9 @@ class SAMP:
     """
 
     direction: Direction = "insertion"
-    n_portions: int = 14
-    max_step: float | None = None
-    momentum: float | None = None
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        check_integer("n_portions", self.n_portions, 1)
-        for name in ("max_step", "momentum"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 1:
-                raise ValueError(f"{name}={value} must be above 0 and at most 1, or None")
+    n_portions: Count = 14
+    max_step: Share | None = None
+    momentum: Share | None = None
 
     @property
     def most_steps(self) -> int:

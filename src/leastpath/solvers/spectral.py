@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Range, Settings
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
@@ -16,7 +17,7 @@ from leastpath.solvers.solution import Solution, affordable_knots
 
 
 @dataclass(frozen=True)
-class SpectralIG:
+class SpectralIG(Settings):
     """Spectral IG: from coarse to fine, by the singular values of input − baseline.
 
     Each channel (height, width) of the difference is a sum of singular components. At time α, component k has entered
@@ -36,14 +37,8 @@ class SpectralIG:
                 [0.0000, 0.3333]])
     """
 
-    overlap: float = 0.4
-    n_knots: int = 33
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if not 0 < self.overlap <= 1:
-            raise ValueError(f"overlap={self.overlap} must be above 0 and at most 1: a share of the way, as in 0.4")
-        check_integer("n_knots", self.n_knots, 2, advice="both ends")
+    overlap: Annotated[float, Range(above=0, most=1, hint="a share of the way, as in 0.4")] = 0.4
+    n_knots: Annotated[int, Range(least=2, hint="both ends")] = 33
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines; `metric` only measures the result. Spends no gradients."""

@@ -12,7 +12,8 @@ from leastpath.solvers.energy.energy import GradientNorm, PathEnergy, polylines,
 
 def energy_of(score, start, end, **settings) -> PathEnergy:
     bound = score.bind(end)
-    return PathEnergy.of(bound, torch.arange(len(end)), start, end, lp.Variational(**settings))
+    solver = lp.Variational(**settings)
+    return PathEnergy.of(bound, torch.arange(len(end)), start, end, solver.n_points, solver)
 
 
 def test_the_slope_of_the_gradient_norm_agrees_with_double_backpropagation():
@@ -108,7 +109,7 @@ def test_a_budget_leaves_enough_for_the_integrals():
     [
         ({"n_points": 0}, "at least one knot"),
         ({"sign": "up"}, "sign='up' is unknown"),
-        ({"beta": -1.0}, "beta=-1.0 must be zero or positive"),
+        ({"beta": -1.0}, "beta=-1.0 must be at least 0"),
         ({"spread": 0.0}, "spread=0.0 must be positive"),
     ],
 )

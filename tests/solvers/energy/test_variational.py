@@ -205,7 +205,7 @@ def test_convergence_is_judged_by_example():
     ("settings", "words"),
     [
         ({"n_iterations": 0}, "n_iterations=0 must be at least 1"),
-        ({"lr_decay": 0.0}, "must be in"),
+        ({"lr_decay": 0.0}, "must be above 0 and at most 1"),
         ({"n_samples": 1}, "a deviation needs two paths"),
     ],
 )

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer, check_setting, check_settings_of, check_tensor
+from leastpath._support.checks import Count, Range, Settings, check_features, check_tensor
 from leastpath._support.rows import norms, per_row
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Euclidean, Metric
@@ -32,7 +33,7 @@ from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import Flow, flows
 from leastpath.solvers.descent.plateau import Crossed, Crossing, cross_plateau, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
-from leastpath.solvers.solution import Solution, Solved, Solver, Stop, join_blocks, paths_of
+from leastpath.solvers.solution import Solution, Solved, Stop, join_blocks, paths_of
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 FEW_FEATURES = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients
@@ -44,12 +45,13 @@ GOOD, BETTER = 0.2, 0.05  # of the line's sampled length: a path below it is goo
 NEAR, NEARER = 1.5, 1.02  # a path within this factor of its lower bound is good too; NEARER for few features
 LEAST_GOAL = 1e-3  # of the line's sampled length: the least goal of a crossing
 LOOK, SIDE, OTHER_SIDE, AGAIN, CHECK, CUT = range(2000, 8000, 1000)  # numbers of random draws
+ENOUGH = "pass a large number for no limit, as in Descent(max_gradients=10_000)"
 BLOCK_ELEMENTS = 2**27  # numbers held at once
 HELD = 250  # of the size of an input, by one example
 
 
 @dataclass(frozen=True, eq=False)
-class Descent:
+class Descent(Settings):
     """Minimise the length under the metric, for inputs of any size: the solver of shortest length.
 
     Caution: a short path is not by itself a true explanation. For a saturating score the shortest path leaves each
@@ -79,20 +81,12 @@ class Descent:
         True
     """
 
-    max_gradients: int = 500
+    max_gradients: Annotated[int, Range(least=1, hint=ENOUGH)] = 500
     start_from: Path | None = field(default=None, repr=False)
-    resolution: int | None = None
+    resolution: Count | None = None
     hessian: Hessian = "finite_difference"
-    n_knots: int = 12
-    n_rounds: int = 16
-
-    def __post_init__(self) -> None:
-        enough = "pass a large number for no limit, as in Descent(max_gradients=10_000)"
-        check_integer("max_gradients", self.max_gradients, 1, advice=enough)
-        check_integer("resolution", self.resolution, 1, or_none=", or None for full resolution")
-        check_settings_of(self)
-        check_integer("n_knots", self.n_knots, 2)
-        check_integer("n_rounds", self.n_rounds, 1)
+    n_knots: Annotated[int, Range(least=2)] = 12
+    n_rounds: Count = 16
 
     @property
     def planned_gradients(self) -> int:
@@ -139,7 +133,7 @@ class Descent:
 
 
 @dataclass(frozen=True, eq=False)
-class WarmDescent:
+class WarmDescent(Settings):
     """`Descent` that starts from the path of the nearest input that is solved already. Made by `Descent.warm`.
 
     It saves most for similar problems: frames of a film, slightly changed rows of a table, a slightly changed model.
@@ -162,11 +156,6 @@ class WarmDescent:
     solver: Descent
     inputs: Tensor = field(repr=False)
     paths: Path = field(repr=False)
-
-    def __post_init__(self) -> None:
-        check_setting("solver", self.solver, Solver)
-        check_tensor("inputs", self.inputs)
-        check_setting("paths", self.paths, Path)
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""

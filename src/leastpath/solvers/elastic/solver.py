@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Count, Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
@@ -32,7 +33,7 @@ STEP = 0.2  # largest move of a knot, relative to the distance of the ends; the 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ElasticBand:
+class ElasticBand(Settings):
     """A path that bends where that saves length, and is otherwise straight: length plus stiffness × stretching.
 
     Minimises length / length of the line + stiffness · Σ‖step‖² / the same of the line. It is never longer than the
@@ -64,22 +65,16 @@ class ElasticBand:
         (True, 0.0)
     """
 
-    stiffness: float = 1.0
+    stiffness: Annotated[float, Range(least=0, below=None, hint="ElasticBand(stiffness=1.0) is a good start")] = 1.0
     monotone: bool = True
     groups: Groups = None
-    n_knots: int = 4
-    n_rounds: int = 6
-    n_samples: int = 2
+    n_knots: Count = 4
+    n_rounds: Count = 6
+    n_samples: Count = 2
 
     def __post_init__(self) -> None:
         check_groups(self.groups)
-        check_settings_of(self)
-        if self.stiffness < 0:
-            raise ValueError(
-                f"stiffness={self.stiffness} must be at least 0: ElasticBand(stiffness=1.0) is a good start"
-            )
-        for name in ("n_knots", "n_rounds", "n_samples"):
-            check_integer(name, getattr(self, name), 1)
+        super().__post_init__()
         if self.groups is not None and not self.monotone:
             raise ValueError("groups share one s, which only a monotone band has: pass monotone=True, or groups=None")
 

@@ -9,37 +9,36 @@ knot, so the energy is not the length of the path: the integrator measures lengt
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import Positive, Range, Settings
 from leastpath._support.rows import norms, per_row
 from leastpath.account.budget import Budget
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
-
-if TYPE_CHECKING:
-    from leastpath.solvers.energy.hamiltonian import Hamiltonian
-    from leastpath.solvers.energy.variational import Variational
+from leastpath.solvers.solution import LINE
 
 Sign = Literal["away", "toward"]
+Weight = Annotated[float, Range(least=0, hint='the direction is chosen by sign="away"')]
+Knots = Annotated[int, Range(least=1, hint="a path needs at least one knot between its ends")]
 EDGE_SHARE = 0.1  # the paper counts the first and last tenth of a path as its ends
-LINE = "the straight line was used"
 
 
-def check_energy_settings(settings: Variational | Hamiltonian) -> None:
-    """Raise on hyper-parameters that do not define an energy."""
-    if settings.n_points < 1:
-        raise ValueError(f"n_points={settings.n_points}: a path needs at least one knot between its ends")
-    for name in ("beta_scale", "beta", "endpoint_weight"):
-        value = getattr(settings, name) or 0.0
-        if not 0 <= value < float("inf"):
-            raise ValueError(f'{name}={value} must be zero or positive: the direction is chosen by sign="away"')
-    for name in ("spread", "fd_step"):
-        if not 0 < getattr(settings, name) < float("inf"):
-            raise ValueError(f"{name}={getattr(settings, name)} must be positive")
+@dataclass(frozen=True, kw_only=True)
+class EnergySettings(Settings):
+    """What defines the energy, for both of its solvers; `Variational` explains each."""
+
+    beta_scale: Weight = 1.0
+    beta: Weight | None = None
+    sign: Sign = "away"
+    as_printed: bool = False
+    endpoint_weight: Weight = 0.0
+    spread: Positive = 0.3
+    fd_step: Positive = 0.1
 
 
 class ScoreUndefined(Exception):
@@ -96,7 +95,7 @@ class PathEnergy:
     Example:
         >>> from leastpath import Score, Variational
         >>> score = Score(lambda x: x[:, 0] ** 2).bind(torch.ones(1, 2))
-        >>> energy = PathEnergy.of(score, torch.arange(1), torch.zeros(1, 2), torch.ones(1, 2), Variational(n_points=3))
+        >>> energy = PathEnergy.of(score, torch.arange(1), torch.zeros(1, 2), torch.ones(1, 2), 3, Variational())
         >>> energy.beta, energy.energy(torch.zeros(1, 3, 2))  # β = mean of |2x| at ¼, ½, ¾; E = β Σ|2x|
         (tensor([1.]), tensor([3.]))
     """
@@ -113,11 +112,10 @@ class PathEnergy:
 
     @classmethod
     def of(
-        cls, score: BoundScore, examples: Tensor, start: Tensor, end: Tensor, settings: Variational | Hamiltonian
+        cls, score: BoundScore, examples: Tensor, start: Tensor, end: Tensor, n: int, settings: EnergySettings
     ) -> PathEnergy:
-        """For `examples` (batch,) from start to end (batch, *features). Costs n_points gradients an example, for β."""
-        start, end = start.to(score.work_dtype), end.to(score.work_dtype)
-        n, batch = settings.n_points, len(start)
+        """For n knots of `examples` (batch,) from start to end (batch, *features). Costs n gradients each, for β."""
+        start, end, batch = start.to(score.work_dtype), end.to(score.work_dtype), len(start)
         t = (torch.arange(1, n + 1, device=start.device) / (n + 1)).to(start.dtype)
         line = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), per_row(t[None], start.unsqueeze(1)))
         gradient = score.gradients(line.flatten(0, 1), examples.repeat_interleave(n))[1]

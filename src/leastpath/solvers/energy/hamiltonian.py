@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Count, Range
 from leastpath._support.optional import import_optional
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.account.budget import Budget
@@ -18,16 +18,15 @@ from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.energy.energy import (
-    LINE,
+    EnergySettings,
+    Knots,
     PathEnergy,
     ScoreUndefined,
-    Sign,
-    check_energy_settings,
     polylines,
     solver_budget,
     undefined_note,
 )
-from leastpath.solvers.solution import Solution, Stop, join_blocks
+from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks
 
 Kernel = Literal["nuts", "hmc"]
 R_HAT_LIMIT = 1.1
@@ -36,7 +35,7 @@ TRAJECTORY = 1.5  # length for "hmc", in units of the spread: about a quarter of
 
 
 @dataclass(frozen=True)
-class Hamiltonian:
+class Hamiltonian(EnergySettings):
     """Samples paths with density exp(−E/T), E the paper's energy, by NUTS or HMC. Needs `leastpath[svi]`.
 
     The path is the mean of all draws. The single draw of least energy has a lower energy but makes a worse path: in
@@ -68,29 +67,17 @@ class Hamiltonian:
         (torch.Size([6, 2]), ['acceptance', 'beta', 'divergences', 'draws'])
     """
 
-    n_samples: int = 100
-    warmup: int = 100
-    n_chains: int = 2
-    n_points: int = 20
-    beta_scale: float = 1.0
-    beta: float | None = None
-    sign: Sign = "away"
-    as_printed: bool = False
-    endpoint_weight: float = 0.0
-    spread: float = 0.3
-    fd_step: float = 0.1
+    n_samples: Annotated[int, Range(least=4)] = 100
+    warmup: Annotated[int, Range(least=0)] = 100
+    n_chains: Annotated[int, Range(least=2)] = 2
+    n_points: Knots = 20
     kernel: Kernel = "nuts"
-    max_tree_depth: int = 5
-    target_accept: float = 0.8
+    max_tree_depth: Count = 5
+    target_accept: Annotated[float, Range(above=0, below=1)] = 0.8
     n_paths: int = 4
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
-        check_energy_settings(self)
-        for name, least in (("n_samples", 4), ("n_chains", 2), ("warmup", 0), ("max_tree_depth", 1)):
-            check_integer(name, getattr(self, name), least)
-        if not 0 < self.target_accept < 1:
-            raise ValueError(f"target_accept={self.target_accept} must be between 0 and 1")
+        super().__post_init__()
         if self.n_paths < 0 or self.n_paths == 1 or self.n_paths > self.n_samples * self.n_chains:
             raise ValueError(f"n_paths={self.n_paths}: expected 0, or 2 to n_samples · n_chains")
 
@@ -180,7 +167,7 @@ class _Draws:
             if not self.budget.affords(3 * solver.n_points, self.example):
                 raise _OverBudget
             examples = torch.tensor([self.example])
-            self.energy = PathEnergy.of(self.score, examples, self.start, self.end, solver)
+            self.energy = PathEnergy.of(self.score, examples, self.start, self.end, solver.n_points, solver)
             for chain, budget in enumerate(budgets):
                 # Pyro keeps state for the whole program, and draws from the global generator.
                 with ONE_AT_A_TIME, own_draws(self.run.seed * 1_000_003 + chain), pyro.validation_enabled(False):

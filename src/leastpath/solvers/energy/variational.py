@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Count, NotNegative, Positive, Range
 from leastpath._support.optional import import_optional
 from leastpath._support.rows import per_row
 from leastpath._support.threads import ONE_AT_A_TIME
@@ -19,16 +19,15 @@ from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.energy.energy import (
-    LINE,
+    EnergySettings,
+    Knots,
     PathEnergy,
     ScoreUndefined,
-    Sign,
-    check_energy_settings,
     polylines,
     solver_budget,
     undefined_note,
 )
-from leastpath.solvers.solution import Solution, Stop, join_blocks
+from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks
 
 WINDOW = 100  # iterations that the loss is averaged over before it is compared
 BLOCK_ELEMENTS = (
@@ -37,7 +36,7 @@ BLOCK_ELEMENTS = (
 
 
 @dataclass(frozen=True)
-class Variational:
+class Variational(EnergySettings):
     """Minimises the paper's energy Σ d(γᵢ, γ⁰ᵢ) + β‖∇f(γᵢ)‖ by variational inference. Needs `leastpath[svi]`.
 
     A normal distribution with a mean and a scale for every coordinate of every knot is fitted to exp(−E/T) by the
@@ -77,28 +76,15 @@ class Variational:
         (torch.Size([6, 2]), torch.Size([1, 2]))
     """
 
-    n_iterations: int = 1000
-    n_points: int = 50
-    beta_scale: float = 1.0
-    beta: float | None = None
-    sign: Sign = "away"
-    as_printed: bool = False
-    endpoint_weight: float = 0.0
-    spread: float = 0.3
-    lr: float = 1e-2
-    lr_decay: float = 0.1
-    tolerance: float = 1e-3
-    fd_step: float = 0.1
+    n_iterations: Count = 1000
+    n_points: Knots = 50
+    lr: Positive = 1e-2
+    lr_decay: Annotated[float, Range(above=0, most=1, hint="1 keeps the learning rate")] = 0.1
+    tolerance: NotNegative = 1e-3
     n_samples: int = 4
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
-        check_energy_settings(self)
-        check_integer("n_iterations", self.n_iterations, 1)
-        if not 0 < self.lr < float("inf") or not 0 <= self.tolerance < float("inf"):
-            raise ValueError(f"lr={self.lr} must be positive, tolerance={self.tolerance} must not be negative")
-        if not 0 < self.lr_decay <= 1:
-            raise ValueError(f"lr_decay={self.lr_decay} must be in (0, 1]: 1 keeps the learning rate")
+        super().__post_init__()
         if self.n_samples < 0 or self.n_samples == 1:
             raise ValueError(f"n_samples={self.n_samples}: a deviation needs two paths; 0 draws none")
 
@@ -148,7 +134,7 @@ class _Task:
         elif not self.stop.caught:
             try:
                 with self.stop.catch():
-                    energy = PathEnergy.of(self.score, examples, start, end, self.solver)
+                    energy = PathEnergy.of(self.score, examples, start, end, self.solver.n_points, self.solver)
                     self.parts.append((examples, _Guide(self, energy).fit(n_iterations, start, end)))
                     return
             except ScoreUndefined as error:

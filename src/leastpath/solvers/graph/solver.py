@@ -10,12 +10,13 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as File
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import as_points, check_features, check_integer, check_setting, check_settings_of
+from leastpath._support.checks import Count, Range, Settings, as_points, check_features, check_setting
 from leastpath._support.files import check_readable, open_arrays, write_atomically
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
@@ -43,7 +44,7 @@ INTERRUPTED = "interrupted before the graph was measured: the straight line was 
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborGraph:
+class NeighborGraph(Settings):
     """Shortest routes over a nearest-neighbour graph of given or generated points.
 
     Where a route measures longer than the straight line, the line takes its place, and the status says so.
@@ -74,25 +75,19 @@ class NeighborGraph:
     """
 
     points: Tensor | None = field(default=None, repr=False)
-    n_neighbors: int = 15
+    n_neighbors: Count = 15
     generate: Generate | None = None
     refine: bool = False
-    n_points: int = 200
-    spread: float = 0.25
-    steiner: float | None = None
-    n_steps: int = 3
+    n_points: Count = 200
+    spread: Annotated[float, Range(above=0, hint="a share of the distance between the ends")] = 0.25
+    steiner: Annotated[float, Range(above=1, hint="a multiple of the median edge")] | None = None
+    n_steps: Count = 3
     search: neighbors.Method = "auto"
 
     def __post_init__(self) -> None:
-        check_settings_of(self)
+        super().__post_init__()
         if (self.points is None) == (self.generate is None):
             raise ValueError('give either points or generate: NeighborGraph(inputs), or NeighborGraph(generate="line")')
-        for name in ("n_neighbors", "n_points", "n_steps"):
-            check_integer(name, getattr(self, name), 1)
-        if not 0 < self.spread < float("inf"):
-            raise ValueError(f"spread={self.spread} must be positive: a share of the distance between the ends")
-        if self.steiner is not None and not 1 < self.steiner < float("inf"):
-            raise ValueError(f"steiner={self.steiner} must be above 1: it is a multiple of the median edge")
         if self.points is not None:
             object.__setattr__(self, "points", _as_nodes(self.points))
         n = self.n_points if self.points is None else len(self.points)

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer, check_settings_of
+from leastpath._support.checks import Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Metric, decoded, encoded, energy
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.score.untouched import leave_untouched
-from leastpath.solvers.energy.energy import LINE, polylines
+from leastpath.solvers.energy.energy import polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
-from leastpath.solvers.solution import Solution, Stop, join_blocks, straight_with_note
+from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks, straight_with_note
 
 BLOCK_ELEMENTS = 2**22  # numbers in one call of the decoder
 FIRST_MOVE = 0.1  # largest move of a knot in the first trial step, relative to the distance of the ends in latent space
@@ -32,7 +33,7 @@ POOR = 0.5  # share of the path in its two joining pieces above which the status
 
 
 @dataclass(frozen=True, eq=False)
-class Manifold:
+class Manifold(Settings):
     """Manifold IG (Zaher et al. 2024): along a geodesic of the decoder's pull-back metric, decoded.
 
     Both ends are encoded, the latent line between them is bent until its decoded steps are short and even, and the
@@ -62,19 +63,15 @@ class Manifold:
 
     encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]] = field(repr=False)
     decoder: Callable[[Tensor], Tensor] = field(repr=False)
-    n_knots: int = 32
-    n_iterations: int = 200
-    tolerance: float = 1e-4
+    n_knots: Annotated[int, Range(least=FEWEST_KNOTS)] = 32
+    n_iterations: Annotated[int, Range(least=0)] = 200
+    tolerance: Annotated[float, Range(above=0, hint="a share of the energy, as 1e-4")] = 1e-4
 
     def __post_init__(self) -> None:
         for name, part in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(part, type) or not callable(part):
                 raise ValueError(f"{name}={part!r} is not a function: Manifold(vae.encoder, vae.decoder)")
-        check_settings_of(self)
-        check_integer("n_knots", self.n_knots, FEWEST_KNOTS)
-        check_integer("n_iterations", self.n_iterations, 0)
-        if not 0 < self.tolerance < float("inf"):
-            raise ValueError(f"tolerance={self.tolerance} must be positive: a share of the energy, as 1e-4")
+        super().__post_init__()
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> polylines of n_knots + 2 knots; `metric` only measures the result."""
