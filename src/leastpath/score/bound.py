@@ -149,7 +149,8 @@ class BoundScore:
     def batch_size(self) -> int:
         """Rows in one model call; smaller than at first once memory has run out."""
         if self._trial_is_due:
-            self._try_batch_sizes()
+            self._trial_is_due = False
+            self.calls.batch_size = _fastest_batch(self)
         return self.calls.batch_size
 
     def on_private_copy(self) -> BoundScore:
@@ -223,11 +224,11 @@ class BoundScore:
         self.count_gradients(examples)
         if not len(points):
             return points.new_zeros(0, dtype=self.work_dtype), points.to(self.work_dtype)
-        if self._trial_is_due and len(points) > 1:
-            self._try_batch_sizes()
+        if len(points) > 1:
+            _ = self.batch_size  # a trial may be due
 
         def chunk(some: Tensor, of: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-            value, gradient = self._differentiate(some, of)
+            value, gradient = self.differentiate(some, of)
             return self._check_finite(value, of) if strict else value, gradient
 
         chunks = self.in_batches(chunk, points, examples)
@@ -298,17 +299,12 @@ class BoundScore:
         with self.score.layer.register_forward_hook(in_this_thread(replace_output)):
             return self.calls(self.space.inputs_of(rows), rows)
 
-    # ---- inside --------------------------------------------------------------------------------------------------
-
-    def _rows(self, examples: Tensor) -> Tensor:
-        """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
-        return self.space.source[examples].to(self.device) if self._looks_up_rows else examples
-
-    def _differentiate(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
+    def differentiate(self, points: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
+        """f (n,) and its gradient (n, *shape) at `points`, in one model call."""
         # A leaf made here is differentiable even if the caller is in no_grad or inference mode.
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):
-                return self._differentiate(points, examples)
+                return self.differentiate(points, examples)
         with torch.enable_grad():
             given = points if points.dtype == self.dtype else points.to(self.dtype)
             leaf = (given.clone() if given.is_inference() else given.detach()).requires_grad_()
@@ -329,6 +325,12 @@ class BoundScore:
             return value, gradient
         return value.to(self.work_dtype), gradient.to(self.work_dtype)
 
+    # ---- inside --------------------------------------------------------------------------------------------------
+
+    def _rows(self, examples: Tensor) -> Tensor:
+        """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
+        return self.space.source[examples].to(self.device) if self._looks_up_rows else examples
+
     def _check_finite(self, value: Tensor, examples: Tensor) -> Tensor:
         if not torch.isfinite(value).all():
             bad = self.space.row(int(examples[int((~torch.isfinite(value)).nonzero()[0].cpu())]))
@@ -338,32 +340,33 @@ class BoundScore:
             )
         return value
 
-    def _try_batch_sizes(self) -> None:
-        """Take as many rows in one model call as take the least time per gradient; tried once for a Score."""
-        self._trial_is_due = False
-        known = self.score.batch_size.found
-        key = (id(self.score.model), id(self.score.layer), self.shape, self.dtype, self.device, torch.get_num_threads())
-        if key not in known:
-            logits = self.largest_logit.copy()
-            known[key] = fastest_size(self._seconds, self.calls.batch_size)
-            self.largest_logit[:] = logits  # a trial leaves no trace
-        self.calls.batch_size = known[key]
 
-    def _seconds(self, rows: int) -> float | None:
-        """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
-        point, first = self.space.explained()[:1], torch.zeros(rows, dtype=torch.long)
-        points, taken = point.expand(rows, *point.shape[1:]).contiguous(), []
-        clock = clock_of(self.device)
-        for _ in range(2):
-            begin = clock()
-            try:
-                self._differentiate(points, first)
-            except (RuntimeError, MemoryError) as error:
-                if is_out_of_memory(error):
-                    return None
-                raise
-            taken.append(clock() - begin)
-        return min(taken)
+def _fastest_batch(score: BoundScore) -> int:
+    """As many rows in one model call as take the least time per gradient; tried once for a Score."""
+    known = score.score.batch_size.found
+    model, layer = score.score.model, score.score.layer
+    key = (id(model), id(layer), score.shape, score.dtype, score.device, torch.get_num_threads())
+    if key not in known:
+        logits = score.largest_logit.copy()
+        known[key] = fastest_size(lambda rows: _seconds(score, rows), score.calls.batch_size)
+        score.largest_logit[:] = logits  # a trial leaves no trace
+    return int(known[key])
+
+
+def _seconds(score: BoundScore, rows: int) -> float | None:
+    """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
+    points, first = score.space.explained()[torch.zeros(rows, dtype=torch.long)], torch.zeros(rows, dtype=torch.long)
+    clock, taken = clock_of(score.device), []
+    for _ in range(2):
+        begin = clock()
+        try:
+            score.differentiate(points, first)
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                return None
+            raise
+        taken.append(clock() - begin)
+    return min(taken)
 
 
 def _copy_privately(model: Any, layer: nn.Module | None) -> tuple[Any, nn.Module | None]:

@@ -47,19 +47,12 @@ def output_gradients(
     """
     score.count_gradients(examples)
 
-    def chunk(some: Tensor, owners: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = _leaf(score, some)
-            output = score.whole_output(leaf, owners)
-            value = of(output.to(score.work_dtype), rows)
-            gradient = None
-            if value.requires_grad:
-                (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
-        gradient = torch.zeros_like(leaf) if gradient is None else gradient
-        return output.detach().to(score.work_dtype), gradient.detach().to(score.work_dtype)
+    def evaluate(leaf: Tensor, owners: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        output = score.whole_output(leaf, owners).to(score.work_dtype)
+        return of(output, rows), output
 
-    chunks = score.in_batches(chunk, points, examples)
-    return torch.cat([output for output, _ in chunks]), torch.cat([gradient for _, gradient in chunks])
+    gradient, outputs = _differentiate(score, points, examples, evaluate)
+    return torch.cat(outputs), gradient
 
 
 def read_features(
@@ -89,22 +82,15 @@ def pull_back(score: BoundScore, points: Tensor, examples: Tensor, reader: Featu
     """The derivative of Σ vectors · features by the points, (n, width) -> (n, *shape). Counts as gradients."""
     score.count_gradients(examples)
 
-    def chunk(some: Tensor, owners: Tensor, rows: slice) -> Tensor:
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = _leaf(score, some)
-            found = reader.features(_read(score, leaf, owners, reader))
-            pulled = None
-            if found.requires_grad:
-                (pulled,) = torch.autograd.grad(found, leaf, vectors[rows].to(found), allow_unused=True)
-        if pulled is None:
-            raise ValueError(
-                f"what {reader!r} compares does not depend on the inputs: choose a layer that comes after what is "
-                "explained, and look for torch.no_grad() or .detach() inside the model"
-            )
-        return pulled.to(score.work_dtype)
+    def evaluate(leaf: Tensor, owners: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        features = reader.features(_read(score, leaf, owners, reader))
+        return features * vectors[rows].to(features), features
 
-    pulled = score.in_batches(chunk, points, examples)
-    return torch.cat(pulled) if pulled else points.to(score.work_dtype)
+    missing = (
+        f"what {reader!r} compares does not depend on the inputs: choose a layer that comes after what is explained, "
+        "and look for torch.no_grad() or .detach() inside the model"
+    )
+    return _differentiate(score, points, examples, evaluate, missing)[0]
 
 
 def hessian_vector(score: BoundScore, points: Tensor, vectors: Tensor, examples: Tensor) -> Tensor:
@@ -114,23 +100,38 @@ def hessian_vector(score: BoundScore, points: Tensor, vectors: Tensor, examples:
     """
     score.count_gradients(examples, each=2)
 
-    def chunk(some: Tensor, owners: Tensor, rows: slice) -> Tensor:
-        # Only the plain kernel of attention has a second derivative.
-        with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-            leaf = _leaf(score, some)
-            (gradient,) = torch.autograd.grad(score.evaluate(leaf, owners).sum(), leaf, create_graph=True)
-            along = (gradient * vectors[rows].detach().to(gradient)).sum()
-            product = None
-            if along.requires_grad:
-                (product,) = torch.autograd.grad(along, leaf, allow_unused=True)
-        return torch.zeros_like(some) if product is None else product.detach().to(score.work_dtype)
+    def evaluate(leaf: Tensor, owners: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        (gradient,) = torch.autograd.grad(score.evaluate(leaf, owners).sum(), leaf, create_graph=True)
+        return gradient * vectors[rows].detach().to(gradient), gradient
 
-    products = score.in_batches(chunk, points, examples)
-    return torch.cat(products) if products else torch.zeros_like(points)
+    with sdpa_kernel(SDPBackend.MATH):  # only the plain kernel of attention has a second derivative
+        return _differentiate(score, points, examples, evaluate)[0]
 
 
-def _leaf(score: BoundScore, points: Tensor) -> Tensor:
-    return ordinary(points.to(score.dtype)).requires_grad_()
+def _differentiate(
+    score: BoundScore,
+    points: Tensor,
+    examples: Tensor,
+    evaluate: Callable[[Tensor, Tensor, slice], tuple[Tensor, Tensor]],
+    missing: str = "",
+) -> tuple[Tensor, list[Tensor]]:
+    """The gradient of Σ of what `evaluate` gives first, (n, *shape), and what it gives second, a part for each call.
+
+    Where the points play no part, the gradient is zero, or an error that says what is `missing`.
+    """
+
+    def chunk(some: Tensor, owners: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = ordinary(some.to(score.dtype)).requires_grad_()
+            value, kept = evaluate(leaf, owners, rows)
+            gradient = torch.autograd.grad(value.sum(), leaf, allow_unused=True)[0] if value.requires_grad else None
+        if gradient is None and missing:
+            raise ValueError(missing)
+        return (torch.zeros_like(leaf) if gradient is None else gradient).detach().to(score.work_dtype), kept.detach()
+
+    chunks = score.in_batches(chunk, points, examples)
+    gradients = [gradient for gradient, _ in chunks] or [points.to(score.work_dtype)]
+    return torch.cat(gradients), [kept for _, kept in chunks]
 
 
 def _read(score: BoundScore, points: Tensor, examples: Tensor, reader: FeatureReader) -> Tensor:
