@@ -83,6 +83,7 @@ from leastpath.score.estimators import as_module as as_module
 from leastpath.score.preparation import Preparation as Preparation
 from leastpath.score.preparation import Prepared as Prepared
 from leastpath.score.preparation import prepare as prepare
+from leastpath.score.preparation import prepared as prepared
 from leastpath.score.score import Score as Score
 from leastpath.solvers import (
     SAMP as SAMP,

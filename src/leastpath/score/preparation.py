@@ -137,6 +137,9 @@ def prepare(model: nn.Module, example: Inputs) -> Prepared:
     return ready
 
 
+prepared = prepare  # its name in version 0.2
+
+
 def _try_step(
     name: str,
     apply: Callable[[Prepared, tuple[Any, ...]], str],
