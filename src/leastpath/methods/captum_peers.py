@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +20,11 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import import_optional
-from leastpath._support.rows import flat_rows
+from leastpath._support.rows import flat_rows, per_row
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.features.groups import Groups, kind_of, share_evenly, window_sides
 from leastpath.methods.method import KINDS, Explained, Problem, method
-from leastpath.methods.shapley import groups_of
+from leastpath.methods.shapley import RowGroups
 from leastpath.score.bound import BoundScore
 from leastpath.score.calls import Output
 from leastpath.score.derivatives import differentiable_values
@@ -45,14 +46,14 @@ def _forward_of(problem: Problem) -> Callable[..., Tensor]:
 
 @method("Input × Gradient", "The input times the gradient at the input.", extra="captum", cost=(1, 1))
 def input_x_gradient(problem: Problem) -> Explained:
-    """Input × gradient: xᵢ ∂ᵢf(x). One gradient an example."""
+    """Input × gradient: xᵢ ∂ᵢf(x). One gradient per example."""
     peer = imported_captum("input_x_gradient").InputXGradient(_forward_of(problem))
     return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
 @method("Saliency", "The size of the gradient at the input.", extra="captum", cost=(1, 1))
 def saliency(problem: Problem) -> Explained:
-    """Saliency: |∂ᵢf(x)|. One gradient an example."""
+    """Saliency: |∂ᵢf(x)|. One gradient per example."""
     peer = imported_captum("saliency").Saliency(_forward_of(problem))
     return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
@@ -63,10 +64,10 @@ def saliency(problem: Problem) -> Explained:
 def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) -> Explained:
     """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
 
-    It draws from several baselines an example, (batch, m, *features). The draws are the same for every example.
+    It draws from several baselines per example, (batch, m, *features). The draws are the same for every example.
 
     Args:
-        n_samples: gradients an example.
+        n_samples: gradients per example.
         noise: standard deviation of normal noise added to the input, in its units.
     """
     peer = imported_captum("gradient_shap").GradientShap(_forward_of(problem))
@@ -85,15 +86,9 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
     return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
 
-@method(
-    "DeepLift",
-    "Secants in place of gradients at activations (rescale rule).",
-    complete=True,
-    extra="captum",
-    cost=(2, 1),
-)
+@method("DeepLift", "Secants for gradients at activations (rescale rule).", complete=True, extra="captum", cost=(2, 1))
 def deep_lift(problem: Problem) -> Explained:
-    """DeepLift with the rescale rule. Two rows an example, run with gradient.
+    """DeepLift with the rescale rule. Two rows per example, run with gradient.
 
     Complete where every non-linear step is a module that Captum has a rule for (ReLU, Tanh, Sigmoid, max pooling, …),
     used once. For everything else (ReLU6, GELU, functions, the softmax of the score's output) the gradient at the input
@@ -121,13 +116,7 @@ def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
     return 0, 225 if len(shape) == 3 else math.prod(shape)
 
 
-@method(
-    "Occlusion",
-    "How much the score falls when a window is hidden.",
-    extra="captum",
-    recommended=KINDS,
-    cost=_occlusion_cost,
-)
+@method("Occlusion", "How the score falls without a window.", extra="captum", recommended=KINDS, cost=_occlusion_cost)
 def occlusion(
     problem: Problem,
     *,
@@ -170,18 +159,15 @@ def _hide_groups(problem: Problem, window: Any, stride: Any, groups: Groups) -> 
     """What hiding each group costs, shared evenly by its features."""
     if window is not None or stride is not None:
         raise ValueError("occlusion hides windows or groups: pass groups alone, or window and stride")
-    bound, (labels, said) = problem.bound, groups_of(problem, groups)
-    values = []
-    for row, members in enumerate(labels.to(problem.end.device)):
-        k, start, end = int(members.max()) + 1, problem.start[row : row + 1], problem.end[row : row + 1]
-        is_hidden = members == torch.arange(k, device=end.device).reshape(-1, *[1] * members.ndim)  # (k, *shape)
-        points = torch.cat([end, torch.where(is_hidden, start, end)])
-        scores = bound.values(points, torch.full((k + 1,), row))
+    grouped, values = RowGroups.of(problem, groups), []
+    for row, k in enumerate(grouped.counts.tolist()):
+        members, start, end = grouped.members[row].to(problem.end.device), problem.start[row], problem.end[row]
+        is_hidden = members == per_row(torch.arange(k, device=end.device), members[None])  # (k, *shape)
+        points = torch.cat([end[None], torch.where(is_hidden, start, end)])
+        scores = problem.bound.values(points, torch.full((k + 1,), row))
         values.append(share_evenly(scores[0] - scores[1:], members))
         problem.bar.advance()
-    counts = labels.flatten(1).amax(1) + 1
-    remarks = [f"each of {k} groups of features hidden once{how}" for k, how in zip(counts.tolist(), said, strict=True)]
-    return Explained(torch.stack(values), {"n_groups": counts[:: problem.m]}, remarks)
+    return grouped.explain(problem, torch.stack(values), "each of {} groups of features hidden once")
 
 
 @method("Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum")
@@ -233,25 +219,25 @@ def _fit_surrogate(
 ) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
     check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 per group")
-    members, cut = groups_of(problem, groups)
-    counts = flat_rows(members).amax(1) + 1
-    budgets = [n_samples or max(50, 10 * k) for k in counts.tolist()]
+    grouped = RowGroups.of(problem, groups)
+    budgets = [n_samples or max(50, 10 * k) for k in grouped.counts.tolist()]
 
     def one(row: int) -> Tensor:
-        if int(counts[row]) == 1:  # one group gets the whole change; Captum cannot draw coalitions of one
-            return share_evenly(problem.change[row : row + 1], members[row])[None]
+        members = grouped.members[row : row + 1]
+        if int(grouped.counts[row]) == 1:  # one group gets the whole change; Captum cannot draw coalitions of one
+            return share_evenly(problem.change[row : row + 1], members)
         coefficients = peer_of(row).attribute(
             problem.end[row : row + 1], problem.start[row : row + 1],
-            additional_forward_args=(torch.tensor([row]),),
-            feature_mask=members[row : row + 1].to(problem.end.device), n_samples=budgets[row],
+            additional_forward_args=(torch.tensor([row]),), feature_mask=members.to(problem.end.device),
+            n_samples=budgets[row],
             perturbations_per_eval=min(problem.bound.batch_size, budgets[row]), return_input_shape=False,
         )  # fmt: skip
-        return share_evenly(coefficients.flatten().to(problem.change), members[row])[None]
+        return share_evenly(coefficients.flatten().to(problem.change), members)
 
     values = _one_by_one(problem, one)
-    stats = {"n_samples": torch.tensor(budgets[:: problem.m]), "n_groups": counts[:: problem.m]}
-    said = zip(budgets, counts.tolist(), cut, strict=True)
-    return Explained(values, stats, [f"fitted to {n} coalitions of {k} groups of features{how}" for n, k, how in said])
+    spent = torch.tensor(budgets[:: problem.m])
+    found = grouped.explain(problem, values, "coalitions of {} groups of features", n_samples=spent)
+    return replace(found, remarks=[f"fitted to {n} {words}" for n, words in zip(budgets, found.remarks, strict=True)])
 
 
 def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:

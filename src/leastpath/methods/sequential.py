@@ -9,7 +9,7 @@ from leastpath._support.rows import per_row
 from leastpath.features.groups import Groups
 from leastpath.integral.pieces import integrate_lines
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.methods.shapley import groups_of
+from leastpath.methods.shapley import RowGroups
 
 
 @method("Sequential IG", "The line of each token by itself, all others as they are.")
@@ -25,17 +25,14 @@ def sequential_ig(problem: Problem, *, n_steps: int = 50, groups: Groups = None)
         groups: as for `kernel_shap`.
     """
     check_integer("sequential_ig: n_steps", n_steps, 1)
-    bound, (members, said) = problem.bound, groups_of(problem, groups)
-    values, counts = torch.zeros_like(problem.end, dtype=bound.work_dtype), members.flatten(1).amax(1) + 1
-    for row, count in enumerate(counts.tolist()):
+    bound, grouped = problem.bound, RowGroups.of(problem, groups)
+    values = torch.zeros_like(problem.end, dtype=bound.work_dtype)
+    for row, count in enumerate(grouped.counts.tolist()):
         start, end = (points[row].to(bound.work_dtype) for points in (problem.start, problem.end))
-        own = members[row].to(end.device)
+        own = grouped.members[row].to(end.device)
         for some in torch.arange(count, device=end.device).split(bound.batch_size):
             without = torch.where(own == per_row(some, own[None]), start, end)  # (some, *features)
             lines = integrate_lines(bound, without, end.expand_as(without), torch.full((len(some),), row), n_steps)
             values[row] += lines.sum(0)
         problem.bar.advance()
-    remarks = [
-        f"a line for each of {k} groups of features{more}" for k, more in zip(counts.tolist(), said, strict=True)
-    ]
-    return Explained(values, {"n_groups": counts[:: problem.m]}, remarks)
+    return grouped.explain(problem, values, "a line for each of {} groups of features")

@@ -1,15 +1,17 @@
-"""Shapley values by random orders and their reverses: of groups of features, and of patches on shifted grids."""
+"""Orders: groups of features enter one after another, and each gets what the score gains then."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
+from leastpath._support.rows import flat_rows
 from leastpath.features.groups import (
     Groups,
     group_features,
@@ -21,11 +23,28 @@ from leastpath.features.groups import (
 )
 from leastpath.methods.method import KINDS, Explained, Problem, method
 
+PATCHES = 8  # per side: about as many steps as a straight line has
 
-def groups_of(problem: Problem, groups: Groups) -> tuple[Tensor, list[str]]:
-    """`group_features` of each row (rows, *shape): all baselines of an example share its groups."""
-    labels, remarks = group_features(groups, problem.end[:: problem.m], kind_of(problem.bound))
-    return labels.repeat_interleave(problem.m, 0), [said for said in remarks for _ in range(problem.m)]
+
+@dataclass(frozen=True)
+class RowGroups:
+    """What is switched together in each row of a problem; all baselines of an example share its groups."""
+
+    members: Tensor  # (rows, *shape) numbers from 0 without gaps
+    counts: Tensor  # (rows,)
+    cut: Sequence[str]  # how images were cut, as the end of a sentence
+
+    @classmethod
+    def of(cls, problem: Problem, groups: Groups) -> RowGroups:
+        """See `group_features`."""
+        labels, cut = group_features(groups, problem.end[:: problem.m], kind_of(problem.bound))
+        members = labels.repeat_interleave(problem.m, 0)
+        return cls(members, flat_rows(members).amax(1) + 1, [said for said in cut for _ in range(problem.m)])
+
+    def explain(self, problem: Problem, values: Tensor, words: str, **stats: Any) -> Explained:
+        """The values (rows, *shape), with a remark in which {} is the number of groups."""
+        remarks = [words.format(k) + more for k, more in zip(self.counts.tolist(), self.cut, strict=True)]
+        return Explained(values, {**stats, "n_groups": self.counts[:: problem.m]}, remarks)
 
 
 @method("Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True)
@@ -41,67 +60,19 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Grou
         groups: as for `kernel_shap`.
     """
     check_integer("permutation_shap: n_permutations", n_permutations, 1)
-    members, said = groups_of(problem, groups)
-    rows = [_permutation_row(problem, row, members[row], n_permutations) for row in range(len(problem))]
-    counts = members.flatten(1).amax(1) + 1
-    remarks = [
-        f"{2 * n_permutations} orders of {k} groups of features{more}"
-        for k, more in zip(counts.tolist(), said, strict=True)
-    ]
-    return Explained(torch.stack(rows), {"n_groups": counts[:: problem.m]}, remarks)
+    own = RowGroups.of(problem, groups)
+    rows = [_average(problem, row, n_permutations, lambda row, _: own.members[row]) for row in range(len(problem))]
+    return own.explain(problem, torch.stack(rows), f"{2 * n_permutations} orders of {{}} groups of features")
 
 
-def _permutation_row(problem: Problem, row: int, groups: Tensor, n_permutations: int) -> Tensor:
-    """The values of one row: (*shape)."""
-    k, generator = int(groups.max()) + 1, torch.Generator().manual_seed(problem.seed)
-    total, base = torch.zeros(k, dtype=problem.bound.work_dtype), score_of_start(problem, row)
-    for _ in range(n_permutations):
-        order = torch.randperm(k, generator=generator)
-        for each in (order, order.flip(0)):
-            total += gains_of_order(problem, row, groups, each, base) / (2 * n_permutations)
-    problem.bar.advance()
-    return share_evenly(total.to(problem.change), groups)
-
-
-def score_of_start(problem: Problem, row: int) -> Tensor:
-    """f at the start of a row: (1,), on the CPU."""
-    return problem.bound.values(problem.start[row : row + 1], torch.tensor([row])).cpu()
-
-
-def gains_of_order(problem: Problem, row: int, groups: Tensor, order: Tensor, first: Tensor) -> Tensor:
-    """What each group adds when groups join in this order: (k,), in the order of the groups' numbers, on the CPU.
-
-    Args:
-        problem: of the method.
-        row: whose ends are taken.
-        groups: (*shape) numbers from 0 to k − 1.
-        order: (k,) the groups, first to last.
-        first: of `score_of_start`.
-    """
-    bound, k = problem.bound, len(order)
-    start, end = problem.start[row : row + 1], problem.end[row : row + 1]
-    joined = order.argsort()[groups]  # when each feature joins
-    here = joined[None] < torch.arange(1, k).reshape(-1, *[1] * groups.ndim)
-    between = torch.where(here.to(end.device), end, start)  # (k − 1, *shape)
-    scores = bound.values(between, torch.full((k - 1,), row)).cpu()
-    last = first + problem.change[row : row + 1].cpu()
-    return torch.empty(k, dtype=bound.work_dtype).index_copy_(0, order, torch.cat([first, scores, last]).diff())
-
-
-PATCHES = 8  # a side: about as many steps as a straight line has
-
-
-def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
+def _staircase_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
     return 0, 650 if len(shape) == 3 else 2 * settings["n_orders"] * math.prod(shape)
 
 
-@method(
-    "Random staircases",
-    "One patch, token or feature after another enters and gets what is gained.",
-    complete=True,
-    recommended=KINDS,
-    cost=_cost,
-)
+STEPS = "One patch, token or feature after another enters and gets what is gained."
+
+
+@method("Random staircases", STEPS, complete=True, recommended=KINDS, cost=_staircase_cost)
 def staircase(problem: Problem, *, n_orders: int = 4, patch: int | None = None, groups: Groups = None) -> Explained:
     """Random staircases: the mean of path integrals along which one patch after another enters the image.
 
@@ -126,30 +97,20 @@ def staircase(problem: Problem, *, n_orders: int = 4, patch: int | None = None, 
         tensor([[3., 3.]])
     """
     check_integer("staircase: n_orders", n_orders, 1)
-    if patch is not None:
-        check_integer("staircase: patch", patch, 1)
+    check_integer("staircase: patch", patch, 1, or_none=" of pixels, or None")
     if patch is not None and groups is not None:
         raise ValueError("staircase lets patches or groups enter: pass patch or groups, not both")
-    drawn = groups is None and is_cuttable(problem.bound.shape)
-    members = None if drawn else groups_of(problem, groups)[0]  # (rows, *shape)
-    rows = [_staircase_row(problem, row, n_orders, patch, members) for row in range(len(problem))]
+    shape = problem.bound.shape
+    drawn = groups is None and is_cuttable(shape)
+    own = None if drawn else RowGroups.of(problem, groups).members
+
+    def draw(row: int, generator: torch.Generator) -> Tensor:
+        return _draw_patches(shape, patch, generator) if own is None else own[row]
+
+    moves = (problem.end != problem.start).cpu()
+    rows = [_average(problem, row, n_orders, draw, moves[row]) for row in range(len(moves))]
     said = f"the mean over {2 * n_orders} random orders, each of which adds up to the change of score"
     return Explained(torch.stack(rows), remarks=[said] * len(rows))
-
-
-def _staircase_row(problem: Problem, row: int, n_orders: int, patch: int | None, members: Tensor | None) -> Tensor:
-    """The values of one row: (*shape)."""
-    generator = torch.Generator().manual_seed(problem.seed)
-    moves = (problem.end[row] != problem.start[row]).cpu()
-    total, base = torch.zeros(moves.shape, dtype=problem.bound.work_dtype), score_of_start(problem, row)
-    for _ in range(n_orders):
-        groups = _draw_patches(problem.bound.shape, patch, generator) if members is None else members[row]
-        k = int(groups.max()) + 1
-        order = torch.randperm(k, generator=generator)
-        there, back = (gains_of_order(problem, row, groups, each, base) for each in (order, order.flip(0)))
-        total += share_evenly((there + back) / (2 * n_orders), groups, moves)
-    problem.bar.advance()
-    return total.to(problem.end.device)
 
 
 def _draw_patches(shape: torch.Size, patch: int | None, generator: torch.Generator) -> Tensor:
@@ -157,3 +118,37 @@ def _draw_patches(shape: torch.Size, patch: int | None, generator: torch.Generat
     side = patch or math.ceil(max(shape[1:]) / PATCHES)
     down, right = torch.randint(0, side, (2,), generator=generator).tolist()
     return number_groups(shifted_patches(shape[1], shape[2], side, down, right)[None]).expand(shape)
+
+
+def _average(
+    problem: Problem,
+    row: int,
+    n_orders: int,
+    draw: Callable[[int, torch.Generator], Tensor],
+    among: Tensor | None = None,
+) -> Tensor:
+    """The mean gain of each feature (*shape) of a row over random orders of drawn groups, and their reverses."""
+    generator, bound = torch.Generator().manual_seed(problem.seed), problem.bound
+    first = bound.values(problem.start[row : row + 1], torch.tensor([row])).cpu()
+    total = torch.zeros(bound.shape, dtype=bound.work_dtype)
+    for _ in range(n_orders):
+        groups = draw(row, generator)
+        order = torch.randperm(int(groups.max()) + 1, generator=generator)
+        there, back = (_gains(problem, row, groups, each, first) for each in (order, order.flip(0)))
+        total += share_evenly((there + back) / (2 * n_orders), groups, among)
+    problem.bar.advance()
+    return total.to(problem.end.device)
+
+
+def _gains(problem: Problem, row: int, groups: Tensor, order: Tensor, first: Tensor) -> Tensor:
+    """What each group adds when groups join in this order: (k,), in the order of the groups' numbers, on the CPU.
+
+    Groups (*shape) are numbers from 0 to k − 1, `order` (k,) begins with what joins first, `first` (1,) is f(start).
+    """
+    bound, k = problem.bound, len(order)
+    start, end = problem.start[row : row + 1], problem.end[row : row + 1]
+    here = order.argsort()[groups][None] < torch.arange(1, k).reshape(-1, *[1] * groups.ndim)  # who has joined
+    between = torch.where(here.to(end.device), end, start)  # (k − 1, *shape)
+    scores = bound.values(between, torch.full((k - 1,), row)).cpu()
+    last = first + problem.change[row : row + 1].cpu()
+    return torch.empty(k, dtype=bound.work_dtype).index_copy_(0, order, torch.cat([first, scores, last]).diff())
