@@ -24,7 +24,7 @@ from leastpath.evaluation.masking import (
 )
 from leastpath.evaluation.measure import Measure, generators, given_attribution, measure_all
 from leastpath.removal import curves
-from leastpath.removal.fills import find_filler
+from leastpath.removal.fills import fill_rows, find_filler
 from leastpath.removal.support import class_log_odds
 
 MEASURES = [Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, Insertion, Deletion]
@@ -46,7 +46,7 @@ def brute_force(measure, model, x, target, values, groups, fill, seed=0):
         chosen = torch.isin(groups, torch.tensor(order[: math.floor(area * n + 0.5)]))
         masked = ~chosen if keep else chosen
         static = find_filler(fill)[1].prepare(x[None], torch.zeros_like(x[None]), generators(x[None], seed))
-        filled = torch.where(masked, static.rows(torch.tensor([0]), masked[None])[0], x)
+        filled = torch.where(masked, fill_rows(static, torch.tensor([0]), masked[None])[0], x)
         p.append(model(filled[None]).double().softmax(1)[0, target].item())
     p = np.array(p)
     curve = {

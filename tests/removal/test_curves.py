@@ -7,7 +7,6 @@ import leastpath as lp
 from helpers import Counted, cnn, mlp
 from leastpath.removal import curves
 from leastpath.removal.curves import Order, group_strengths, removal_scores, round_counts
-from leastpath.removal.fills import Fixed
 
 
 def brute_force(score, inputs, order, spans, fills):
@@ -16,7 +15,7 @@ def brute_force(score, inputs, order, spans, fills):
     for d, f, s, b in torch.cartesian_prod(*(torch.arange(n) for n in found.shape)).tolist():
         places = order.of_features(torch.tensor([d]), torch.tensor([b]))[0]
         masked = (places >= spans[s, b, 0]) & (places < spans[s, b, 1])
-        found[d, f, s, b] = score(torch.where(masked, fills[f].values[b], inputs[b])[None])[0]
+        found[d, f, s, b] = score(torch.where(masked, fills[f][b], inputs[b])[None])[0]
     return found
 
 
@@ -33,7 +32,7 @@ def test_draws_fills_and_spans_against_a_loop(labels, large, monkeypatch):
     }[labels]
     order = Order.of(torch.randn(3, 2, 6, 6, generator=generator), groups, "signed")
     order = order.rank_anew(torch.randn(5, 3, order.places.shape[2], generator=generator))
-    fills = [Fixed(torch.zeros_like(images)), Fixed(torch.rand(3, 2, 6, 6, generator=generator))]
+    fills = [torch.zeros_like(images), torch.rand(3, 2, 6, 6, generator=generator)]
     spans = torch.cat([order.first((0.0, 0.2, 0.7)), order.last((0.2, 1.0)), order.all_but_first((0.4, 1.0))])
     score = lp.Score(cnn(), 1, batch_size=7)
     found = removal_scores(score.bind(images), order, spans, fills)
@@ -44,7 +43,7 @@ def test_equal_removals_run_once_and_nothing_removed_is_the_input():
     model = Counted(mlp())
     score, inputs = lp.Score(model, 1, batch_size=5), torch.rand(2, 4)
     order = Order.of(torch.rand(2, 4), None, "magnitude").rank_anew(torch.rand(3, 2, 4))
-    fills = [Fixed(torch.zeros(2, 4)), Fixed(torch.ones(2, 4))]
+    fills = [torch.zeros(2, 4), torch.ones(2, 4)]
     spans = torch.cat([order.first((0.0, 0.24, 0.26, 0.5)), order.all_but_first((1.0, 0.25))])
     removal_scores(score.bind(inputs), order, spans, fills)
     # One clean input per example; of each draw and fill: one, two, and all but one feature.

@@ -9,7 +9,7 @@ import torch
 
 from leastpath.evaluation.measure import generators
 from leastpath.removal import fills
-from leastpath.removal.fills import Blur, NoisyLinear, Samples, find_filler, linear_imputation
+from leastpath.removal.fills import Blur, NoisyLinear, Samples, fill_rows, find_filler, linear_imputation
 
 
 def images(batch=2, channels=3, height=6, width=7, seed=0):
@@ -76,40 +76,40 @@ def test_linear_imputation_keeps_what_is_known_and_its_input():
 
 def test_noise_of_the_linear_fill_has_its_deviation_and_belongs_to_the_example():
     x, masked = images(2, 3, 20, 20), torch.rand(2, 3, 20, 20) < 0.5
-    noisy = prepared(NoisyLinear(0.1), x).rows(torch.tensor([0, 1]), masked)
+    noisy = fill_rows(prepared(NoisyLinear(0.1), x), torch.tensor([0, 1]), masked)
     noise = noisy - linear_imputation(x, masked)
     assert noise.std() == pytest.approx(0.1, rel=0.1)
     assert not torch.equal(noise[0], noise[1])
-    torch.testing.assert_close(prepared(NoisyLinear(0.1), x[1:]).rows(torch.tensor([0]), masked[1:]), noisy[1:])
+    torch.testing.assert_close(fill_rows(prepared(NoisyLinear(0.1), x[1:]), torch.tensor([0]), masked[1:]), noisy[1:])
 
 
 def test_blur_against_scipy():
     x = images(1, 2, 30, 40)
     for fill, sigma in ((Blur(2.0), 2.0), ("blur", 1.5)):  # a twentieth of 30 pixels
         expected = [scipy.ndimage.gaussian_filter(c, sigma, mode="nearest") for c in x[0].double().numpy()]
-        np.testing.assert_allclose(prepared(fill, x).rows(torch.tensor([0]), None)[0], expected, atol=1e-5)
+        np.testing.assert_allclose(fill_rows(prepared(fill, x), torch.tensor([0]), None)[0], expected, atol=1e-5)
 
 
 def test_mean_and_noise_by_channel():
     x = images(2, 3, 40, 40)
-    mean = prepared("mean", x).rows(torch.tensor([1]), torch.ones(1, 3, 40, 40, dtype=torch.bool))
+    mean = fill_rows(prepared("mean", x), torch.tensor([1]), torch.ones(1, 3, 40, 40, dtype=torch.bool))
     torch.testing.assert_close(mean[0], x[1].mean((1, 2))[:, None, None].expand(3, 40, 40))
-    noise = prepared("noise", x * torch.tensor([1.0, 2, 4])[:, None, None]).rows(torch.arange(2), None)
+    noise = fill_rows(prepared("noise", x * torch.tensor([1.0, 2, 4])[:, None, None]), torch.arange(2), None)
     np.testing.assert_allclose(noise.std((2, 3)), (x.std((2, 3)) * torch.tensor([1.0, 2, 4])), rtol=0.08)
     table = torch.rand(3, 4)
-    torch.testing.assert_close(prepared("mean", table).rows(torch.arange(3), None)[:, 0], table.mean(1))
+    torch.testing.assert_close(fill_rows(prepared("mean", table), torch.arange(3), None)[:, 0], table.mean(1))
 
 
 def test_baseline_number_and_callable():
     x, rows = images(), torch.tensor([1, 0])
-    assert torch.equal(prepared("baseline", x, x + 1).rows(rows, None), (x + 1)[rows])
-    assert (prepared(0.25, x).rows(rows, None) == 0.25).all()
-    assert torch.equal(prepared(lambda points: -points, x).rows(rows, None), -x[rows])
+    assert torch.equal(fill_rows(prepared("baseline", x, x + 1), rows, None), (x + 1)[rows])
+    assert (fill_rows(prepared(0.25, x), rows, None) == 0.25).all()
+    assert torch.equal(fill_rows(prepared(lambda points: -points, x), rows, None), -x[rows])
 
 
 def test_samples_are_other_inputs():
     pool = images(3)
-    filled = Samples(pool).prepare(pool, pool, generators(pool, 0)).rows(torch.arange(3), None)
+    filled = fill_rows(Samples(pool).prepare(pool, pool, generators(pool, 0)), torch.arange(3), None)
     for b in range(3):
         others = [i for i in range(3) if i != b]
         assert any(torch.equal(filled[b], pool[i]) for i in others)
@@ -118,9 +118,9 @@ def test_samples_are_other_inputs():
 @pytest.mark.parametrize("fill", ["noise", "linear", Blur(1.5), "mean"])
 def test_batch_equals_loop(fill):
     x, masked = images(3), torch.rand(3, 3, 6, 7) < 0.4
-    whole = prepared(fill, x).rows(torch.arange(3), masked)
+    whole = fill_rows(prepared(fill, x), torch.arange(3), masked)
     for b in range(3):
-        one = prepared(fill, x[b : b + 1]).rows(torch.tensor([0]), masked[b : b + 1])
+        one = fill_rows(prepared(fill, x[b : b + 1]), torch.tensor([0]), masked[b : b + 1])
         torch.testing.assert_close(one[0], whole[b])
 
 

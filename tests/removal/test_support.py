@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.removal.fills import Fixed
 from leastpath.removal.support import class_log_odds, judged_score, measure_support
 
 
@@ -19,7 +18,7 @@ def test_the_gain_of_a_score_without_classes_counts_any_change():
     """−|f − f(x)|: the feature that moves the score by 4 against the one that moves it by 1, up or down."""
     for sign in (1, -1):
         score, scale = judged_score(lp.Score(lambda x, sign=sign: x @ torch.tensor([4.0, 1.0]) * sign))
-        bound, black = score.bind(torch.ones(1, 2)), Fixed(torch.zeros(1, 2))
+        bound, black = score.bind(torch.ones(1, 2)), torch.zeros(1, 2)
         gain = measure_support(bound, scale, torch.tensor([[4.0, 1.0]]), [black], shares=[0.5])
         assert scale == "score" and float(gain) == pytest.approx(3)
 
@@ -27,7 +26,7 @@ def test_the_gain_of_a_score_without_classes_counts_any_change():
 def test_values_that_are_all_zero_order_nothing():
     score, scale = judged_score(lp.Score(lambda x: x @ torch.tensor([4.0, 1.0])))
     bound = score.bind(torch.ones(1, 2))
-    assert measure_support(bound, scale, torch.zeros(1, 2), [Fixed(torch.zeros(1, 2))]).tolist() == [[0]]
+    assert measure_support(bound, scale, torch.zeros(1, 2), [torch.zeros(1, 2)]).tolist() == [[0]]
 
 
 def test_a_softmax_without_a_class_is_refused():

@@ -20,7 +20,6 @@ from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import kind_of, label_groups
 from leastpath.methods import Method
 from leastpath.removal.curves import Order, Scale, default_rank, removal_scores
-from leastpath.removal.fills import Fixed
 from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
@@ -124,7 +123,7 @@ def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], 
             order.first(SHARES), order.last(SHARES), order.first((0.0,)), order.first(FULL_AREAS),
             order.all_but_first(FULL_AREAS),
         ]  # fmt: skip
-        fills = [Fixed(bound.space.ends(start)[0]) for start in case.each_baseline]
+        fills = [bound.space.ends(start)[0] for start in case.each_baseline]
         scores = removal_scores(bound, order, torch.cat(spans), fills)[0]  # (fills, spans, 1)
     most, least, clean, deletion, insertion = scores.split([len(span) for span in spans], 1)
     curves = {"deletion": level_of(deletion, scale).mean((0, 2)), "insertion": level_of(insertion, scale).mean((0, 2))}

@@ -13,7 +13,7 @@ from leastpath._support.rows import flat_rows
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
 from leastpath.removal.curves import Scale
-from leastpath.removal.fills import Fill, Filling, find_filler
+from leastpath.removal.fills import Fill, Filling, fill_rows, find_filler
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
@@ -145,7 +145,7 @@ class _Removals:
         chosen = torch.cat([torch.as_tensor(removed), torch.zeros(len(removed), 1, dtype=torch.bool)], 1)
         points = self.bound.space.explained()[self.example : self.example + 1]
         masked = chosen[:, self.index].reshape(len(removed), *self.bound.shape).to(points.device)
-        filled = torch.where(masked, self.fill.rows(rows, masked).to(points), points)
+        filled = torch.where(masked, fill_rows(self.fill, rows, masked).to(points), points)
         return level_of(self.bound.values(filled, rows).double().cpu(), self.scale).numpy()
 
 

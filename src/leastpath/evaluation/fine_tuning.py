@@ -23,7 +23,7 @@ from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, gene
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, Kind, check_groups, label_groups
 from leastpath.removal.curves import Order, Rank, removal_scores, round_counts
-from leastpath.removal.fills import BaselineFill, Fill, find_filler
+from leastpath.removal.fills import FILLS, Fill, fill_rows, find_filler
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.inputs import Baselines, Inputs
@@ -73,7 +73,7 @@ def fine_tune(
     check_integer("epochs", epochs, 1)
     if not isinstance(model, nn.Module):
         raise ValueError(f"model is a {type(model).__name__}, expected a torch.nn.Module, whose weights can be trained")
-    if isinstance(find_filler(fill)[1], BaselineFill):
+    if find_filler(fill)[1] is FILLS["baseline"]:
         raise ValueError('fill="baseline" has no baseline while a model is trained: pass its number, as in fill=0.0')
     judge = copy.deepcopy(model).requires_grad_(True)
     training = [part for part in judge.parameters() if part.is_floating_point()]
@@ -213,7 +213,7 @@ def _remove_at_random(inputs: Tensor, most: float, groups: Groups, fill: Fill, s
     places = order.rank_anew(-draws[None, :, 1:]).of_features(torch.zeros_like(everyone), everyone)
     masked = ((places >= 0) & (places < per_row(counts, places))).to(inputs.device)
     filling = find_filler(fill)[1].prepare(inputs, inputs, drawn_by)
-    return torch.where(masked, filling.rows(everyone, masked).to(inputs), inputs).detach()
+    return torch.where(masked, fill_rows(filling, everyone, masked).to(inputs), inputs).detach()
 
 
 def _loss(output: Tensor, labels: Tensor) -> Tensor:

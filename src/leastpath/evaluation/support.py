@@ -18,7 +18,7 @@ from leastpath.evaluation.measure import (
 )
 from leastpath.features.groups import Groups, check_groups, kind_of, label_groups
 from leastpath.removal.curves import Rank, default_rank
-from leastpath.removal.fills import BaselineFill, Fill, Filler, Filling, Fixed, find_filler
+from leastpath.removal.fills import FILLS, Fill, Filler, Filling, find_filler
 from leastpath.removal.support import SHARES, Probability, judged_score, measure_support
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
@@ -131,7 +131,7 @@ def prepare_fill(
     """
     points = bound.space.explained()
     if isinstance(fill, Tensor):
-        return Fixed(fill.to(points).expand_as(points))
+        return fill.to(points).expand_as(points)
     _, made = find_filler(fill)
-    start = one_start(bound, inputs, baselines, 'fill="baseline"') if isinstance(made, BaselineFill) else points
+    start = one_start(bound, inputs, baselines, 'fill="baseline"') if made is FILLS["baseline"] else points
     return made.prepare(points, start, generators(inputs, seed))

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from leastpath.explorer.subject import Subject
 from leastpath.removal.curves import Order, Rank, default_rank, removal_scores
-from leastpath.removal.fills import Fixed
 from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
@@ -64,8 +63,7 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
     order = Order.of(values, subject.units[None], rank_of(subject, score))
     spans = torch.cat([order.first(SHARES), order.last(SHARES), order.first((0.0,))])
     with leave_untouched(score.model, subject.inputs):
-        fills = [Fixed(one[None]) for one in fill]
-        scores = removal_scores(judged.bind(subject.inputs), order, spans, fills)[0]  # (fills, shares, 1)
+        scores = removal_scores(judged.bind(subject.inputs), order, spans, fill.split(1))[0]  # (fills, shares, 1)
     most, least, clean = scores.split([len(SHARES), len(SHARES), 1], 1)
     gain = float(symmetric_gain(most, least, clean, scale=scale).mean()) if bool(values.any()) else 0.0
     shown = [tuple(level_of(side, scale).mean((0, 2)).tolist()) for side in (most, least)]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.features.groups import Kind
-from leastpath.removal.fills import Filling
+from leastpath.removal.fills import Filling, fill_rows
 from leastpath.score.bound import BoundScore
 
 Rank = Literal["magnitude", "net", "signed"]
@@ -158,11 +158,10 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
 
     Example:
         >>> import leastpath as lp
-        >>> from leastpath.removal.fills import Fixed
         >>> inputs, weights = torch.ones(1, 3), torch.tensor([1.0, 2.0, 4.0])
         >>> order = Order.of(weights[None], None, "magnitude")
         >>> bound = lp.Score(lambda x: x @ weights).bind(inputs)
-        >>> removal_scores(bound, order, order.first((0.0, 0.33, 0.67)), [Fixed(torch.zeros(1, 3))]).flatten()
+        >>> removal_scores(bound, order, order.first((0.0, 0.33, 0.67)), [torch.zeros(1, 3)]).flatten()
         tensor([7., 3., 1.], dtype=torch.float64)
     """
     draws, batch, n = order.places.shape
@@ -195,7 +194,7 @@ def _remove(points: Tensor, order: Order, fills: Sequence[Filling], rows: Tensor
             draw, example = draw[:1], example[:1]
         places = order.of_features(draw, example).to(points.device)
         masked = (places >= per_row(low.to(places), points)) & (places < per_row(high.to(places), points))
-        filled = fills[int(fill[0])].rows(example, masked).to(points)
-        parts.append(torch.where(masked, filled, points[example.to(points.device)]))
+        filled, own = fill_rows(fills[int(fill[0])], example, masked), points[example.to(points.device)]
+        parts.append(torch.where(masked, filled.to(points), own))
         at += n
     return torch.cat(parts)

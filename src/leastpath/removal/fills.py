@@ -19,14 +19,18 @@ from leastpath.score.baselines import blur_images
 DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
 
 
-class Filling(Protocol):
-    """A fill made ready for a batch."""
+class DependsOnMask(Protocol):
+    """A fill that differs with what is masked."""
 
     def rows(self, examples: Tensor, masked: Tensor) -> Tensor:
         """What fills rows of `examples` (n,) where `masked` (n, *shape) is true: (n, *shape).
 
         `examples` may also be one example (1,) for all rows, and the answer then (1, *shape).
         """
+
+
+Filling = Tensor | DependsOnMask
+"""A fill made ready for a batch: (batch, *shape), whatever is masked, or an object that asks for the masks."""
 
 
 @runtime_checkable
@@ -41,45 +45,21 @@ Fill = str | float | Callable[[Tensor], Tensor] | Filler
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """Fills that do not depend on what is masked: (batch, *shape)."""
+class MadeBy:
+    """Values (batch, *shape) that a function makes of the points, the baselines and the generators."""
 
-    values: Tensor
+    function: Callable[[Tensor, Tensor, Sequence[torch.Generator]], Tensor]
 
-    def rows(self, examples: Tensor, masked: Tensor) -> Tensor:
-        """The fill of each row's example: (n, *shape)."""
-        return self.values[examples.to(self.values.device)]
-
-
-@dataclass(frozen=True)
-class BaselineFill:
-    """The baseline of the explanation."""
-
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
+    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """See `Filler`."""
-        return Fixed(baselines)
-
-
-@dataclass(frozen=True)
-class Once:
-    """Values (batch, *shape) that a function makes once for a batch, of the points and their generators."""
-
-    make: Callable[[Tensor, Sequence[torch.Generator]], Tensor]
-
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
-        """See `Filler`."""
-        values: Any = self.make(points, generators)
+        values: Any = self.function(points, baselines, generators)
         if not isinstance(values, Tensor) or values.shape != points.shape:
             got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(f"the fill returned {got}, expected a tensor {tuple(points.shape)}: one fill per value")
-        return Fixed(values.detach().to(points))
+        return values.detach().to(points)
 
 
-def _mean(points: Tensor, _generators: Sequence[torch.Generator]) -> Tensor:
-    return _moments(points)[0].expand_as(points)
-
-
-def _noise(points: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+def _noise(points: Tensor, _baselines: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
     mean, deviation = _moments(points)
     return mean + deviation * _normal(points, generators)
 
@@ -93,7 +73,7 @@ class Blur:
 
     Example:
         >>> flat = torch.ones(1, 3, 8, 8)
-        >>> Blur(sigma=1.0).prepare(flat, flat, [torch.Generator()]).rows(torch.tensor([0]), flat > 0).shape
+        >>> Blur(sigma=1.0).prepare(flat, flat, [torch.Generator()]).shape
         torch.Size([1, 3, 8, 8])
     """
 
@@ -104,11 +84,10 @@ class Blur:
         if self.sigma is not None and not 0 <= self.sigma < float("inf"):
             raise ValueError(f"sigma={self.sigma} must be a finite number of at least 0, in pixels, or None")
 
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
+    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """See `Filler`."""
         _check_image(points, "blur")
-        sigma = max(1.0, min(points.shape[-2:]) / 20) if self.sigma is None else self.sigma
-        return Fixed(blur_images(points, sigma))
+        return blur_images(points, max(1.0, min(points.shape[-2:]) / 20) if self.sigma is None else self.sigma)
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,7 +96,7 @@ class Samples:
 
     Example:
         >>> points = torch.zeros(1, 2)
-        >>> Samples(torch.ones(4, 2)).prepare(points, points, [torch.Generator()]).rows(torch.tensor([0]), points > 0)
+        >>> Samples(torch.ones(4, 2)).prepare(points, points, [torch.Generator()])
         tensor([[1., 1.]])
     """
 
@@ -126,13 +105,13 @@ class Samples:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pool", as_points("pool", self.pool))
 
-    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
+    def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """See `Filler`."""
         if self.pool.shape[1:] != points.shape[1:]:
             expected = ("n", *points.shape[1:])
             raise ValueError(f"the pool of samples has shape {tuple(self.pool.shape)}, expected {expected}")
         pool = self.pool.to(points)
-        return Fixed(torch.stack([_other(point, pool, g) for point, g in zip(points, generators, strict=True)]))
+        return torch.stack([_draw_other(point, pool, g) for point, g in zip(points, generators, strict=True)])
 
     def __repr__(self) -> str:
         return f"Samples(pool={tuple(self.pool.shape)}, sum={float(self.pool.sum()):.9g})"
@@ -181,7 +160,13 @@ class _LinearFilling:
 
 
 FILLS: Mapping[str, Filler] = MappingProxyType(
-    {"baseline": BaselineFill(), "mean": Once(_mean), "blur": Blur(), "noise": Once(_noise), "linear": NoisyLinear()}
+    {
+        "baseline": MadeBy(lambda points, baselines, _: baselines),
+        "mean": MadeBy(lambda points, baselines, _: _moments(points)[0].expand_as(points)),
+        "blur": Blur(),
+        "noise": MadeBy(_noise),
+        "linear": NoisyLinear(),
+    }
 )
 
 
@@ -201,10 +186,17 @@ def find_filler(fill: Fill, pool: Tensor | None = None) -> tuple[str, Filler]:
     if isinstance(fill, Filler) and not isinstance(fill, type):
         return type(fill).__name__.lower(), fill
     if isinstance(fill, (int, float)) and not isinstance(fill, bool) and np.isfinite(fill):
-        return f"{fill:g}", Once(lambda points, _: torch.full_like(points, fill))
+        return f"{fill:g}", MadeBy(lambda points, *_: torch.full_like(points, fill))
     if callable(fill):
-        return getattr(fill, "__name__", "callable"), Once(lambda points, _: fill(points))
+        return getattr(fill, "__name__", "callable"), MadeBy(lambda points, *_: fill(points))
     raise ValueError(f"fill={fill!r} is unknown: use one of {[*FILLS, 'samples']}, a finite number or a callable")
+
+
+def fill_rows(filling: Filling, examples: Tensor, masked: Tensor) -> Tensor:
+    """What fills rows of `examples` (n,), or of one (1,), where `masked` (n, *shape) is true: (n or 1, *shape)."""
+    if isinstance(filling, Tensor):
+        return filling[examples.to(filling.device)]
+    return filling.rows(examples, masked)
 
 
 def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:
@@ -263,7 +255,7 @@ def _normal(points: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
     return torch.stack([torch.randn(points.shape[1:], generator=g) for g in generators]).to(points)
 
 
-def _other(point: Tensor, pool: Tensor, generator: torch.Generator) -> Tensor:
+def _draw_other(point: Tensor, pool: Tensor, generator: torch.Generator) -> Tensor:
     """A row of the pool that is not the point itself."""
     different = flat_rows(pool != point).any(1).nonzero()[:, 0]
     if not len(different):

@@ -50,10 +50,9 @@ def measure_support(
         rank: "magnitude" orders by Σ|A| over a group, "net" by |ΣA|, "signed" by ΣA.
 
     Example:
-        >>> from leastpath.removal.fills import Fixed
         >>> score = Score(lambda x: torch.stack([x @ torch.tensor([4.0, 0.0]), torch.zeros(len(x))], 1), 0)
         >>> judged, scale = judged_score(score)
-        >>> bound, black = judged.bind(torch.ones(1, 2)), Fixed(torch.zeros(1, 2))
+        >>> bound, black = judged.bind(torch.ones(1, 2)), torch.zeros(1, 2)
         >>> measure_support(bound, scale, torch.tensor([[4.0, 0.0]]), [black], shares=[0.5])
         tensor([[0.4820]], dtype=torch.float64)
     """

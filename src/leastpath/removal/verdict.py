@@ -22,7 +22,7 @@ from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, default_groups, kind_of, label_groups
 from leastpath.removal.curves import Rank, Scale, default_rank, group_strengths
-from leastpath.removal.fills import Filling, Fixed
+from leastpath.removal.fills import Filling
 from leastpath.removal.support import SHARES, judged_score, measure_support
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
@@ -147,7 +147,7 @@ def test_by_removal(
     try:
         # Where memory ran out, batches are smaller by now: they need not be halved, and warned of, again.
         judged = replace(score, batch_size=bound.batch_size).bind(inputs)
-        rank, fills = default_rank(kind_of(bound), scale), [Fixed(start) for start in starts.unbind(1)]
+        rank, fills = default_rank(kind_of(bound), scale), starts.unbind(1)
         shares = _affordable_shares(None if run is None else run.max_gradients, len(fills))
         measure = partial(_measure, judged, scale, fills=fills, groups=groups, shares=shares, rank=rank)
         mine = measure(values)
