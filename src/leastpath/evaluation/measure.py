@@ -121,13 +121,7 @@ class Staged(Protocol):
 
 
 def column_of(measure: type) -> str:
-    """The column that a class of measures fills, and its name in `MEASURES`: the class name in small letters.
-
-    Example:
-        >>> from leastpath.evaluation import LogOdds
-        >>> column_of(LogOdds)
-        'log_odds'
-    """
+    """The column that a class of measures fills, and its name in `MEASURES`: the class name in small letters."""
     return re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", measure.__name__).lower()
 
 
@@ -146,13 +140,7 @@ class NamedMeasure:
 
 
 def needs_method(measure: Measure) -> bool:
-    """Whether a measure explains again, and so must be called with `explain=`, the method that it judges.
-
-    Example:
-        >>> from leastpath.evaluation import Comprehensiveness, MaxSensitivity
-        >>> needs_method(MaxSensitivity()), needs_method(Comprehensiveness())
-        (True, False)
-    """
+    """Whether a measure explains again, and so must be called with `explain=`, the method that it judges."""
     return bool(getattr(measure, "needs_method", False))
 
 

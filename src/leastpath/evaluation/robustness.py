@@ -269,10 +269,6 @@ def pictures(attributions: Tensor) -> Tensor:
     """Σ|A| over channels, over its 99th percentile, at most 1: (batch, channels, height, width) -> (batch, height, …).
 
     A zero attribution has no picture: NaN.
-
-    Example:
-        >>> pictures(torch.rand(2, 3, 8, 8)).shape
-        torch.Size([2, 8, 8])
     """
     if attributions.ndim not in (3, 4):
         got = f"got {tuple(attributions.shape)}"
@@ -285,12 +281,7 @@ def pictures(attributions: Tensor) -> Tensor:
 
 
 def ssim(a: Tensor, b: Tensor) -> Tensor:
-    """Structural similarity of pictures in [0, 1]: a, b (batch, height, width) -> (batch,). NaN where a picture is.
-
-    Example:
-        >>> ssim(torch.rand(2, 8, 8), torch.rand(2, 8, 8)).shape
-        torch.Size([2])
-    """
+    """Structural similarity of pictures in [0, 1]: a, b (batch, height, width) -> (batch,). NaN where a picture is."""
     likeness = import_optional("skimage.metrics", "SSIM needs scikit-image", "eval").structural_similarity
     side = min(WINDOW, (min(a.shape[1:]) - 1) // 2 * 2 + 1)  # odd, and no larger than the picture
     if side < 3:

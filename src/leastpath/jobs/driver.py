@@ -24,7 +24,7 @@ from leastpath.jobs.job import Job, Keep
 from leastpath.jobs.lock import FolderInUse, hold_folder
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
-from leastpath.jobs.shards import Assignment, Done, key_of, passing_rows
+from leastpath.jobs.shards import Assignment, Done, passing_rows, read_shard
 from leastpath.jobs.sources import Items, source_of
 from leastpath.methods.explainer import Contender
 from leastpath.score.behavior import check_behavior
@@ -146,17 +146,18 @@ def _run_held(
 ) -> Explanations:
     """Do what is left of a job whose folder this process holds, until the time is used up."""
     store, config = _open_store(job, resume)
-    missing = [shard for shard in range(job.n_shards) if _is_left(store, shard)]
+    # Also shards that have rows which failed for a reason that may have passed.
+    shards = range(job.n_shards)
+    missing = [n for n in shards if (unit := read_shard(store, n)) is None or passing_rows(unit)]
     there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
     progress = Progress(len(job.source), there, sys.stderr if show else None)
-    reported: set[int] = set(range(job.n_shards)) - set(missing)
+    reported = set(shards) - set(missing)
     no_time = False  # for any row of a shard
     try:
         with progress.show(), interruption(progress.stream) as pressed:
             until = None if clock.max_seconds is None else time.time() + clock.left()
             assignment = Assignment(job, config, until, progress.note_pace)
-            shards = executor.run(assignment, missing, lambda: pressed() or lost() or clock.left() == 0)
-            for done in shards:
+            for done in executor.run(assignment, missing, lambda: pressed() or lost() or clock.left() == 0):
                 if not done.rows:
                     no_time = True
                     continue
@@ -215,14 +216,6 @@ def _check_rows(job: Job) -> None:
         )
     if now.keys() - kept.keys():
         write_atomically(note, json.dumps(kept | now).encode())
-
-
-def _is_left(store: Store, shard: int) -> bool:
-    """Whether a shard is to be done, or has rows that failed for a reason that may have passed."""
-    try:
-        return bool(passing_rows(store.read(key_of(shard))))
-    except KeyError:
-        return True
 
 
 def _wait_for_output(out: str | Path, reported: set[int]) -> Explanations:

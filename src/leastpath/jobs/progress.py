@@ -132,13 +132,7 @@ def _time(seconds: float) -> str:
 
 @contextmanager
 def interruption(stream: TextIO | None = None) -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed, as a function. The first finishes what has begun, the second ends at once.
-
-    Example:
-        >>> with interruption() as stop:
-        ...     stop()
-        False
-    """
+    """Whether Ctrl-C was pressed, as a function. The first finishes what has begun, the second ends at once."""
     pressed = False
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -47,6 +48,14 @@ class Done:
 def key_of(shard: int) -> str:
     """The shard's key in the store."""
     return f"shard-{shard:07d}"
+
+
+def read_shard(store: Store, shard: int) -> Unit | None:
+    """What the store has of a shard, if anything."""
+    try:
+        return store.read(key_of(shard))
+    except KeyError:
+        return None
 
 
 class Worker:
@@ -95,7 +104,7 @@ class Worker:
         """
         key, rows = key_of(shard), self.job.rows(shard)
         start, table, todo = time.perf_counter(), _Table(rows, self.job), [rows]
-        kept = self._read_kept(key)
+        kept = read_shard(self.store, shard)
         if kept is not None:
             if not passing_rows(kept):
                 return _summary(shard, kept.record, was_there=True)
@@ -132,12 +141,6 @@ class Worker:
         if left <= 0 or not self.rows:
             return n if left > 0 else 0
         return min(n, int(left / max(self.seconds / self.rows, 1e-9)))
-
-    def _read_kept(self, key: str) -> Unit | None:
-        try:
-            return self.store.read(key)
-        except KeyError:
-            return None
 
     def _fill(self, table: _Table, start: int, stop: int) -> None:
         """Explain rows start to stop − 1. A batch that fails is halved until the failure is that of one row."""
@@ -366,13 +369,8 @@ def passing_rows(unit: Unit) -> list[int]:
 
 def _runs(rows: list[int]) -> list[range]:
     """Row numbers as ranges of neighbours."""
-    found: list[range] = []
-    for row in rows:
-        if found and found[-1].stop == row:
-            found[-1] = range(found[-1].start, row + 1)
-        else:
-            found.append(range(row, row + 1))
-    return found
+    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return [range(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
 def _second_look(status: Status) -> str | None:
@@ -381,12 +379,7 @@ def _second_look(status: Status) -> str | None:
 
 
 def reason_of(failure: str) -> str:
-    """A failure without its numbers, so that failures of one kind count together.
-
-    Example:
-        >>> reason_of("ValueError: the score of example 17 is NaN")
-        'ValueError: the score of example … is NaN'
-    """
+    """A failure without its numbers, so that failures of one kind count together."""
     return NUMBER.sub("…", failure.splitlines()[0])[:LONGEST_REASON]
 
 

@@ -514,12 +514,7 @@ def same_data(source: Source, kept: Any) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same work may succeed later: memory, disk, network or device were the reason, and not the data.
-
-    Example:
-        >>> may_pass(TimeoutError(110, "timed out")), may_pass(ValueError("not a number"))
-        (True, False)
-    """
+    """Whether the same work may succeed later: memory, disk, network or device were the reason, and not the data."""
     of_the_system = isinstance(error, OSError) and error.errno is not None  # errors of decoders have no number
     words = ("CUDA error", "cuDNN error", "NCCL error")
     of_the_device = isinstance(error, RuntimeError) and any(part in str(error) for part in words)

@@ -69,16 +69,7 @@ def without_ticks(axes: Iterable[Axes]) -> None:
 
 
 def write_title(ax: Axes, title: str, *, size: float = 10.0) -> None:
-    """Write a title in as many lines as its axes are wide: it never runs into that of a neighbour.
-
-    Example:
-        >>> from leastpath.report.canvas import new_figure, write_title
-        >>> axes = new_figure(3, 2).subplots(1, 2)
-        >>> write_title(axes[0], "Integrated Decision Gradients"); print(axes[0].get_title())
-        Integrated
-        Decision
-        Gradients
-    """
+    """Write a title in as many lines as its axes are wide: it never runs into that of a neighbour."""
     width = ax.get_window_extent().width / ax.figure.dpi * POINTS
     letters = max(8, int(width / (LETTER * size)))
     lines = [line for part in title.split("\n") for line in (textwrap.wrap(part, letters) or [""])]
@@ -118,11 +109,6 @@ def limit(values: np.ndarray, percentile: float | None = None) -> float:
 
     Where this percentile is zero, it is taken among the values that are not zero. None takes the highest percentile
     at which a picture of the values is not blank: of what is not zero, 4 % have a quarter of the full colour.
-
-    Example:
-        >>> spikes = np.where(np.arange(1000) % 30, 0.01, 1.0)  # a few large values
-        >>> limit(spikes, 99), limit(spikes)
-        (1.0, 0.01)
     """
     if percentile is None:
         ends = [limit(values, each) for each in PERCENTILES]
@@ -143,10 +129,5 @@ def _share_seen(values: np.ndarray, end: float) -> float:
 
 
 def tick(value: float, _place: int | None = None) -> str:
-    """A number beside a scale, as matplotlib asks for it.
-
-    Example:
-        >>> tick(0.00004), tick(18000.0)
-        ('4 × 10⁻⁵', '18,000')
-    """
+    """A number beside a scale, as matplotlib asks for it."""
     return write_number(float(value))

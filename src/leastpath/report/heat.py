@@ -165,11 +165,6 @@ def heat_row(
 
     With `share` they are on one scale, unless their scales differ more than tenfold: then each has its own. Colour bars
     stand at the right or, with `bars_below`, below, where they leave columns of pictures as wide as they are.
-
-    Example:
-        >>> import torch
-        >>> from leastpath.report.canvas import new_figure
-        >>> heat_row(new_figure(6, 2).subplots(1, 2), [torch.randn(8, 8), 50 * torch.randn(8, 8)])
     """
     figure, _ = axes_for(axes[0], PANEL, PANEL)
     planes = [_view(_plane(given, signed), view) for given in values]
