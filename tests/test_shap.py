@@ -91,7 +91,7 @@ def test_names_of_a_data_frame_are_kept(table):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"feature_names": ["a"]}, "pass one a feature"),
+        ({"feature_names": ["a"]}, "pass one per feature"),
         ({"inputs": torch.zeros(12, 3)}, "pass the inputs that were explained"),
         ({"score": lp.Score(lambda x: x)}, "inputs as a tensor"),
         ({"base_values": [1.0, 2.0]}, r"expected a number or \(12,\)"),

@@ -37,7 +37,7 @@ def explain(
         inputs: (batch, …).
         targets: (batch,) class indices, or one for all.
         output: what is explained: "raw" logits, "softmax", "log_softmax", … (see `Score`).
-        baselines: None (zeros), a number, (1, …), (batch, …) or several an example, as in `leastpath.attribute`.
+        baselines: None (zeros), a number, (1, …), (batch, …) or several per example, as in `leastpath.attribute`.
         reduce_channels: sum over the channels of images: (batch, channels, …) becomes (batch, 1, …).
         batch_size: rows in one model call.
         device: where to compute; None: where the model is.

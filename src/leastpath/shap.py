@@ -50,7 +50,7 @@ def explanation(
     Args:
         result: of `leastpath.attribute` with inputs (batch, features) or images (batch, channels, height, width), or
             of `leastpath.tabular.explain` or `leastpath.transformers.explain`, which know all the rest.
-        feature_names: one a feature; columns' names where `inputs` is a data frame.
+        feature_names: one per feature; columns' names where `inputs` is a data frame.
         inputs: what was explained, shaped like the values: SHAP colours beeswarms and draws images with it.
         score: what was explained. With `inputs` it gives the base values: f(baseline) = f(x) − Δf.
         base_values: f(baseline), one number or (batch,), where you know it. Without this and without `score` it is
@@ -97,7 +97,7 @@ def explanation(
     if table.ndim == 4 and output_names is not None:  # image_plot reads names only along a dimension of outputs
         return shap.Explanation(table[..., None], base[:, None], data, output_names=[output_names])
     if names is not None and len(names) != table.shape[1]:
-        raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one a feature")
+        raise ValueError(f"got {len(names)} feature_names for {table.shape[1]} features: pass one per feature")
     return shap.Explanation(table, base, data, feature_names=names, output_names=output_names)
 
 

@@ -36,7 +36,7 @@ ROWS_TO_COMPARE = 500  # for finding out which column a transformer's outputs co
 @dataclass(frozen=True)
 class Encoding:
     """Columns as numbers, laid out as `pandas.get_dummies` does: numeric ones first, then a one-hot block for each
-    categorical one, its categories sorted. Numeric columns are standardised unless told otherwise.
+    categorical one, its categories sorted. Numeric columns are standardised unless asked otherwise.
 
     Example:
         >>> import pytest

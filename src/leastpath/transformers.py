@@ -36,7 +36,7 @@ ImageBaseline = Literal["black", "white", "mean"]
 
 @dataclass(frozen=True, repr=False)
 class TextExplanation:
-    """Attributions of texts, token by token. Tuples have one entry a text; padding is left out of all of them.
+    """Attributions of texts, token by token. Tuples have one entry per text; padding is left out of all of them.
 
     Example:
         >>> import leastpath.transformers
@@ -190,7 +190,7 @@ def explain(
         model: a model for sequence classification, or any module that takes `input_ids` and returns logits.
         tokenizer: its tokenizer.
         texts: one text, or several; a pair of texts is a tuple.
-        target: the class, by index or by its name in the model's configuration, or one index a text. None: the
+        target: the class, by index or by its name in the model's configuration, or one index per text. None: the
             predicted class.
         baseline: where tokens start: the embedding of the "pad" token, of the "mask" token, "zero", or of a token id.
             A tuple of these averages over several. None: ("mask", "pad"), or what the tokenizer has of them, as the
@@ -281,7 +281,7 @@ def explain_image(
         model: a model for image classification, or any module that takes `pixel_values` and returns logits.
         processor: its image processor.
         images: PIL images, arrays (height, width, 3) or whatever else the processor takes; one or a list.
-        target: the class, by index or name, or one index an image. None: the predicted class.
+        target: the class, by index or name, or one index per image. None: the predicted class.
         baseline: a "black" or "white" image, which goes through the processor too; "mean", the processor's zero; a
             number or a tensor in the processor's space. A tuple of these averages over several: ("black", "mean").
         output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.

@@ -148,7 +148,7 @@ TARGETS = {
     "negative": (-1, "target -1 is out of range"),
     "one of many": (torch.tensor([0, 1, 2, 3, 0]), "target 3 is out of range"),
     "one of many negative": ([0, 1, -2, 1, 0], "target -2 is out of range"),
-    "missing": (None, r"the model returns \(3,\) numbers an example: say which, Score\(model, target=0\)"),
+    "missing": (None, r"the model returns \(3,\) numbers per example: say which, Score\(model, target=0\)"),
     "callable of wrong shape": (lambda z: z, r"the target callable returned \(\d, 3\), expected \(\d,\)"),
     "callable of a mean": (lambda z: z.mean(), r"the target callable returned \(\), expected \(\d,\)"),
 }

@@ -165,7 +165,7 @@ def check_setting(name: str, given: object, kind: Any) -> None:
 
 
 def _fits(given: object, kind: Any) -> bool | None:
-    """Whether a value is of a kind; None where this cannot be told."""
+    """Whether a value is of a kind; None where this cannot be known."""
     if kind is bool:
         return isinstance(given, (bool, np.bool_))
     if kind is int:

@@ -1,4 +1,4 @@
-"""Trials of speed: the clock that they read, and the size of a batch that takes the least time a row."""
+"""Trials of speed: the clock that they read, and the size of a batch that takes the least time per row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-GAIN = 0.97  # a larger batch must save at least 3 % of the time a row: it also takes more memory
+GAIN = 0.97  # a larger batch must save at least 3 % of the time per row: it also takes more memory
 PATIENCE = 4  # times the best size so far: no larger one is tried
 
 
@@ -15,7 +15,7 @@ def clock_of(device: torch.device) -> Callable[[], float]:
     """Seconds, for trials on a device.
 
     Where the program computes in one thread of the CPU, it is the time that this program has had, which leaves out what
-    other programs take. Otherwise it is the time of day, after all that the device was told to do.
+    other programs take. Otherwise it is the time of day, after all that the device has to do.
     """
     if device.type == "cpu":
         return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
@@ -29,7 +29,7 @@ def clock_of(device: torch.device) -> Callable[[], float]:
 
 
 def fastest_size(seconds: Callable[[int], float | None], largest: int, limit: float = 1.0) -> int:
-    """The size, from 1 to `largest`, with the least time a row: sizes are doubled while that helps.
+    """The size, from 1 to `largest`, with the least time per row: sizes are doubled while that helps.
 
     Args:
         seconds: how long a batch of a size takes; None where it does not fit in memory.

@@ -1,7 +1,7 @@
 """One process at a time works in a folder.
 
 Two files: `driver.lock`, which the system unlocks when its holder ends, however it ends, and `driver.json`, which says
-who holds it and counts up while he lives. Where machines share a file system that does not share locks, the count
+who holds it and counts up while it lives. Where machines share a file system that does not share locks, the count
 decides: it is watched with the watcher's own clock, so that clocks of two machines need not agree.
 """
 
@@ -76,7 +76,7 @@ def _take_lock(file: Any, folder: Path) -> bool:
             owner = _owner(folder)
         except OSError:
             return False  # a file system without locks
-        # Workers of a dead owner end soon after him. A living owner keeps the folder.
+        # Workers of a dead owner end soon after it. A living owner keeps the folder.
         if (owner and _lives_here(owner)) or time.monotonic() - start > PATIENCE:
             raise _in_use(folder, owner)
         time.sleep(_POLL)

@@ -33,8 +33,8 @@ class Baseline:
     Args:
         name: what `baseline` is asked for.
         summary: one sentence.
-        make: `(inputs, score, **settings) -> (batch, *features)`, or `(batch, m, *features)` for several an example.
-        needs_score: whether it looks at the model.
+        make: `(inputs, score, **settings) -> (batch, *features)`, or `(batch, m, *features)` for several per example.
+        needs_score: whether it asks the model.
 
     Example:
         >>> BASELINES["blur"].summary
@@ -61,8 +61,8 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
             0 and 1 by default, which only works for inputs within these.
             mean: `points` (n, *features), whose mean is taken; by default the mean colour of each image.
             blur: `sigma`, in pixels; an eighth of the shorter side.
-            uniform: `limits` as above, `n` an example (1), `seed` (0).
-            samples: `points` (rows, *features), needed; `n` an example (5), `seed` (0).
+            uniform: `limits` as above, `n` per example (1), `seed` (0).
+            samples: `points` (rows, *features), needed; `n` per example (5), `seed` (0).
             max_entropy: `start` (None is a blurred image, or the input itself), `closeness` (0.1) the weight of the
             mean square distance to it in units of the range, `n_steps` (100), `step_size` (0.02 of the range),
             `limits` as above, or None for values without a range.
@@ -99,7 +99,7 @@ Choice = str | float | Tensor | tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Several:
-    """Several baselines an example, named before the inputs are known. Made by `several`.
+    """Several baselines per example, named before the inputs are known. Made by `several`.
 
     Example:
         >>> Several(("black", 0.5)).of(torch.rand(2, 3, 8, 8)).shape
@@ -109,7 +109,7 @@ class Several:
     choices: tuple[Choice, ...]
 
     def of(self, inputs: Inputs, score: Score | None = None) -> Tensor:
-        """The baselines of a batch (batch, *features), one row a choice and sample: (batch, m, *features)."""
+        """The baselines of a batch (batch, *features), one row per choice and sample: (batch, m, *features)."""
         if not isinstance(inputs, Tensor):
             raise ValueError("several() names baselines of one input tensor: for a tuple of inputs pass tensors")
         return torch.cat([_as_rows(choice, inputs, score) for choice in self.choices], 1)

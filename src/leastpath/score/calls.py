@@ -45,7 +45,7 @@ def output_tensor(model_output: Any) -> Tensor:
 def scalar_output(
     model_output: Any, target: int | Tensor | Callable[[Tensor], Tensor] | None, output: Output, rows: int
 ) -> Tensor:
-    """One number a row, out of whatever the model returned: (rows,)."""
+    """One number per row, out of whatever the model returned: (rows,)."""
     tensor = output_tensor(model_output)
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()  # a softmax in half precision would add noise that the model does not have
@@ -73,17 +73,17 @@ def _pick_target(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tenso
             tensor = tensor[:, 0]
         if tensor.shape != (rows,):
             raise ValueError(
-                f"the target callable returned {tuple(tensor.shape)}, expected ({rows},): one number an example"
+                f"the target callable returned {tuple(tensor.shape)}, expected ({rows},): one number per example"
             )
         return tensor
     check_rows(tensor, rows)
     if tensor.shape == (rows,) and target is None:
         return tensor
     if target is None:
-        if tensor.numel() == rows:  # one number a row, in as many dimensions as the model likes: (rows, 1, 1, 1)
+        if tensor.numel() == rows:  # one number per row, in as many dimensions as the model likes: (rows, 1, 1, 1)
             return tensor.reshape(rows)
         raise ValueError(
-            f"the model returns {tuple(tensor.shape[1:])} numbers an example: say which, Score(model, target=0)"
+            f"the model returns {tuple(tensor.shape[1:])} numbers per example: say which, Score(model, target=0)"
         )
     if isinstance(target, int):
         _check_range(target, tensor)
@@ -381,7 +381,7 @@ def _move(part: Tensor) -> Tensor:
 
 
 def default_batch_size(elements: int, device: torch.device) -> int:
-    """Rows in one model call, for inputs of `elements` numbers a row."""
+    """Rows in one model call, for inputs of `elements` numbers per row."""
     most = CPU_BATCH_ELEMENTS if device.type == "cpu" else DEFAULT_BATCH_ELEMENTS
     return max(1, min(DEFAULT_BATCH_CEILING, most // max(1, elements)))
 

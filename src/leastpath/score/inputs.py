@@ -26,7 +26,7 @@ def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
         raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
     parts = inputs if isinstance(inputs, tuple) else (inputs,)
     if not parts:
-        raise ValueError("inputs is an empty tuple, expected a tensor, or a tuple with one tensor an input")
+        raise ValueError("inputs is an empty tuple, expected a tensor, or a tuple with one tensor per input")
     for i, part in enumerate(parts):
         name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"
         check_tensor(name, part)
@@ -48,7 +48,7 @@ def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
 
 
 def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
-    """None, number, (1, …), (batch, …) or (batch, m, …) as one row a path: (batch · m, *features)."""
+    """None, number, (1, …), (batch, …) or (batch, m, …) as one row per path: (batch · m, *features)."""
     n, features = len(inputs), inputs.shape[1:]
     if isinstance(baseline, Tensor):
         check_tensor("baselines", baseline)
@@ -71,7 +71,7 @@ def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: 
         several = ", ".join(map(str, (n, "m", *features)))
         raise ValueError(
             f"baselines have shape {given}, inputs {tuple(inputs.shape)}: expected a number, "
-            f"{(1, *features)}, {tuple(inputs.shape)} or several an example, ({several})"
+            f"{(1, *features)}, {tuple(inputs.shape)} or several per example, ({several})"
         )
     return baseline.expand(n, per_example, *features).reshape(n * per_example, *features)
 

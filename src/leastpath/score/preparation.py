@@ -94,7 +94,7 @@ class Prepared(nn.Module):
 
 
 def prepare(model: nn.Module, example: Inputs) -> Prepared:
-    """A copy of a model, made ready for input gradients: the same function, and less time a gradient.
+    """A copy of a model, made ready for input gradients: the same function, and less time per gradient.
 
     The copy is in evaluation mode with frozen parameters. Then three steps are tried, and each is kept only where it
     saves time on this machine: batch normalisations are folded into the layer before them, memory is arranged with
