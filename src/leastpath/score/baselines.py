@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath._support.checks import as_points, check_integer, check_setting, check_tensor, seed_of
+from leastpath._support.checks import as_points, check_integer, check_setting, seed_of
 from leastpath._support.draws import draw_uniform
 from leastpath._support.registry import Registry
 from leastpath._support.rows import flat_rows
-from leastpath.score.inputs import Inputs, flat_baseline
+from leastpath.score.inputs import Inputs, check_inputs, flat_baseline
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
@@ -73,17 +73,11 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
         >>> baseline("samples", torch.rand(2, 4), points=torch.rand(50, 4), n=3).shape
         torch.Size([2, 3, 4])
     """
-    given: object = name
-    if not isinstance(given, str) or given not in BASELINES:
+    if name not in BASELINES:
         raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}")
-    kind = getattr(inputs, "dtype", type(inputs).__name__)
-    if not getattr(kind, "is_floating_point", False):
-        raise ValueError(f"inputs are {kind}, expected a floating-point tensor: make one baseline an input of a tuple")
-    check_tensor("inputs", inputs)
-    if not torch.isfinite(inputs).all():
-        raise ValueError("inputs hold NaN or infinite values: drop or repair these examples, inputs.nan_to_num()")
-    if not len(inputs) or inputs.ndim < 2:
-        raise ValueError(f"inputs have shape {tuple(inputs.shape)}, expected a batch, (batch, *features)")
+    if isinstance(inputs, tuple) or (isinstance(inputs, Tensor) and inputs.ndim == 1):
+        raise ValueError("inputs must be a batch (batch, *features): of a tuple, make the baselines one by one")
+    check_inputs(inputs, integers_allowed=False)
     row = BASELINES[name]
     if row.needs_score and not isinstance(score, Score):
         raise ValueError(f'baseline "{name}" asks the model: pass baseline("{name}", inputs, score)')
@@ -331,7 +325,7 @@ def _limits_of(inputs: Tensor, limits: Limits | None) -> Limits:
 
 def _check_points(inputs: Tensor, points: Tensor) -> Tensor:
     points = as_points("points", points)
-    if points.shape[1:] != inputs.shape[1:] or not len(points):
+    if points.shape[1:] != inputs.shape[1:]:
         features = ", ".join(map(str, ("n", *inputs.shape[1:])))
         raise ValueError(f"points have shape {tuple(points.shape)}, expected ({features}), as the inputs have")
     return points.detach()
