@@ -75,7 +75,8 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
     """
     if name not in BASELINES:
         raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}")
-    if isinstance(inputs, tuple) or (isinstance(inputs, Tensor) and inputs.ndim == 1):
+    given: Any = inputs
+    if isinstance(given, tuple) or (isinstance(given, Tensor) and given.ndim == 1):
         raise ValueError("inputs must be a batch (batch, *features): of a tuple, make the baselines one by one")
     check_inputs(inputs, integers_allowed=False)
     row = BASELINES[name]
