@@ -1,1 +1,1 @@
-"""What the command line runs: one file a command, and the folder that a command leaves behind."""
+"""What the command line runs: one file per command, and the folder that a command leaves behind."""

@@ -19,8 +19,8 @@ from leastpath.evaluation.masking import FULL_AREAS
 from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import kind_of, label_groups
 from leastpath.methods import Method
-from leastpath.removal.curves import Order, Scale, default_rank, removal_scores
-from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
+from leastpath.removal.curves import Order, Scale, default_rank
+from leastpath.removal.support import judged_score, measure_levels
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
 from leastpath.score.untouched import leave_untouched
@@ -104,30 +104,22 @@ def _evidence(result: Attribution, support: float) -> dict[str, Any]:
     evidence = {**vars(result), "support": torch.tensor([support], dtype=torch.float64)}
     record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
     # What a method says of its own test, that there was none, is not true here.
-    told = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
-    return {**record, "method": result.method, "metric": result.metric, "status": told.value}
+    status = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
+    return {**record, "method": result.method, "metric": result.metric, "status": status.value}
 
 
 def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], Scale]:
-    """Support, the curves (areas,) that show it, and their scale. Means over the baselines that replace features.
-
-    Both come from one run: the removals that support compares are points of the curves, rounding apart.
-    """
+    """Support, the curves (areas,) that show it, and their scale. Means over the baselines that replace features."""
     judged, scale = judged_score(case.score)
     with leave_untouched(case.score.model, case.inputs):
         bound = judged.bind(case.inputs)
         values = read_attributions(bound, result)
         groups = label_groups("values" if case.features is not None else "patches", values)
         order = Order.of(values, groups, default_rank(kind_of(bound), scale))
-        spans = [
-            order.first(SHARES), order.last(SHARES), order.first((0.0,)), order.first(FULL_AREAS),
-            order.all_but_first(FULL_AREAS),
-        ]  # fmt: skip
+        spans = order.first(FULL_AREAS), order.all_but_first(FULL_AREAS)
         fills = [bound.space.ends(start)[0] for start in case.each_baseline]
-        scores = removal_scores(bound, order, torch.cat(spans), fills)[0]  # (fills, spans, 1)
-    most, least, clean, deletion, insertion = scores.split([len(span) for span in spans], 1)
-    curves = {"deletion": level_of(deletion, scale).mean((0, 2)), "insertion": level_of(insertion, scale).mean((0, 2))}
-    support = float(symmetric_gain(most, least, clean, scale=scale).mean())
+        support, (deletion, insertion) = measure_levels(bound, scale, order, fills, *spans)
+    curves = {"deletion": deletion, "insertion": insertion}
     if not bool(values.any()):  # they rank nothing
         support, curves = 0.0, {name: torch.full_like(curve, torch.nan) for name, curve in curves.items()}
     return support, {"x": torch.tensor(FULL_AREAS), **curves}, scale

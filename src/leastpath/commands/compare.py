@@ -85,7 +85,7 @@ def choose_methods(names: str, kind: Kind, fill: str, size: int) -> dict[str, Co
 
 
 def write_results(run: RunFolder, found: Comparison, about: str = "") -> None:
-    """report.html, which says what it is about, table.csv (a row a method) and results.csv (a row a method, input)."""
+    """report.html, table.csv (a row per method) and results.csv (a row per method and input)."""
     table = found.table()
     table.columns = [" ".join(column) for column in table.columns]
     run.write("table.csv", table.to_csv())

@@ -88,7 +88,7 @@ def _lead(case: Case, baselines: str) -> str:
 
 
 def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
-    """One column a method, one row a view; left of them the picture and its baselines."""
+    """One column per method, one row per view; left of them the picture and its baselines."""
     figure = new_figure(PANEL * (len(found) + 1), 3 * PANEL + 1.3)
     axes = figure.subplots(3, len(found) + 1, squeeze=False)
     starts, names = case.each_baseline, [name.strip() for name in baselines.split(",")]

@@ -66,9 +66,9 @@ def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def read_labels(file: Path) -> list[str]:
-    """Class names: one a line, a JSON list, or a JSON object from index to name (or to a list that ends with it)."""
+    """Class names: one per line, a JSON list, or a JSON object from index to name (or to a list that ends with it)."""
     if not file.is_file():
-        raise ValueError(f"{file} is not a file: pass class names, one a line or as JSON")
+        raise ValueError(f"{file} is not a file: pass class names, one per line or as JSON")
     text = file.read_text(encoding="utf-8")
     if file.suffix != ".json":
         return [line.strip() for line in text.splitlines() if line.strip()]

@@ -41,7 +41,7 @@ def explore(
         inputs: (batch, *features): pictures (batch, channels, height, width), rows (batch, features), or token ids for
             a score with a layer.
         baselines: as in `attribute`. The page offers others as well.
-        names: of a table's columns, or of the tokens: one list an example.
+        names: of a table's columns, or of the tokens: one list per example.
         classes: names of the classes.
         data: (n, features) rows that the baselines of a table come from.
         methods: names of `leastpath.methods.METHODS` that the page offers; None: those that fit.

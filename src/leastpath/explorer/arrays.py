@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-LARGEST = 224  # pixels a side of the frames along a path
+LARGEST = 224  # pixels per side of the frames along a path
 DTYPES = {"float32": "<f4", "uint8": "|u1", "uint16": "<u2"}
 MOST_NUMBERS = 64_000_000  # of an array that a request brings
 

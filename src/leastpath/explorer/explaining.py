@@ -103,16 +103,16 @@ def make_finding(
         else:
             result = _explain_by(question, score, method, stiffness)
             meter.stage = "walking along the path"
-            walk = _unless_stopped(lambda: _walk(question, score, method, result))
+            walk = _finish_unless_stopped(lambda: _walk(question, score, method, result))
         meter.stage = "removing features"
         show(Finding(question, method, stiffness, result, walk, {}, time.monotonic() - began, is_tested=False))
-        tested = _unless_stopped(lambda: _test(question, score, result, line, only_first=meter.stopped))
+        tested = _finish_unless_stopped(lambda: _test(question, score, result, line, only_first=meter.stopped))
         result, curves = tested or _test(question, score, result, line, only_first=True)
     stopped = meter.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
     return Finding(question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped)
 
 
-def _unless_stopped(work: Callable[[], T]) -> T | None:
+def _finish_unless_stopped(work: Callable[[], T]) -> T | None:
     """What comes after the result must not take it away: None where it is interrupted."""
     try:
         return work()
@@ -180,7 +180,7 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
 def _test(
     question: Question, score: Score, result: Attribution, line: Finding | None, only_first: bool
 ) -> tuple[Attribution, dict[str, Curve]]:
-    """The result with its support, and one curve a fill. After a stop, one fill must do."""
+    """The result with its support, and one curve per fill. After a stop, one fill must do."""
     values = _values(result)
     if not bool(torch.isfinite(values).all()):
         return result, {}

@@ -47,7 +47,7 @@ EVIDENCE = {  # in the order of showing: a label, and what it means
 }  # fmt: skip
 
 HARDLY = 0.01  # of probability: every other random order reaches as much, on digits and on a table
-MEASURING = "Removal is being measured: whether it confirms this explanation is told in a moment."
+MEASURING = "Removal is being measured: a moment until it is known whether it confirms this explanation."
 
 
 def as_result(key: str, finding: Finding) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from leastpath.explorer.subject import Subject
-from leastpath.removal.curves import Order, Rank, default_rank, removal_scores
-from leastpath.removal.support import SHARES, judged_score, level_of, symmetric_gain
+from leastpath.removal.curves import Order, Rank, default_rank
+from leastpath.removal.support import SHARES, judged_score, measure_levels
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 
@@ -61,13 +61,12 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
     """
     judged, scale = judged_score(score)
     order = Order.of(values, subject.units[None], rank_of(subject, score))
-    spans = torch.cat([order.first(SHARES), order.last(SHARES), order.first((0.0,))])
     with leave_untouched(score.model, subject.inputs):
-        scores = removal_scores(judged.bind(subject.inputs), order, spans, fill.split(1))[0]  # (fills, shares, 1)
-    most, least, clean = scores.split([len(SHARES), len(SHARES), 1], 1)
-    gain = float(symmetric_gain(most, least, clean, scale=scale).mean()) if bool(values.any()) else 0.0
-    shown = [tuple(level_of(side, scale).mean((0, 2)).tolist()) for side in (most, least)]
-    return Curve(SHARES, shown[0], shown[1], gain if int(order.sizes) > 1 else torch.nan)
+        bound, fills = judged.bind(subject.inputs), fill.split(1)
+        gain, levels = measure_levels(bound, scale, order, fills, order.first(SHARES), order.last(SHARES))
+    gain = gain if bool(values.any()) else 0.0
+    most, least = (tuple(level.tolist()) for level in levels)
+    return Curve(SHARES, most, least, gain if int(order.sizes) > 1 else torch.nan)
 
 
 def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:

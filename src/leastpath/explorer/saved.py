@@ -82,7 +82,7 @@ class SavedSession:
             if not known:
                 raise Unknown(f"no result is called {key!r}")
             subject = _subject(self._whole, known[0], self._title)
-            self._results = {key: _shown(self._whole, subject, known[0])}  # one at a time: frames are large
+            self._results = {key: _show_saved(self._whole, subject, known[0])}  # one at a time: frames are large
         return self._results[key]
 
     def code(self) -> str:
@@ -136,7 +136,7 @@ def _label(result: Attribution) -> str:
     return result.method.partition("(")[0]
 
 
-def _shown(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
+def _show_saved(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
     one = Attribution(**{field.name: _row(result, field.name, b) for field in fields(result)})
     support = float(one.support[0])
     return {

@@ -169,8 +169,8 @@ class LayerAsInput(nn.Module):
     def forward(self, activations: Tensor, *arguments: Any) -> Any:
         """The model's output where the layer gives these activations (n, *shape)."""
 
-        def replaced(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+        def replace_output(_module: nn.Module, _inputs: Any, output: Any) -> Any:
             return (activations, *output[1:]) if isinstance(output, tuple) else activations
 
-        with self._one_at_a_time, self.layer.register_forward_hook(in_this_thread(replaced)):
+        with self._one_at_a_time, self.layer.register_forward_hook(in_this_thread(replace_output)):
             return self.model(*arguments)

@@ -57,7 +57,7 @@ class Task:
         return {"task": self.name, "state": self.state, "done": done, "sentence": sentence, "result": self.result}
 
     def run(self) -> None:
-        """Do the work. Whatever happens is told by the state."""
+        """Do the work. The state says what happened."""
         self.begun = True
         try:
             self.result, stopped = self.work(self)

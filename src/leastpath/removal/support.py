@@ -63,6 +63,20 @@ def measure_support(
     return torch.where(flat_rows(values).abs().amax(1).cpu() > 0, gain, 0.0)
 
 
+def measure_levels(
+    judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling], *spans: Tensor
+) -> tuple[float, list[Tensor]]:
+    """The support of one example's order, and the levels (shares,) of curves over `spans`: means over the fills.
+
+    What support compares and the curves have in common is run once.
+    """
+    parts = [order.first(SHARES), order.last(SHARES), order.first((0.0,)), *spans]
+    scores = removal_scores(judged, order, torch.cat(parts), fills)[0]  # (fills, spans, 1)
+    most, least, clean, *curves = scores.split([len(part) for part in parts], 1)
+    gain = symmetric_gain(most, least, clean, scale=scale).mean()
+    return float(gain), [level_of(curve, scale).mean((0, 2)) for curve in curves]
+
+
 def symmetric_gain(without_most: Tensor, without_least: Tensor, clean: Tensor | None = None, *, scale: Scale) -> Tensor:
     """The mean over shares of [level without the least important − level without the most important features].
 

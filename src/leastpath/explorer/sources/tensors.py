@@ -29,7 +29,7 @@ class _Row:
 
 
 class TensorSource:
-    """A score and a batch of inputs, one sample a row.
+    """A score and a batch of inputs, one sample per row.
 
     Args:
         score: what is explained; a class where none is given is the predicted one.
