@@ -91,7 +91,7 @@ ATTRIBUTE: dict[str, tuple[dict[str, Any], str]] = {
     "a metric that bounds no score": ({"metric": Boastful()}, "bounds_score = True, and its speed .* is below"),
     "a metric of other features": ({"metric": lp.DataDensity(torch.rand(9, 5), 1.0)}, "expected the same features"),
     "a metric of one feature": ({"metric": lp.DataDensity(torch.rand(9, 1), 1.0)}, "expected the same features"),
-    "a metric of one speed for all": ({"metric": Flat()}, "expected \\(.*,\\), one speed a row"),
+    "a metric of one speed for all": ({"metric": Flat()}, "expected \\(.*,\\), one speed per row"),
 }
 
 

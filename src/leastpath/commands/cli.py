@@ -106,9 +106,8 @@ def solvers() -> None:
     import leastpath.solvers as module
 
     rows = []
-    for name in module.__all__:
-        solver = getattr(module, name)
-        if issubclass(solver, module.Solver) and is_dataclass(solver):  # the module also exports results and types
+    for name, solver in sorted(vars(module).items()):  # among results, types and folders
+        if isinstance(solver, type) and is_dataclass(solver) and issubclass(solver, module.Solver):
             settings = ", ".join(field.name for field in fields(solver))
             summary = " ".join((inspect.getdoc(solver) or "").split("\n\n")[0].split())
             rows.append((name, summary, settings))

@@ -80,12 +80,7 @@ class FeatureMetric(Metric, Protocol):
 
 
 def compares_features(metric: Metric) -> TypeGuard[FeatureMetric]:
-    """`isinstance(metric, FeatureMetric)`, quicker: of all metrics only these have a distance.
-
-    Example:
-        >>> compares_features(Conformal())
-        False
-    """
+    """`isinstance(metric, FeatureMetric)`, quicker: of all metrics only these have a distance."""
     return hasattr(metric, "distance")
 
 
@@ -371,17 +366,12 @@ def _name(function: object) -> str:
 
 
 def speed_of(metric: Metric, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-    """The speed of a metric that may be a user's own: one number a row, none of them negative or NaN.
-
-    Example:
-        >>> speed_of(Euclidean(), torch.zeros(1, 2), torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
-        tensor([5.])
-    """
+    """The speed of a metric that may be a user's own: one number per row, none of them negative or NaN."""
     speed = metric.speed(point, gradient, step)
     if _shape(speed) != (len(point),):
         raise ValueError(
             f"{type(metric).__name__}.speed returned {_shape(speed) or type(speed).__name__} for {len(point)} rows: "
-            f"expected ({len(point)},), one speed a row"
+            f"expected ({len(point)},), one speed per row"
         )
     slowest = float(speed.min()) if len(speed) else 0.0
     if slowest < 0:
@@ -411,20 +401,10 @@ def _check_bound(metric: Metric, speed: Tensor, gradient: Tensor, step: Tensor) 
 
 
 def length(speeds: Tensor, weights: Tensor) -> Tensor:
-    """∫ speed dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,).
-
-    Example:
-        >>> length(torch.tensor([[1.0, 3.0]]), torch.tensor([0.5, 0.5]))
-        tensor([2.])
-    """
+    """∫ speed dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,)."""
     return speeds @ weights
 
 
 def energy(speeds: Tensor, weights: Tensor) -> Tensor:
-    """½ ∫ speed² dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,).
-
-    Example:
-        >>> energy(torch.tensor([[1.0, 3.0]]), torch.tensor([0.5, 0.5]))
-        tensor([2.5000])
-    """
+    """½ ∫ speed² dt from samples: speeds (rows, nodes), weights (nodes,) -> (rows,)."""
     return (speeds**2) @ weights / 2

@@ -69,7 +69,7 @@ class Path:
             or bool((offsets[1:] <= offsets[:-1]).any())
         ):
             raise ValueError(
-                f"offsets must rise from 0 to len(route)={len(self.route)}, by at least one knot an example"
+                f"offsets must rise from 0 to len(route)={len(self.route)}, by at least one knot per example"
             )
         low, high = int(route.min()), int(route.max())
         if low < 0 or high >= len(self.points):
@@ -87,7 +87,7 @@ class Path:
 
     @classmethod
     def ragged(cls, polylines: Sequence[Tensor]) -> Path:
-        """From one polyline an example, (knots, *features) each, of any number of knots.
+        """From one polyline per example, (knots, *features) each, of any number of knots.
 
         Example:
             >>> Path.ragged([torch.zeros(2, 3), torch.ones(4, 3)]).n_knots
@@ -195,9 +195,7 @@ class Path:
     def subdivide(self, pieces: int) -> Path:
         """The same curves with every segment cut in `pieces` equal ones."""
         check_integer("pieces", pieces, 1)
-        lines = [_cut(self[b], pieces) for b in range(len(self))]
-        counts = torch.tensor([0, *(len(line) for line in lines)])
-        return Path(torch.cat(lines), torch.arange(int(counts.sum())), counts.cumsum(0))
+        return Path.ragged([_cut(self[b], pieces) for b in range(len(self))])
 
 
 def _along(knots: Tensor, fractions: Tensor) -> Tensor:
@@ -214,12 +212,7 @@ def _along(knots: Tensor, fractions: Tensor) -> Tensor:
 
 
 def without_repeats(knots: Tensor) -> Tensor:
-    """One polyline (knots, *features) with its `real_segments` only, from end to end: a copy.
-
-    Example:
-        >>> without_repeats(torch.tensor([[0.0], [0.5], [0.5], [1.0]])).flatten()
-        tensor([0.0000, 0.5000, 1.0000])
-    """
+    """One polyline (knots, *features) with its `real_segments` only, from end to end: a copy."""
     real = real_segments(knots)
     kept = knots[torch.cat([real.new_ones(1), real])]
     kept[-1] = knots[-1]

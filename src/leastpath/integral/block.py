@@ -288,51 +288,6 @@ class Block:
         """(segments,) the number in the bound score of an example that walks each."""
         return self.examples[self.segments.owner]
 
-    # ---- what it comes to ----------------------------------------------------------------------------------------
-
-    def sum_up(self, division: Division) -> Sums:
-        """Pieces summed by segment, and segments along each example's route."""
-        s, table, batch = self.segments, division.table, len(self)
-        device = table.length.device
-        segment, legs, examples = (index.to(device) for index in (table.segment, s.leg_segment, s.leg_example))
-        errors = torch.stack([table.residual, table.moved, table.length_moved], 1)
-        squares = [errors**2] if self.plan.errors_average else []
-        columns = torch.cat([table.length[:, None], torch.ones_like(errors[:, :1]), errors, *squares], 1)
-        columns = sum_by(take_rows(sum_by(columns, segment, len(s)), legs), examples, batch)
-        length, pieces, errors = columns[:, 0], columns[:, 1], columns[:, 2:5]
-        if self.plan.errors_average:
-            shift = sum_by(table.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
-            of_length = sum_by(table.length_shift, segment, len(s))[legs]
-            moves = size_of_error(sum_by(shift, examples, batch)), sum_by(of_length, examples, batch).abs()
-            errors = averaged_errors(errors, columns[:, 5:], *moves)
-        low = extreme_by(take_rows(extreme_by(table.low, segment, len(s), "amin"), legs), examples, batch, "amin")
-        high = extreme_by(take_rows(extreme_by(table.high, segment, len(s), "amax"), legs), examples, batch, "amax")
-        low, high = torch.minimum(low, self.scores.low), torch.maximum(high, self.scores.high)
-        rival = length.new_full((batch,), torch.nan)
-        if self.plan.rival is not None:
-            rival = self.plan.rival.to(length)[self.examples.to(device)]
-        residual, moved, length_moved = errors.unbind(1)
-        values, pieces, change = self._sum_along_routes(division.totals), pieces.clamp_min(1), self.scores.change
-        return Sums(values, length, residual, moved, length_moved, pieces, low, high, change, rival)
-
-    def _sum_along_routes(self, totals: Totals) -> Tensor:
-        """What the totals add along each example's route: (batch, *features)."""
-        s, (sums, receiver) = self.segments, (totals.sums, totals.receiver)
-        result = sums.new_zeros(len(self), *sums.shape[1:])
-        shared = receiver >= len(self)
-        if not shared.any():
-            return result.index_add_(0, receiver.to(result.device), sums)
-        own = (~shared).nonzero()[:, 0]
-        result.index_add_(0, receiver[own].to(result.device), sums[own.to(result.device)])
-        rows = shared.nonzero()[:, 0].to(result.device)
-        of_segment = sum_by(sums[rows], (receiver[shared] - len(self)).to(result.device), len(s))
-        for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // self.plan.score.n_features)):
-            signed = take_rows(of_segment, s.leg_segment[rows])
-            if self.plan.directed:
-                signed = signed * per_row(s.leg_sign[rows].to(result.device, result.dtype), signed)
-            result.index_add_(0, s.leg_example[rows].to(result.device), signed)
-        return result
-
     def integral(self, sums: Sums, notes: list[Note], value_gradients: Tensor | None = None) -> Integral:
         """The sums as the public result, with a note for each example.
 
@@ -351,3 +306,51 @@ class Block:
             sums.values, sums.change, sums.length, sums.length_moved, sums.moved,
             sums.low, sums.high, gradients, value_gradients, notes,
         )  # fmt: skip
+
+
+# ---- what it comes to ----------------------------------------------------------------------------------------------
+
+
+def sum_up(block: Block, division: Division) -> Sums:
+    """Pieces summed by segment, and segments along each example's route."""
+    s, table, batch = block.segments, division.table, len(block)
+    device = table.length.device
+    segment, legs, examples = (index.to(device) for index in (table.segment, s.leg_segment, s.leg_example))
+    errors = torch.stack([table.residual, table.moved, table.length_moved], 1)
+    squares = [errors**2] if block.plan.errors_average else []
+    columns = torch.cat([table.length[:, None], torch.ones_like(errors[:, :1]), errors, *squares], 1)
+    columns = sum_by(take_rows(sum_by(columns, segment, len(s)), legs), examples, batch)
+    length, pieces, errors = columns[:, 0], columns[:, 1], columns[:, 2:5]
+    if block.plan.errors_average:
+        shift = sum_by(table.shift, segment, len(s))[legs] * s.leg_sign.to(device)[:, None]
+        of_length = sum_by(table.length_shift, segment, len(s))[legs]
+        moves = size_of_error(sum_by(shift, examples, batch)), sum_by(of_length, examples, batch).abs()
+        errors = averaged_errors(errors, columns[:, 5:], *moves)
+    low = extreme_by(take_rows(extreme_by(table.low, segment, len(s), "amin"), legs), examples, batch, "amin")
+    high = extreme_by(take_rows(extreme_by(table.high, segment, len(s), "amax"), legs), examples, batch, "amax")
+    low, high = torch.minimum(low, block.scores.low), torch.maximum(high, block.scores.high)
+    rival = length.new_full((batch,), torch.nan)
+    if block.plan.rival is not None:
+        rival = block.plan.rival.to(length)[block.examples.to(device)]
+    residual, moved, length_moved = errors.unbind(1)
+    values, pieces, change = _sum_along_routes(block, division.totals), pieces.clamp_min(1), block.scores.change
+    return Sums(values, length, residual, moved, length_moved, pieces, low, high, change, rival)
+
+
+def _sum_along_routes(block: Block, totals: Totals) -> Tensor:
+    """What the totals add along each example's route: (batch, *features)."""
+    s, (sums, receiver) = block.segments, (totals.sums, totals.receiver)
+    result = sums.new_zeros(len(block), *sums.shape[1:])
+    shared = receiver >= len(block)
+    if not shared.any():
+        return result.index_add_(0, receiver.to(result.device), sums)
+    own = (~shared).nonzero()[:, 0]
+    result.index_add_(0, receiver[own].to(result.device), sums[own.to(result.device)])
+    rows = shared.nonzero()[:, 0].to(result.device)
+    of_segment = sum_by(sums[rows], (receiver[shared] - len(block)).to(result.device), len(s))
+    for rows in torch.arange(len(s.leg_segment)).split(max(1, SUM_ELEMENTS // block.plan.score.n_features)):
+        signed = take_rows(of_segment, s.leg_segment[rows])
+        if block.plan.directed:
+            signed = signed * per_row(s.leg_sign[rows].to(result.device, result.dtype), signed)
+        result.index_add_(0, s.leg_example[rows].to(result.device), signed)
+    return result

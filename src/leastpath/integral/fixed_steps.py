@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import extreme_by, share_by, sum_by
-from leastpath.integral.block import Block
+from leastpath.integral.block import Block, sum_up
 from leastpath.integral.division import Division, MeasuredPieces
 from leastpath.integral.result import FLAT, Integral, fixed_steps
 from leastpath.integral.weightings import WholePathWeighting
@@ -29,7 +29,7 @@ def integrate_at_fixed_steps(block: Block) -> Integral:
         nodes = _share_out(block.length_share(), s.leg_segment, s.leg_example, n_steps)
         ends = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
         division = _measure(block, torch.arange(len(s)), *ends, nodes)
-    sums = block.sum_up(division)
+    sums = sum_up(block, division)
     unknown = torch.full_like(sums.length, torch.nan)
     sums = sums._replace(moved=unknown, length_moved=unknown)
     if isinstance(plan.weighting, WholePathWeighting):

@@ -17,7 +17,7 @@ from leastpath._support.rows import extreme_by, per_row, rank_by, sum_by, take_r
 from leastpath.account.run import Bar
 from leastpath.integral import result
 from leastpath.integral.accuracy import Errors, Sums, size_of_error
-from leastpath.integral.block import Block
+from leastpath.integral.block import Block, sum_up
 from leastpath.integral.division import (
     ALONE,
     OWN_TOTALS,
@@ -161,7 +161,7 @@ class _State:
         division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
         everything = torch.ones(len(division.table.segment), dtype=torch.bool)
         never = torch.full((len(block),), torch.inf, dtype=torch.float64)
-        return cls(block, torch.arange(len(block)), division, block.sum_up(division), everything, no, no, never)
+        return cls(block, torch.arange(len(block)), division, sum_up(block, division), everything, no, no, never)
 
     def after_cutting(self, chosen: Tensor) -> _State:
         """One round: the chosen pieces (pieces,) are cut, but for small ones, which get one more gradient."""
@@ -173,7 +173,7 @@ class _State:
         kept = [] if bool(cut.all()) else [whole.without(cut)]
         parts = [Division.collect(_cut(self, cut))] if cut.any() else []
         division = Division.join([*kept, *parts])
-        sums = block.sum_up(division)
+        sums = sum_up(block, division)
         limits = plan.allowed(sums)
         done = sums.errors.within(limits, plan.accuracy.measure)
         to_cut, stuck = _choose_cuts(block, division, _Allowance.of(block, limits, sums.pieces, ~done), ~done)

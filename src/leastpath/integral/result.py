@@ -109,12 +109,7 @@ def fixed_steps(
 
 @lru_cache(maxsize=4096)
 def within(tolerance: float, spent: int) -> Note:
-    """An example that is done: the same note for all that took as many gradients.
-
-    Example:
-        >>> within(0.01, 1).sentence
-        'the integral is within tolerance 0.01, after 1 gradient'
-    """
+    """An example that is done: the same note for all that took as many gradients."""
     return Note(Outcome.REACHED, f"the integral is within tolerance {tolerance:g}, {_after(spent)}")
 
 
@@ -162,12 +157,7 @@ def not_reached(
 
 
 def missing(errors: Sequence[float], allowed: Sequence[float]) -> str:
-    """The first two things that are not reached. In the order of `accuracy.Errors`; errors not measured are inf.
-
-    Example:
-        >>> missing((0.3, 0.06, 0.1, 0.2), (0.1, 0.15, 0.2, 0.3))
-        'the attributions may still be wrong by 0.3 in total (0.1 allowed)'
-    """
+    """The first two things that are not reached. In the order of `accuracy.Errors`; errors not measured are inf."""
     said = [
         words.format(write_number(error, 2), write_number(limit, 2))
         for words, error, limit in zip(SHORTFALLS, errors[:3], allowed[:3], strict=True)

@@ -8,13 +8,7 @@ Limits = tuple[float, float] | None
 
 
 def clip_to(points: Tensor, limits: Limits) -> Tensor:
-    """Points within the range of their values; None: as they are.
-
-    Example:
-        >>> import torch
-        >>> clip_to(torch.tensor([-1.0, 0.5, 2.0]), (0, 1)).tolist()
-        [0.0, 0.5, 1.0]
-    """
+    """Points within the range of their values; None: as they are."""
     return points if limits is None else points.clamp(*limits)
 
 

@@ -1,39 +1,21 @@
-"""Solvers: one file each."""
+"""Solvers: one file or one folder each, and one export here."""
 
-from leastpath.solvers.amortized import Amortized
-from leastpath.solvers.blur import BlurIG
-from leastpath.solvers.descent.solver import Descent, WarmDescent
-from leastpath.solvers.discretized import DiscretizedIG
-from leastpath.solvers.elastic.solver import ElasticBand
-from leastpath.solvers.energy.hamiltonian import Hamiltonian
-from leastpath.solvers.energy.variational import Variational
-from leastpath.solvers.graph.solver import EnhancedIG, Graph, NeighborGraph
-from leastpath.solvers.guided import GuidedIG
-from leastpath.solvers.manifold.solver import Manifold
-from leastpath.solvers.ode import GeodesicODE
-from leastpath.solvers.samp import SAMP
-from leastpath.solvers.solution import Solution, Solver
-from leastpath.solvers.spectral import SpectralIG
-from leastpath.solvers.straight import StraightLine
-
-__all__ = [
-    "Amortized",
-    "BlurIG",
-    "Descent",
-    "DiscretizedIG",
-    "ElasticBand",
-    "EnhancedIG",
-    "GeodesicODE",
-    "Graph",
-    "GuidedIG",
-    "Hamiltonian",
-    "Manifold",
-    "NeighborGraph",
-    "SAMP",
-    "Solution",
-    "Solver",
-    "SpectralIG",
-    "StraightLine",
-    "Variational",
-    "WarmDescent",
-]
+from leastpath.solvers.amortized import Amortized as Amortized
+from leastpath.solvers.blur import BlurIG as BlurIG
+from leastpath.solvers.descent.solver import Descent as Descent
+from leastpath.solvers.descent.solver import WarmDescent as WarmDescent
+from leastpath.solvers.discretized import DiscretizedIG as DiscretizedIG
+from leastpath.solvers.elastic.solver import ElasticBand as ElasticBand
+from leastpath.solvers.energy.hamiltonian import Hamiltonian as Hamiltonian
+from leastpath.solvers.energy.variational import Variational as Variational
+from leastpath.solvers.graph.solver import EnhancedIG as EnhancedIG
+from leastpath.solvers.graph.solver import Graph as Graph
+from leastpath.solvers.graph.solver import NeighborGraph as NeighborGraph
+from leastpath.solvers.guided import GuidedIG as GuidedIG
+from leastpath.solvers.manifold.solver import Manifold as Manifold
+from leastpath.solvers.ode import GeodesicODE as GeodesicODE
+from leastpath.solvers.samp import SAMP as SAMP
+from leastpath.solvers.solution import Solution as Solution
+from leastpath.solvers.solution import Solver as Solver
+from leastpath.solvers.spectral import SpectralIG as SpectralIG
+from leastpath.solvers.straight import StraightLine as StraightLine

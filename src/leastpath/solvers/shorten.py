@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.budget import Budget
 from leastpath.account.run import Bar, Run
-from leastpath.geometry.metric import Metric, compares_features
+from leastpath.geometry.metric import FeatureMetric, Metric, compares_features
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
 from leastpath.score.bound import BoundScore
-from leastpath.score.derivatives import hessian_vector
-from leastpath.solvers.chords import chord_force, sampled_chords
+from leastpath.score.derivatives import hessian_vector, pull_back, read_features
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver
@@ -132,7 +131,7 @@ def sampled_length(score: BoundScore, metric: Metric, knots: Tensor, examples: T
     Endless where the score or its gradient is not finite: a bad place, not an error.
     """
     if compares_features(metric):
-        return sampled_chords(score, metric, knots, examples, t)
+        return _sampled_chords(score, metric, knots, examples, t)
     points, steps, _, _ = _at(knots, t)
     flat = points.flatten(0, 1)
     gradient, finite = _gradients(score, metric, flat, examples.repeat_interleave(len(t)))
@@ -149,7 +148,7 @@ def length_force(
     Bad places pull nowhere.
     """
     if compares_features(metric):
-        return chord_force(score, metric, knots, examples, t)
+        return _chord_force(score, metric, knots, examples, t)
     points, steps, k, fraction = _at(knots, t)
     flat, flat_steps = points.flatten(0, 1), steps.flatten(0, 1)
     examples = examples.repeat_interleave(len(t))
@@ -249,3 +248,66 @@ def _largest_one(move: Tensor) -> Tensor:
     tiny = torch.finfo(move.dtype).tiny
     scaled = move / per_row(move.flatten(1).abs().amax(1).clamp_min(tiny), move)
     return scaled / per_row(norms(scaled, 2).amax(1).clamp_min(tiny), move)
+
+
+# ---- under a feature metric ----------------------------------------------------------------------------------------
+# A polyline is cut at its knots and at positions between them. Its length is the sum of the distances between the
+# features of neighbouring points. The derivative needs one first-order gradient per point.
+
+
+def _sampled_chords(score: BoundScore, metric: FeatureMetric, knots: Tensor, examples: Tensor, t: Tensor) -> Tensor:
+    """Lengths (rows,) of polylines (rows, knots, *features), cut at positions t (n,) in units of segments.
+
+    Infinite where a feature is not finite: a bad place, not an error.
+    """
+    points, _, _ = _cut_at(knots, t)
+    features = _features(score, metric, points, examples)
+    chord = _chords(metric, features, points)
+    return torch.where(torch.isfinite(chord), chord, torch.inf).sum(1).to(knots)
+
+
+def _chord_force(
+    score: BoundScore, metric: FeatureMetric, knots: Tensor, examples: Tensor, t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`sampled_chords` (rows,) and its derivative by the knots (rows, knots, *features). Bad places pull nowhere.
+
+    Costs a gradient a point between the ends. What the fixed ends would feel through the model is left out.
+    """
+    points, k, fraction = _cut_at(knots, t)
+    features = _features(score, metric, points, examples)
+    with torch.enable_grad():
+        variables = [x.detach().requires_grad_() for x in (features, points)]
+        chord = _chords(metric, *variables)
+        by_features, by_points = torch.autograd.grad(chord.sum(), variables, allow_unused=True, materialize_grads=True)
+    inner, pulls = points[:, 1:-1], by_features[:, 1:-1].nan_to_num(0, 0, 0)
+    owners = examples.repeat_interleave(inner.shape[1])
+    through = pull_back(score, inner.flatten(0, 1), owners, metric, pulls.flatten(0, 1)).view_as(inner)
+    by_points[:, 1:-1] += through
+    by_points = by_points.nan_to_num(0, 0, 0)
+    share = per_row(fraction, by_points[0]).unsqueeze(0)
+    pull = torch.zeros_like(knots)
+    pull.index_add_(1, k, (1 - share) * by_points)
+    pull.index_add_(1, k + 1, share * by_points)
+    length = torch.where(torch.isfinite(chord), chord, torch.inf).detach().sum(1)
+    return length.to(knots), pull
+
+
+def _cut_at(knots: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Points (rows, knots + n, *features) at the knots and at t (n,), in order; their segments and fractions."""
+    segments = knots.shape[1] - 1
+    places = torch.cat([torch.arange(segments + 1, device=t.device, dtype=t.dtype), t]).sort().values
+    k = places.floor().long().clamp(0, segments - 1)
+    fraction = places - k
+    return torch.lerp(knots[:, k], knots[:, k + 1], per_row(fraction, knots[0]).unsqueeze(0)), k, fraction
+
+
+def _features(score: BoundScore, metric: FeatureMetric, points: Tensor, examples: Tensor) -> Tensor:
+    """(rows, n, *features) -> (rows, n, width)."""
+    owners = examples.repeat_interleave(points.shape[1])
+    return read_features(score, points.flatten(0, 1), owners, metric, strict=False).unflatten(0, points.shape[:2])
+
+
+def _chords(metric: FeatureMetric, features: Tensor, points: Tensor) -> Tensor:
+    """Distances (rows, n − 1) of neighbours, from features (rows, n, width) and points (rows, n, *features)."""
+    before, after, steps = (x.flatten(0, 1) for x in (features[:, :-1], features[:, 1:], points.diff(dim=1)))
+    return metric.distance(before, after, steps).view(len(points), -1)

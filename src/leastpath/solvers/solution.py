@@ -74,26 +74,14 @@ class Solved(Protocol):
 
 @runtime_checkable
 class ChoosesStart(Protocol):
-    """What a solver declares whose paths begin where it likes. `attribute` then refuses baselines.
-
-    Example:
-        >>> import leastpath as lp
-        >>> isinstance(lp.BlurIG(), ChoosesStart), isinstance(lp.StraightLine(), ChoosesStart)
-        (True, False)
-    """
+    """What a solver declares whose paths begin where it likes. `attribute` then refuses baselines."""
 
     chooses_start: ClassVar[bool]
 
 
 @runtime_checkable
 class PlansGradients(Protocol):
-    """What a solver declares that knows how many gradients it will take: `attribute(…, progress=True)` says it.
-
-    Example:
-        >>> import leastpath as lp
-        >>> isinstance(lp.ElasticBand(), PlansGradients), lp.ElasticBand().planned_gradients
-        (True, 130)
-    """
+    """What a solver declares that knows how many gradients it will take: `attribute(…, progress=True)` says it."""
 
     @property
     def planned_gradients(self) -> int:
@@ -136,14 +124,7 @@ class Stop:
 
 
 def paths_of(result: Any) -> Path:
-    """The paths of a result, for a solver that learns from them.
-
-    Example:
-        >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), method=lp.StraightLine())
-        >>> len(paths_of(result))
-        2
-    """
+    """The paths of a result, for a solver that learns from them."""
     if not hasattr(result, "path"):
         raise ValueError(
             f"result is a {type(result).__name__}, expected what attribute returns: attribute(…, method=Descent())"

@@ -1,7 +1,5 @@
 """Descent: against closed forms, its promises on saturating nets, and each of its options."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from torch import nn
@@ -11,6 +9,7 @@ from helpers import Counted, Interrupting, flat_points, mlp, scaled, seeded, ste
 from leastpath import Outcome
 from leastpath.account.run import Run
 from leastpath.score.derivatives import hessian_vector
+from leastpath.solvers.descent.solver import move_to_ends
 from oracles import bump, grid_length, half_plane, half_plane_length
 
 NET = steep_net()
@@ -195,11 +194,8 @@ def test_warm_start_that_does_not_help_costs_little():
     torch.testing.assert_close(warm.length_ratio, cold.length_ratio, rtol=0.5, atol=0.1)
 
 
-@dataclass(frozen=True)
-class Recorder:
+class Recorder(lp.Descent):
     """In the place of Descent: gives back the paths that it was to begin with."""
-
-    start_from: lp.Path | None = None
 
     def solve(self, score, metric, start, end, run):
         return lp.Solution(self.start_from)
@@ -294,3 +290,40 @@ def test_what_does_not_fit_is_refused():
     result = lp.attribute(SCORE, X, method=lp.StraightLine())
     with pytest.raises(ValueError, match="the result has 5 paths for 2 inputs"):
         lp.Descent().warm(result, X[:2])
+
+
+# ---- paths moved to other ends -----------------------------------------------------------------------------------
+
+
+def test_a_carried_path_keeps_its_deviation():
+    path = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 0.0]]]))
+    start, end = torch.tensor([[1.0, 1.0]]), torch.tensor([[2.0, 1.0]])
+    (carried,) = move_to_ends(path, torch.tensor([0]), start, end)
+    torch.testing.assert_close(carried, torch.tensor([[1.0, 1.0], [1.5, 2.0], [2.0, 1.0]]))
+    (same,) = move_to_ends(path, torch.tensor([0]), path.start, path.end)
+    assert torch.equal(same, path[0])
+
+
+def test_a_carried_path_moves_with_its_line():
+    """A shift moves every knot by as much; a stretch moves each by its share of the way."""
+    path = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.25, 1.0], [0.75, -1.0], [1.0, 0.0]]]))
+    shift = torch.tensor([[2.0, -3.0]])
+    (shifted,) = move_to_ends(path, torch.tensor([0]), path.start + shift, path.end + shift)
+    torch.testing.assert_close(shifted, path[0] + shift)
+    (stretched,) = move_to_ends(path, torch.tensor([0]), path.start, 3 * path.end)
+    torch.testing.assert_close(stretched, path[0] * torch.tensor([3.0, 1.0]))
+
+
+def test_one_path_serves_all_examples_and_several_serve_one_each():
+    start, end = torch.zeros(2, 2), torch.tensor([[1.0, 0.0], [2.0, 0.0]])
+    bent = lp.Path.polyline(torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, -1.0], [2.0, 0.0]]]))
+    each = move_to_ends(bent, torch.tensor([0, 1]), start, end)
+    assert all(torch.equal(knots, bent[b]) for b, knots in enumerate(each))
+    shared = move_to_ends(bent.select(torch.tensor([0])), torch.tensor([0, 1]), start, end)
+    torch.testing.assert_close(shared[1], torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]))
+
+
+def test_other_features_are_refused():
+    path = lp.Path.straight(torch.zeros(1, 3), torch.ones(1, 3))
+    with pytest.raises(ValueError, match=r"start_from has features \(3,\), the inputs \(2,\)"):
+        move_to_ends(path, torch.tensor([0]), torch.zeros(1, 2), torch.ones(1, 2))

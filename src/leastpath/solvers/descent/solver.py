@@ -26,14 +26,13 @@ from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.result.status import Note, Outcome
 from leastpath.score.bound import BoundScore
 from leastpath.solvers.descent import plateau
-from leastpath.solvers.descent.carried import move_to_ends
 from leastpath.solvers.descent.coarse_to_fine import refine_lines, shorten_by_force
 from leastpath.solvers.descent.field import Field, PathSamples, line_estimates, segment_estimates
 from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
 from leastpath.solvers.descent.flow import Flow, flows
 from leastpath.solvers.descent.plateau import Crossed, Crossing, cross_plateau, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
-from leastpath.solvers.solution import Solution, Solved, Stop, join_blocks, paths_of
+from leastpath.solvers.solution import LINE, Solution, Solved, Stop, join_blocks, paths_of, split_ends
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
 FEW_FEATURES = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients
@@ -121,13 +120,10 @@ class Descent(Settings):
             given = len(self.start_from)
             raise ValueError(f"start_from has {given} paths for {len(start)} examples: pass one for all, or one each")
         budget = run.budget(score).share(SOLVER_SHARE).at_most(self.max_gradients)
-        per_block = max(1, BLOCK_ELEMENTS // (HELD * score.n_features))
-        parts, stop = [], Stop(run)
+        per_block, stop, parts = BLOCK_ELEMENTS // (HELD * score.n_features), Stop(run), []
         with run.bar("descent", float(budget.left().sum())) as bar:
-            a, b = (x.to(score.work_dtype) for x in (start, end))
-            for examples in torch.arange(len(start)).split(per_block):
-                rows = examples.to(start.device)
-                block = Field(score, metric, stop, budget, examples, a[rows], b[rows], self.resolution, bar)
+            for examples, a, b in split_ends(start, end, per_block, score.work_dtype):
+                block = Field(score, metric, stop, budget, examples, a, b, self.resolution, bar)
                 parts.append((examples, _Solve(self, block).solution()))
         return replace(join_blocks(parts), never_longer=True)
 
@@ -188,10 +184,9 @@ class _Solve:
         self.field.show(ratio)
         for b, path in enumerate(self.paths):
             path[0], path[-1] = self.field.start[b], self.field.end[b]
-        counts = torch.tensor([0, *(len(path) for path in self.paths)])
-        path = Path(torch.cat(self.paths), torch.arange(int(counts.sum())), counts.cumsum(0))
+        path = Path.ragged(self.paths)
         notes = tuple(self._note(b) for b in range(len(path)))
-        known, line = self._known(counts.cumsum(0)), self._known_lines()
+        known, line = self._known(path.offsets), self._known_lines()
         return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()}, known, line=line)
 
     def _known(self, first: Tensor) -> KnownSegments | None:
@@ -217,14 +212,14 @@ class _Solve:
     def _note(self, b: int) -> tuple[Note, ...]:
         straight, limit, least = len(self.paths[b]) <= 2, self.field.limit, self._least()
         if self.field.stop.caught:
-            what = "the straight line was used" if straight else "the best path so far is returned"
+            what = LINE if straight else "the best path so far is returned"
             return (self.field.stop.note(f"interrupted: {what}"),)
         if float(self.straight[b]) == torch.inf:
             sentence = "the gradient is NaN or infinite on the straight line, which was used"
             return (Note(Outcome.FELL_BACK, sentence),)
         if straight and least > limit:
             sentence = f"the solver may spend {limit} gradients and needs {least} to begin"
-            return (Note(Outcome.FELL_BACK, f"{sentence}: the straight line was used; raise max_gradients"),)
+            return (Note(Outcome.FELL_BACK, f"{sentence}: {LINE}; raise max_gradients"),)
         if straight and float(self.field.distance[b]) > 0:
             sentence = f"found nothing shorter than the straight line in {self.field.spent[b]:.0f} gradients"
             return (Note(Outcome.SOLVER_NOTE, sentence),)
@@ -424,3 +419,25 @@ def _of_trails(metric: Metric, trails: Flow, n_knots: int, rows: Tensor) -> tupl
             seen.append(PathSamples(where, steps, values[:, at], gradient, speed))
             numbers.append(torch.arange(segments).to(speed) + side * (points.shape[1] + n_knots))
     return torch.cat(numbers), PathSamples.join(seen)
+
+
+def move_to_ends(given: Path, examples: Tensor, start: Tensor, end: Tensor) -> list[Tensor]:
+    """The given paths moved to start and end (n, *features), with the same deviations: (knots, *features) each.
+
+    `given` has one path for all or one for each example of the call, of which `examples` (n,) are meant.
+    """
+    check_features("start_from", given.points.shape[1:], start.shape[1:])
+    which = examples if len(given) > 1 else torch.zeros_like(examples)
+    return [_move_to_ends(given[int(k)].to(start), a, b) for k, a, b in zip(which, start, end, strict=True)]
+
+
+def _move_to_ends(path: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """One polyline (knots, *features), its deviation from its own line added to the line from start to end."""
+    if torch.equal(path[0], start) and torch.equal(path[-1], end):
+        return path
+    chord = path[-1] - path[0]
+    # A knot belongs to the nearest point of its line, so that knots next to an end stay next to it.
+    along = ((path - path[0]) * chord).flatten(1).sum(1) / (chord**2).sum().clamp_min(torch.finfo(path.dtype).tiny)
+    t = per_row(along.clamp(0, 1), path)
+    moved = path + (1 - t) * (start - path[0]) + t * (end - path[-1])
+    return torch.cat([start[None], moved[1:-1], end[None]])

@@ -91,13 +91,6 @@ class PathEnergy:
 
     Deviations are *relative*: in units of the root-mean-square difference between an example's ends, so that one
     learning rate serves inputs of any scale. `reduced` is E/T, the negative logarithm of the density that is sampled.
-
-    Example:
-        >>> from leastpath import Score, Variational
-        >>> score = Score(lambda x: x[:, 0] ** 2).bind(torch.ones(1, 2))
-        >>> energy = PathEnergy.of(score, torch.arange(1), torch.zeros(1, 2), torch.ones(1, 2), 3, Variational())
-        >>> energy.beta, energy.energy(torch.zeros(1, 3, 2))  # β = mean of |2x| at ¼, ½, ¾; E = β Σ|2x|
-        (tensor([1.]), tensor([3.]))
     """
 
     score: BoundScore

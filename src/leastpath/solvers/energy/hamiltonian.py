@@ -119,13 +119,7 @@ class _Half:
 
 
 def split_r_hat(halves: list[_Half]) -> float:
-    """The largest R-hat over all coordinates; NaN if a half is missing or too short for a variance.
-
-    Example:
-        >>> halves = [_Half(3, torch.tensor(m), torch.tensor(2.0)) for m in (0.0, 0.0, 3.0, 3.0)]
-        >>> round(split_r_hat(halves), 3)  # √((2/3 · 1 + 3) / 1)
-        1.915
-    """
+    """The largest R-hat over all coordinates; NaN if a half is missing or too short for a variance."""
     if len(halves) < 2 or min(half.count for half in halves) < 2:
         return float("nan")
     n = min(half.count for half in halves)
