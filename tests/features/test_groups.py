@@ -11,13 +11,14 @@ from helpers import TextNet, seeded
 from leastpath.features.groups import (
     FEW_FEATURES,
     check_groups,
+    cut_image,
     group_features,
     kind_of,
     label_groups,
     number_groups,
     patches,
+    read_maps,
     share_evenly,
-    superpixels,
     window_sides,
 )
 from leastpath.methods import METHODS
@@ -112,7 +113,7 @@ def test_superpixels_number_all_pixels_without_gaps(channels, with_skimage, monk
     else:
         monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
     image = torch.rand(channels, 24, 32, generator=torch.Generator().manual_seed(0)) * 4 - 2
-    groups = superpixels(image, 12)
+    groups, _ = cut_image(image, 12)
     assert groups.shape == (24, 32)
     assert groups.unique().tolist() == list(range(int(groups.max()) + 1))
     assert 4 <= int(groups.max()) + 1 <= 24
@@ -122,7 +123,7 @@ def test_superpixels_find_the_border_of_a_square():
     pytest.importorskip("skimage")
     image = torch.zeros(1, 32, 32)
     image[:, 8:24, 8:24] = 1
-    groups = superpixels(image, 16)
+    groups, _ = cut_image(image, 16)
     inside = set(groups[8:24, 8:24].unique().tolist())
     outside = set(groups[image[0] == 0].unique().tolist())
     assert not inside & outside
@@ -206,3 +207,40 @@ def test_a_layer_of_vectors_is_tokens_and_another_is_not():
     model, ids = seeded(TextNet).eval(), torch.tensor([[1, 2, 3]])
     assert kind_of(lp.Score(model, 0, layer=model.embedding).bind(ids)) == "tokens"
     assert kind_of(lp.Score(model, 0, layer=model.head).bind(ids)) == "few"
+
+
+# ---- maps over the features ------------------------------------------------------------------------------------------
+
+SHAPE = (3, 4, 5)  # channels, height, width
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (SHAPE, (1, 3, 4, 5)), ((4, 5), (1, 1, 4, 5)), ((1, 4, 5), (1, 1, 4, 5)), ((3, 4, 1), (1, 3, 4, 1)),
+        ((2, 4, 5), (2, 1, 4, 5)), ((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 1, 4, 5), (2, 1, 4, 5)),
+        ((1, 3, 4, 5), (1, 3, 4, 5)), ((2, 3, 4, 1), (2, 3, 4, 1)),
+    ],
+)  # fmt: skip
+def test_maps_are_for_all_examples_or_one_each(given, read):
+    numbers = torch.arange(torch.Size(given).numel()).reshape(given)
+    maps = read_maps(numbers, 2, torch.Size(SHAPE), "maps have")
+    assert maps.shape == read and torch.equal(maps.flatten(), numbers.flatten())
+
+
+@pytest.mark.parametrize("given", [(5,), (4, 4), (2, 5, 5), (4, 3, 4, 5), (2, 2, 4, 5), ()])
+def test_maps_of_another_shape_are_refused(given):
+    with pytest.raises(ValueError, match=r"maps have shape .*expected one for all examples"):
+        read_maps(torch.zeros(given), 2, torch.Size(SHAPE), "maps have")
+
+
+def test_maps_with_two_readings_are_refused_with_both_spellings():
+    """Three maps for three pictures of three channels: one for each picture, or one for each channel?"""
+    maps, shape = torch.arange(60).reshape(3, 4, 5), torch.Size(SHAPE)
+    with pytest.raises(ValueError, match=r"maps\[:, None\].*maps\[None\]"):
+        read_maps(maps, 3, shape, "maps have")
+    assert torch.equal(read_maps(maps[:, None], 3, shape, "")[1, 0], maps[1])
+    assert torch.equal(read_maps(maps[None], 3, shape, "")[0, 1], maps[1])
+    assert torch.equal(read_maps(maps, 3, shape, "", each=True)[1, 0], maps[1])
+    same = maps[:1].expand(3, 4, 5)  # both readings say the same
+    assert torch.equal(read_maps(same, 3, shape, "").expand(3, *shape)[2, 1], maps[0])

@@ -20,7 +20,7 @@ from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import kind_of, label_groups
 from leastpath.methods import Method
 from leastpath.removal.curves import Order, Scale, default_rank
-from leastpath.removal.support import judged_score, measure_levels
+from leastpath.removal.support import judged_score, measure_curves
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
 from leastpath.score.untouched import leave_untouched
@@ -116,13 +116,11 @@ def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], 
         values = read_attributions(bound, result)
         groups = label_groups("values" if case.features is not None else "patches", values)
         order = Order.of(values, groups, default_rank(kind_of(bound), scale))
-        spans = order.first(FULL_AREAS), order.all_but_first(FULL_AREAS)
         fills = [bound.space.ends(start)[0] for start in case.each_baseline]
-        support, (deletion, insertion) = measure_levels(bound, scale, order, fills, *spans)
-    curves = {"deletion": deletion, "insertion": insertion}
-    if not bool(values.any()):  # they rank nothing
-        support, curves = 0.0, {name: torch.full_like(curve, torch.nan) for name, curve in curves.items()}
-    return support, {"x": torch.tensor(FULL_AREAS), **curves}, scale
+        also = order.first(FULL_AREAS), order.all_but_first(FULL_AREAS)
+        gain, (_, _, *found) = measure_curves(bound, scale, order, fills, also=also)
+    curves = [torch.where(order.ranks, curve[0, :, :, 0].mean(0), torch.nan) for curve in found]
+    return float(gain.mean()), {"x": torch.tensor(FULL_AREAS), "deletion": curves[0], "insertion": curves[1]}, scale
 
 
 # ---- how long it will take ---------------------------------------------------------------------------------------

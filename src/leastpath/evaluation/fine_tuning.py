@@ -158,7 +158,7 @@ class FineTunedFidelity(NamedMeasure):
             values = read_attributions(bound, result)
             fills = [prepare_fill(self.fill, bound, inputs, baselines, seed)]
             order = Order.of(values, label_groups(self.groups, values), self.rank)
-            clean = level_of(removal_scores(bound, order, order.first((0.0,)), fills)[0, 0, 0], scale)
+            clean = level_of(removal_scores(bound, order, order.first(), fills)[0, 0, 0], scale)
             losses = torch.zeros(2, bound.batch, len(self.sizes), dtype=torch.float64)
             for k, counts in enumerate(round_counts(self.sizes, order.sizes)):
                 top = torch.minimum(counts, order.sizes - 1).clamp_min(1)  # (batch,)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer, seed_of
 from leastpath._support.fingerprint import digest
 from leastpath.evaluation.measure import Measured, NamedMeasure, column_of, read_attributions
-from leastpath.features.maps import maps_over
+from leastpath.features.groups import read_maps
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Baselines, Inputs, Score
 
@@ -249,7 +249,7 @@ def _pair_rows(answer: Answer, inputs: Inputs, attributions: Tensor) -> tuple[Te
     """Answers and attributions, row by row: both (batch, features)."""
     given = answer(inputs) if callable(answer) else answer
     batch, shape = len(attributions), attributions.shape[1:]
-    maps = maps_over(given, batch, shape, "the answer has", each=callable(answer))
+    maps = read_maps(given, batch, shape, "the answer has", each=callable(answer))
     for d in range(1, attributions.ndim):
         if maps.shape[d] == 1:  # what the answer leaves out is summed over
             attributions = attributions.sum(d, keepdim=True)

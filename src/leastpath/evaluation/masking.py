@@ -16,12 +16,10 @@ from torch.nn import functional
 
 from leastpath._support.checks import check_settings_of
 from leastpath._support.fingerprint import describe
-from leastpath._support.rows import flat_rows
 from leastpath.evaluation.measure import Measured, NamedMeasure, read_attributions
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import prepare_fill
-from leastpath.features.groups import Groups, check_groups, label_groups
-from leastpath.features.maps import maps_over
+from leastpath.features.groups import Groups, check_groups, label_groups, read_maps
 from leastpath.removal.curves import Order, Scale, group_strengths, removal_scores, round_counts
 from leastpath.removal.fills import Fill, Filler, find_filler
 from leastpath.removal.support import Probability, judged_score, level_of
@@ -122,14 +120,13 @@ normalize=False, pool=None)
             attributions = read_attributions(bound, result)
             groups = self.groups
             if callable(groups):
-                groups = maps_over(groups(inputs), bound.batch, bound.shape, "groups have", each=True)
+                groups = read_maps(groups(inputs), bound.batch, bound.shape, "groups have", each=True)
             order = Order.of(attributions, label_groups(groups, attributions), self.rank)
-            spans = torch.cat([order.first((0.0,)), (order.all_but_first if keep else order.first)(self.areas)])
-            flat = (flat_rows(attributions) == 0).all(1).cpu()
-            spans[:, flat] = 0  # ranks nothing, so nothing is removed
+            spans = torch.cat([order.first(), (order.all_but_first if keep else order.first)(self.areas)])
+            spans[:, ~order.ranks] = 0  # nothing is removed
             fills = {name: prepare_fill(f, bound, inputs, baselines, seed) for name, f in self.fillers.items()}
             clean, masked = removal_scores(bound, order, spans, list(fills.values()))[0].split([1, len(self.areas)], 1)
-        masked = torch.where(flat, torch.nan, masked).permute(2, 0, 1)  # (batch, fills, areas)
+        masked = torch.where(order.ranks, masked, torch.nan).permute(2, 0, 1)  # (batch, fills, areas)
         spent, mass = torch.as_tensor(bound.forwards_spent).long(), _held_mass(attributions, order, self.areas)
         return MaskedScores(scale, tuple(self.areas), tuple(fills), clean[0, 0], masked, spent, self.normalize, mass)
 
@@ -163,11 +160,6 @@ class MaskedScores:
         """Probability, or raw score: clean (batch, 1, 1) and masked (batch, fills, areas)."""
         clean = self.clean[:, None, None]
         return level_of(clean, self.scale), level_of(self.masked, self.scale)
-
-    def log_probability(self) -> tuple[Tensor, Tensor]:
-        """log p, stable for p near 0 and 1: clean (batch, 1, 1) and masked (batch, fills, areas)."""
-        clean, masked = self.log_odds()
-        return functional.logsigmoid(clean), functional.logsigmoid(masked)
 
     def log_odds(self) -> tuple[Tensor, Tensor]:
         """log p/(1 − p): clean (batch, 1, 1) and masked (batch, fills, areas)."""
@@ -257,7 +249,7 @@ class Comprehensiveness(MaskingMeasure):
 
 
 @dataclass(frozen=True)
-class AbsoluteChange(MaskingMeasure):
+class AbsoluteChange(Comprehensiveness):
     """How far the score moves without the top features, for regressions. Higher is better.
 
     The curve is |f(x) − f(x without its top features)|; the value is the area under it. What matters to a regression
@@ -272,11 +264,8 @@ class AbsoluteChange(MaskingMeasure):
         tensor([3.], dtype=torch.float64)
     """
 
-    higher_is_better: bool = True
-
     def _curves(self, found: MaskedScores) -> Tensor:
-        clean, masked = found.probability()
-        return (clean - masked).abs()
+        return super()._curves(found).abs()
 
 
 @dataclass(frozen=True)
@@ -328,7 +317,7 @@ class LogProbRatio(MaskingMeasure):
     sign = -1.0
 
     def _curves(self, found: MaskedScores) -> Tensor:
-        clean, masked = found.log_probability()
+        clean, masked = (functional.logsigmoid(odds) for odds in found.log_odds())  # stable for p near 0 and 1
         return masked - clean
 
 

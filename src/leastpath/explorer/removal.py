@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leastpath.explorer.subject import Subject
 from leastpath.removal.curves import Order, Rank, default_rank
-from leastpath.removal.support import SHARES, judged_score, measure_levels
+from leastpath.removal.support import SHARES, judged_score, measure_curves
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 
@@ -62,11 +62,9 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
     judged, scale = judged_score(score)
     order = Order.of(values, subject.units[None], rank_of(subject, score))
     with leave_untouched(score.model, subject.inputs):
-        bound, fills = judged.bind(subject.inputs), fill.split(1)
-        gain, levels = measure_levels(bound, scale, order, fills, order.first(SHARES), order.last(SHARES))
-    gain = gain if bool(values.any()) else 0.0
-    most, least = (tuple(level.tolist()) for level in levels)
-    return Curve(SHARES, most, least, gain if int(order.sizes) > 1 else torch.nan)
+        gain, curves = measure_curves(judged.bind(subject.inputs), scale, order, fill.split(1))
+    most, least = (tuple(curve[0, :, :, 0].mean(0).tolist()) for curve in curves)
+    return Curve(SHARES, most, least, float(gain.mean()) if int(order.sizes) > 1 else torch.nan)
 
 
 def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:

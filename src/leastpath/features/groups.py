@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.features.maps import maps_over
 from leastpath.score.bound import BoundScore
 
 Kind = Literal["few", "table", "image", "tokens", "series"]
@@ -22,13 +21,7 @@ FEW_FEATURES = 20  # up to here all of the space between two points can be searc
 
 
 def kind_of(bound: BoundScore) -> Kind:
-    """The kind of what a bound score explains. See `kind_of_shape`.
-
-    Example:
-        >>> import torch, leastpath as lp
-        >>> kind_of(lp.Score(lambda x: x.flatten(1).sum(1)).bind(torch.rand(1, 3, 8, 8)))
-        'image'
-    """
+    """The kind of what a bound score explains. See `kind_of_shape`."""
     return kind_of_shape(bound.shape, of_layer=bound.score.layer is not None)
 
 
@@ -66,15 +59,7 @@ SMALLEST_CUT = 8  # pixels per side: what is smaller is not worth cutting
 
 
 def check_groups(groups: object) -> None:
-    """Refuse what no input could be grouped by.
-
-    Example:
-        >>> check_groups("words")
-        Traceback (most recent call last):
-        ...
-        ValueError: groups='words' is unknown: use one of ['values', 'pixels', 'patches', 'tokens', 'steps'], a whole \
-number of superpixels, integer labels, or None
-    """
+    """Refuse what no input could be grouped by."""
     others = "a whole number of superpixels, integer labels, or None"
     if isinstance(groups, Tensor):
         if groups.is_floating_point() or groups.is_complex() or groups.dtype == torch.bool:
@@ -87,12 +72,7 @@ number of superpixels, integer labels, or None
 
 
 def default_groups(kind: Kind) -> Word:
-    """What belongs together in a kind of input unless the user says otherwise.
-
-    Example:
-        >>> default_groups("image"), default_groups("table")
-        ('patches', 'values')
-    """
+    """What belongs together in a kind of input unless the user says otherwise."""
     words: dict[str, Word] = {"image": "patches", "tokens": "tokens", "series": "steps"}
     return words.get(kind, "values")
 
@@ -104,7 +84,7 @@ def label_groups(groups: Groups, points: Tensor) -> Tensor | None:
         groups: "values" or None: every feature by itself. "pixels": all channels of a position. "patches": the cells
             of a grid of at most 16 × 16. "tokens": all of the last dimension. "steps": all channels of a time, or of a
             window of times where there are more than 64. A whole number: about so many superpixels of each image.
-            Integers shaped like an input, or like one without its channels, for all inputs or one each (`maps_over`).
+            Integers shaped like an input, or like one without its channels, for all inputs or one each (`read_maps`).
         points: (batch, *shape), what is grouped.
 
     Example:
@@ -116,7 +96,7 @@ def label_groups(groups: Groups, points: Tensor) -> Tensor | None:
     if groups is None or (isinstance(groups, str) and groups == "values"):
         return None
     if isinstance(groups, Tensor):
-        return maps_over(groups.detach().cpu().long(), len(points), shape, "groups have").expand(-1, *shape)
+        return read_maps(groups.detach().cpu().long(), len(points), shape, "groups have").expand(-1, *shape)
     least, needed = NEEDS.get(str(groups), NEEDS["patches"])
     if len(shape) < least or (groups in ("tokens", "steps") and len(shape) > 2):
         got = f"got {tuple(points.shape)}"
@@ -133,13 +113,41 @@ def label_groups(groups: Groups, points: Tensor) -> Tensor | None:
     return together.expand(1, *shape)
 
 
-def number_groups(labels: Tensor) -> Tensor:
-    """Labels (n, *shape) of each row numbered 0, 1, … without gaps, in the order of their numbers.
+def read_maps(given: Tensor, batch: int, shape: torch.Size, what: str, *, each: bool = False) -> Tensor:
+    """Numbers over the features, such as masks or segments, as (1 or batch, *shape) with 1 for a dimension left out.
 
-    Example:
-        >>> number_groups(torch.tensor([[7, 3, 7]]))
-        tensor([[1, 0, 1]])
+    Args:
+        given: shaped like an input, `shape`, like one without channels, `shape[1:]`, or like one without width,
+            `(*shape[:-1], 1)`; one for all examples, or one each.
+        batch: how many examples there are.
+        shape: of an input.
+        what: the words that an error begins with, as in "segments have".
+        each: there is one map for each example, also where the shape would fit one map for all.
     """
+    got, own = tuple(given.shape), tuple(shape)
+    shapes = [own] if len(own) < 2 else [own, (1, *own[1:]), (*own[:-1], 1)]
+    own_each = [given for one in shapes if got == (batch, *one)]
+    for_all = [given for one in shapes if got == (1, *one)] + [given[None] for one in shapes if got == one]
+    if len(own) > 1:
+        own_each += [given[:, None]] if got == (batch, *own[1:]) else []
+        for_all += [given[None, None]] if got == own[1:] else []
+    readings = own_each if each and own_each else own_each + for_all
+    if not readings:
+        raise ValueError(
+            f"{what} shape {got}, the inputs {(batch, *own)}: expected one for all examples, {own}"
+            + (f" or without channels {own[1:]}" if len(own) > 1 else "")
+            + f", or one for each example, ({batch}, …)"
+        )
+    if not all(torch.equal(r.expand(batch, *own), readings[0].expand(batch, *own)) for r in readings[1:]):
+        raise ValueError(
+            f"{what} shape {got}, which is one map for each of {batch} examples or one for all inputs of shape {own}: "
+            "pass maps[:, None] for one each, or maps[None] for one that all share"
+        )
+    return readings[0]
+
+
+def number_groups(labels: Tensor) -> Tensor:
+    """Labels (n, *shape) of each row numbered 0, 1, … without gaps, in the order of their numbers."""
     return torch.stack([torch.unique(row, return_inverse=True)[1] for row in labels])
 
 
@@ -171,11 +179,6 @@ def share_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = No
         coefficients: (k,)
         groups: (*shape) numbers from 0 to k − 1.
         among: (*shape) bool, those that get a share; None: all.
-
-    Example:
-        >>> among = torch.tensor([True, True, False, True])
-        >>> share_evenly(torch.tensor([4.0, 1.0]), torch.tensor([0, 0, 0, 1]), among)
-        tensor([2., 2., 0., 1.])
     """
     counted = groups if among is None else groups[among]
     size = torch.bincount(counted.flatten(), minlength=len(coefficients)).clamp_min(1)
@@ -191,10 +194,13 @@ def is_cuttable(shape: torch.Size) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= SMALLEST_CUT
 
 
-def patches(height: int, width: int, cells: int = CELLS, *, side: int | None = None) -> Tensor:
+def patches(
+    height: int, width: int, cells: int = CELLS, *, side: int | None = None, down: int = 0, right: int = 0
+) -> Tensor:
     """Integer labels (1, height, width) of the square cells of a grid with at most `cells` cells per side.
 
-    Or with cells of `side` pixels per side; at the border they may be smaller.
+    Or with cells of `side` pixels per side; at the border they may be smaller. The first lacks `down` rows and `right`
+    columns.
 
     Example:
         >>> patches(4, 4, cells=2)[0]
@@ -204,36 +210,22 @@ def patches(height: int, width: int, cells: int = CELLS, *, side: int | None = N
                 [2, 2, 3, 3]])
     """
     side = side or math.ceil(max(height, width) / cells)
-    return shifted_patches(height, width, side)[None]
-
-
-def shifted_patches(height: int, width: int, side: int, down: int = 0, right: int = 0) -> Tensor:
-    """The cells (height, width) of a grid whose first cell lacks `down` rows and `right` columns."""
     rows, columns = (torch.arange(height) + down) // side, (torch.arange(width) + right) // side
-    return rows[:, None] * (int(columns[-1]) + 1) + columns
-
-
-def superpixels(image: Tensor, n: int) -> Tensor:
-    """About n patches of similar colour in an image (channels, height, width): (height, width) numbers from 0.
-
-    By scikit-image's SLIC. Where it finds fewer than n / 2 it is asked for more, twice; where it is not installed, or
-    still finds too few (pure noise has none), the patches are those of a grid.
-
-    Example:
-        >>> superpixels(torch.rand(3, 16, 16), 4).shape
-        torch.Size([16, 16])
-    """
-    return _cut(image, n)[0]
+    return (rows[:, None] * (int(columns[-1]) + 1) + columns)[None]
 
 
 def cut_images(images: Tensor, n: int) -> tuple[Tensor, list[str]]:
     """About n superpixels of each image: (batch, channels, height, width), and what a user should know of them."""
-    cuts = [_cut(image, n) for image in images.detach().float().cpu()]
+    cuts = [cut_image(image, n) for image in images.detach().float().cpu()]
     return torch.stack([groups for groups, _ in cuts])[:, None].expand(images.shape), [said for _, said in cuts]
 
 
-def _cut(image: Tensor, n: int) -> tuple[Tensor, str]:
-    """The superpixels (height, width), and what a user should know of them."""
+def cut_image(image: Tensor, n: int) -> tuple[Tensor, str]:
+    """About n patches of similar colour (height, width), numbered from 0, and what a user should know of them.
+
+    By scikit-image's SLIC. Where it finds fewer than n / 2 it is asked for more, twice; where it is not installed, or
+    still finds too few (pure noise has none), the patches are those of a grid.
+    """
     try:
         from skimage.segmentation import slic
     except ImportError:

@@ -22,7 +22,7 @@ from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import import_optional
 from leastpath._support.rows import flat_rows, per_row
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
-from leastpath.features.groups import Groups, kind_of, share_evenly, window_sides
+from leastpath.features.groups import Groups, kind_of, kind_of_shape, share_evenly, window_sides
 from leastpath.methods.method import KINDS, Explained, Problem, method
 from leastpath.methods.shapley import RowGroups
 from leastpath.score.bound import BoundScore
@@ -113,7 +113,7 @@ def deep_lift(problem: Problem) -> Explained:
 
 
 def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
-    return 0, 225 if len(shape) == 3 else math.prod(shape)
+    return 0, 225 if kind_of_shape(shape) == "image" else math.prod(shape)
 
 
 @method("Occlusion", "How the score falls without a window.", extra="captum", recommended=KINDS, cost=_occlusion_cost)

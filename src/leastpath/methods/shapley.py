@@ -17,9 +17,10 @@ from leastpath.features.groups import (
     group_features,
     is_cuttable,
     kind_of,
+    kind_of_shape,
     number_groups,
+    patches,
     share_evenly,
-    shifted_patches,
 )
 from leastpath.methods.method import KINDS, Explained, Problem, method
 
@@ -66,7 +67,7 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Grou
 
 
 def _staircase_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
-    return 0, 650 if len(shape) == 3 else 2 * settings["n_orders"] * math.prod(shape)
+    return 0, 650 if kind_of_shape(shape) == "image" else 2 * settings["n_orders"] * math.prod(shape)
 
 
 STEPS = "One patch, token or feature after another enters and gets what is gained."
@@ -117,7 +118,7 @@ def _draw_patches(shape: torch.Size, patch: int | None, generator: torch.Generat
     """The patch of each feature (*shape): cells of a grid that is shifted at random."""
     side = patch or math.ceil(max(shape[1:]) / PATCHES)
     down, right = torch.randint(0, side, (2,), generator=generator).tolist()
-    return number_groups(shifted_patches(shape[1], shape[2], side, down, right)[None]).expand(shape)
+    return number_groups(patches(shape[1], shape[2], side=side, down=down, right=right)).expand(shape)
 
 
 def _average(

@@ -25,10 +25,6 @@ def default_rank(kind: Kind, scale: Scale) -> Rank:
 
     A probability falls without what speaks for the class and rises without what speaks against it, so signs are part
     of what is tested. A score that is no probability may move either way: there only sizes count.
-
-    Example:
-        >>> default_rank("tokens", "log_odds"), default_rank("tokens", "score")
-        ('signed', 'net')
     """
     if scale == "log_odds":
         return "signed"
@@ -42,10 +38,6 @@ def group_strengths(values: Tensor, groups: Tensor | None, rank: Rank) -> Tensor
         values: (batch, *shape).
         groups: (1 or batch, *shape) the number of each feature's group, below 0 for none; None: single features.
         rank: "magnitude" takes Σ|A| over a group, "net" |ΣA|, "signed" ΣA.
-
-    Example:
-        >>> group_strengths(torch.tensor([[1.0, -3.0, 2.0]]), torch.tensor([[0, 0, 1]]), "net")
-        tensor([[2., 2.]])
     """
     flat = flat_rows(values.detach())
     each = flat.abs() if rank == "magnitude" else flat
@@ -61,24 +53,14 @@ def group_strengths(values: Tensor, groups: Tensor | None, rank: Rank) -> Tensor
 
 
 def rank_groups(strengths: Tensor) -> Tensor:
-    """The place of each group (…, groups) when the strongest comes first; ties go to the lowest number.
-
-    Example:
-        >>> rank_groups(torch.tensor([[1.0, 3.0, 2.0, 3.0]])).tolist()
-        [[3, 0, 2, 1]]
-    """
+    """The place of each group (…, groups) when the strongest comes first; ties go to the lowest number."""
     order = strengths.sort(dim=-1, descending=True, stable=True).indices
     every = torch.arange(order.shape[-1], dtype=torch.int32, device=order.device).expand_as(order)
     return torch.empty_like(every).scatter_(-1, order, every)
 
 
 def round_counts(shares: Sequence[float], sizes: Tensor) -> Tensor:
-    """How many of `sizes` (batch,) things a share is: (shares, batch). Halves go up; a share above 0 is at least one.
-
-    Example:
-        >>> round_counts((0.0, 0.01, 0.35), torch.tensor([10])).tolist()
-        [[0], [1], [4]]
-    """
+    """How many of `sizes` (batch,) things a share is: (shares, batch). Halves go up; above 0 it is at least one."""
     exact = torch.tensor(shares, dtype=torch.float64)[:, None] * sizes.cpu()
     # 1e-9: 0.35 × 10 is 3.5 and rounds up, though its product is a little less in binary.
     return torch.where(exact > 0, torch.floor(exact + 0.5 + 1e-9).clamp_min(1), 0).long()
@@ -96,6 +78,7 @@ class Order:
 
     places: Tensor  #: (draws, batch, groups) whole numbers, 0 for what is removed first
     sizes: Tensor  #: (batch,) how many groups an example has, on the CPU
+    ranks: Tensor  #: (batch,) False where an explanation is zero everywhere and so orders nothing, on the CPU
     shape: torch.Size  #: of the features
     groups: Tensor | None = None  #: (1 or batch, *shape) each feature's group, below 0: never removed; None: features
 
@@ -104,8 +87,8 @@ class Order:
         """The order of an explanation (batch, *shape): the most important groups first. See `group_strengths`."""
         strengths = group_strengths(values, groups, rank)
         held = None if groups is None else groups.to(values.device)
-        sizes = (strengths > -torch.inf).sum(1).cpu()
-        return cls(rank_groups(strengths)[None], sizes, values.shape[1:], held)
+        sizes, ranks = (strengths > -torch.inf).sum(1).cpu(), (flat_rows(values) != 0).any(1).cpu()
+        return cls(rank_groups(strengths)[None], sizes, ranks, values.shape[1:], held)
 
     def rank_anew(self, strengths: Tensor) -> Order:
         """The same groups in other orders, the strongest first: strengths (draws, batch, groups)."""
@@ -122,20 +105,20 @@ class Order:
             places = torch.where(index >= 0, places.gather(1, index.clamp_min(0)), -1)
         return places.reshape(len(places), *self.shape)
 
-    # What is removed, as places from … up to, not including …: (shares, batch, 2).
+    def first(self, shares: Sequence[float] = (0.0,)) -> Tensor:
+        """Spans of places, from … up to, not including …: (shares, batch, 2). The most important shares of the groups.
 
-    def first(self, shares: Sequence[float]) -> Tensor:
-        """The most important shares of the groups."""
+        Without shares: nothing.
+        """
         counts = round_counts(shares, self.sizes)
         return torch.stack([torch.zeros_like(counts), counts], -1)
 
     def last(self, shares: Sequence[float]) -> Tensor:
-        """The least important shares of the groups."""
-        counts = round_counts(shares, self.sizes)
-        return torch.stack([self.sizes - counts, self.sizes.expand_as(counts)], -1)
+        """The least important shares of the groups, as spans."""
+        return (self.sizes[:, None] - self.first(shares)).flip(-1)
 
     def all_but_first(self, shares: Sequence[float]) -> Tensor:
-        """All but the most important shares of the groups."""
+        """All but the most important shares of the groups, as spans."""
         counts = round_counts(shares, self.sizes)
         return torch.stack([counts, self.sizes.expand_as(counts)], -1)
 

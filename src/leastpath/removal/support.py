@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows
 from leastpath.removal.curves import Order, Rank, Scale, removal_scores
 from leastpath.removal.fills import Filling
 from leastpath.score.bound import BoundScore
@@ -56,56 +55,40 @@ def measure_support(
         >>> measure_support(bound, scale, torch.tensor([[4.0, 0.0]]), [black], shares=[0.5])
         tensor([[0.4820]], dtype=torch.float64)
     """
-    order = Order.of(values, groups, rank)
-    spans = [order.first(shares), order.last(shares)] + [order.first((0.0,))] * (scale == "score")
-    scores = removal_scores(judged, order, torch.cat(spans), fills)[0].split([len(span) for span in spans], 1)
-    gain = symmetric_gain(*scores, scale=scale)
-    return torch.where(flat_rows(values).abs().amax(1).cpu() > 0, gain, 0.0)
+    return measure_curves(judged, scale, Order.of(values, groups, rank), fills, shares)[0][0]
 
 
-def measure_levels(
-    judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling], *spans: Tensor
-) -> tuple[float, list[Tensor]]:
-    """The support of one example's order, and the levels (shares,) of curves over `spans`: means over the fills.
-
-    What support compares and the curves have in common is run once.
-    """
-    parts = [order.first(SHARES), order.last(SHARES), order.first((0.0,)), *spans]
-    scores = removal_scores(judged, order, torch.cat(parts), fills)[0]  # (fills, spans, 1)
-    most, least, clean, *curves = scores.split([len(part) for part in parts], 1)
-    gain = symmetric_gain(most, least, clean, scale=scale).mean()
-    return float(gain), [level_of(curve, scale).mean((0, 2)) for curve in curves]
-
-
-def symmetric_gain(without_most: Tensor, without_least: Tensor, clean: Tensor | None = None, *, scale: Scale) -> Tensor:
+def measure_curves(
+    judged: BoundScore,
+    scale: Scale,
+    order: Order,
+    fills: Sequence[Filling],
+    shares: Sequence[float] = SHARES,
+    also: Sequence[Tensor] = (),
+) -> tuple[Tensor, list[Tensor]]:
     """The mean over shares of [level without the least important − level without the most important features].
 
     The level is the probability of the class. Where the score is no probability, it is −|f − f(x)|: any change of the
     score counts.
 
     Args:
-        without_most: (…, shares, batch) scores without the most important shares of the features.
-        without_least: the same without the least important ones.
-        clean: (…, 1, batch) scores of the inputs as they are, which only "score" needs.
-        scale: what the scores are in.
+        judged, scale, fills, shares: as for `measure_support`.
+        order: one of each example, or several draws.
+        also: further spans to run along, as of `Order.first`.
 
-    Example:
-        >>> symmetric_gain(torch.zeros(1, 1), torch.full((1, 1), 9.0), scale="log_odds")
-        tensor([0.4999])
+    Returns:
+        The gain (draws, fills, batch), and the curves of `level_of` (draws, fills, spans, batch): without the most
+        important shares, without the least important ones, and for each of the further spans.
     """
-    if scale == "log_odds":
-        return (without_least.sigmoid() - without_most.sigmoid()).mean(-2)
-    assert clean is not None
-    return ((without_most - clean).abs() - (without_least - clean).abs()).mean(-2)
+    spans = [order.first(shares), order.last(shares), *also] + [order.first()] * (scale == "score")
+    scores = removal_scores(judged, order, torch.cat(spans), fills).split([len(span) for span in spans], 2)
+    most, least = (s.sigmoid() if scale == "log_odds" else -(s - scores[-1]).abs() for s in scores[:2])
+    gain = torch.where(order.ranks, (least - most).mean(2), 0.0)
+    return gain, [level_of(some, scale) for some in scores[: 2 + len(also)]]
 
 
 def level_of(scores: Tensor, scale: Scale) -> Tensor:
-    """What people read: the probability, or the score where there is none.
-
-    Example:
-        >>> level_of(torch.tensor([0.0]), "log_odds")
-        tensor([0.5000])
-    """
+    """What people read: the probability, or the score where there is none."""
     return scores.sigmoid() if scale == "log_odds" else scores
 
 
