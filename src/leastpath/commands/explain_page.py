@@ -10,6 +10,7 @@ from leastpath.commands.answers import EVIDENCE, Answer
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.commands.verdict import verdict
+from leastpath.explorer.findings import EVIDENCE as MEANINGS
 from leastpath.report import Report, bars
 from leastpath.report.canvas import SERIES, new_figure, tick, without_ticks, write_title
 from leastpath.report.heat import PANEL, comparable, heat_row
@@ -26,12 +27,7 @@ OF_PICTURES = (
     "a scale where their scales are within tenfold of each other. Best support first."
 )
 OF_BARS = "The largest attributions of each method: right raises the score, left lowers it. Best support first."
-OF_EVIDENCE = (
-    "support: how much more the prediction loses without the features that the explanation ranks first than without "
-    "those that it ranks last; 0 is a random order, higher is better. completeness gap: Σ values − Δf. cancellation: "
-    "Σ|values| − |Δf|. length ratio: of the path to the straight line. certificate: length over |Δf|, at least 1; 1 is "
-    "provably shortest. A method without a path has no length."
-)
+OF_EVIDENCE = " ".join(f"{label}: {meaning}" for label, meaning in (MEANINGS[name] for name in EVIDENCE))
 
 
 def write_report(run: RunFolder, case: Case, found: Sequence[Answer], title: str, baselines: str) -> str:

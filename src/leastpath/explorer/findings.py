@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import nan
 from typing import Any
 
 from torch import Tensor
@@ -20,43 +21,34 @@ from leastpath.result.attribution import Attribution
 
 EVIDENCE = {  # in the order of showing: a label, and what it means
     "support": (
-        "Support",
-        "How much more the prediction loses without what is ranked first than without what is ranked last. 0 is a "
-        "random order, higher is better.",
+        "Support", "How much more the prediction loses without what is ranked first than without what is ranked last. "
+        "0 is a random order, higher is better."
     ),
     "line_support": (
-        "Support of the straight line",
-        "The support of Integrated Gradients along the straight line, for comparison.",
+        "Support of the straight line", "The support of Integrated Gradients along the straight line, for comparison."
     ),
-    "completeness_gap": (
-        "Completeness gap", "The sum of all values minus the change of the score. 0 is best.",
-    ),
+    "completeness_gap": ("Completeness gap", "The sum of all values minus the change of the score. 0 is best."),
     "cancellation": (
-        "Cancellation",
-        "How much positive and negative values cancel: the sum of sizes minus the change of the score.",
+        "Cancellation", "How much positive and negative values cancel: the sum of sizes minus the change of the score."
     ),
     "length": ("Length", "The length of the path, measured by the model's gradient."),
     "length_ratio": (
-        "Length against the line", "The length of the path compared with the straight line. Below 1 it is shorter.",
+        "Length against the line", "The length of the path compared with the straight line. Below 1 it is shorter."
     ),
     "certificate": (
-        "Certificate", "The length divided by the change of the score. 1 proves that no path is shorter.",
+        "Certificate", "The length divided by the change of the score. 1 proves that no path is shorter."
     ),
     "n_gradients": ("Gradients", "Gradients of the model that the explanation took."),
     "seconds": ("Seconds", "Time that it took."),
 }  # fmt: skip
-
 HARDLY = 0.01  # of probability: every other random order reaches as much, on digits and on a table
 MEASURING = "Removal is being measured: a moment until it is known whether it confirms this explanation."
 
 
 def as_result(key: str, finding: Finding) -> dict[str, Any]:
     """A finding as `GET /api/results/KEY` gives it."""
-    result, subject = finding.result, finding.question.subject
-    support = float(result.support[0])
-    in_probability = bool(finding.question.classes())
-    is_good = result.status[0].ok and not finding.stopped
-    walk = finding.walk
+    question, walk = finding.question, finding.walk
+    rank, in_probability = rank_of(question.subject, question.score), bool(question.classes())
     return {
         "key": key,
         "method": finding.method.name,
@@ -64,14 +56,26 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
         "tested": finding.is_tested,
-        "headline": headline(support, in_probability) if finding.is_tested else MEASURING,
-        "trusted": None if math.isnan(support) or _is_hardly(support, in_probability) else is_good and support > 0,
-        "status": result.status[0].value,
-        "evidence": evidence(result, finding.seconds),
-        **numbers_of(subject, result, rank_of(subject, finding.question.score)),
-        "walk": None if walk is None else walk_of(subject, walk, finding.question.baselines),
+        **show_result(question.subject, finding.result, rank, in_probability, finding.stopped, finding.seconds),
+        **({} if finding.is_tested else {"headline": MEASURING}),
+        "walk": None if walk is None else walk_of(question.subject, walk, question.baselines),
         "sentence_walk": _walk_words(finding),
         "curves": {name: asdict(curve) for name, curve in finding.curves.items()},
+    }
+
+
+def show_result(
+    subject: Subject, result: Attribution, rank: Rank, in_probability: bool, stopped: bool = False, seconds: float = nan
+) -> dict[str, Any]:
+    """The verdict, the evidence and the numbers of a result."""
+    support, status = float(result.support[0]), result.status[0]
+    is_open = math.isnan(support) or _is_hardly(support, in_probability)
+    return {
+        "headline": headline(support, in_probability),
+        "trusted": None if is_open else status.ok and not stopped and support > 0,
+        "status": status.value,
+        "evidence": evidence(result, seconds),
+        **numbers_of(subject, result, rank),
     }
 
 
@@ -97,7 +101,7 @@ def _is_hardly(support: float, is_probability: bool) -> bool:
     return is_probability and 0 < support < HARDLY
 
 
-def evidence(result: Attribution, seconds: float = math.nan) -> list[dict[str, Any]]:
+def evidence(result: Attribution, seconds: float = nan) -> list[dict[str, Any]]:
     """What is known of a result, in the order of showing. What was not measured is left out."""
     line = result.stats.get("line_support")
     known = {"line_support": float(line[0]) if isinstance(line, Tensor) else math.nan, "seconds": seconds}

@@ -43,7 +43,7 @@ class Question:
     ) -> Question:
         """What is not chosen is as the subject has it: its score's class, or the predicted one; its first baseline."""
         logits = _answer(subject)
-        score = _chosen_score(subject, logits, target, output)
+        score = _choose_score(subject, logits, target, output)
         names = list(dict.fromkeys(baseline or list(subject.starts)[:1]))
         unknown = [name for name in names if name not in subject.starts]
         if unknown:
@@ -121,34 +121,29 @@ def class_name(names: Sequence[str] | None, index: int) -> str:
 
 def _answer(subject: Subject) -> Tensor:
     try:
-        logits = outputs_of(subject.score, subject.inputs, subject.inputs).float()
+        return outputs_of(subject.score, subject.inputs, subject.inputs).float()
     except Exception as error:  # the user's model may raise anything
         raise ValueError(f"the model fails on {subject.title}: {reason_of(error)}") from error
-    return logits
 
 
-def _chosen_score(subject: Subject, logits: Tensor, target: int | None, output: str | None) -> Score:
-    score = subject.score
+def _choose_score(subject: Subject, logits: Tensor, target: int | None, output: str | None) -> Score:
+    """The subject's score with another class or output. None: its own, the predicted class, the usual output."""
+    score: Any = subject.score
     if callable(score.target) or callable(score.output):
-        return score
-    many = logits.ndim == 2 and logits.shape[1] > 1
-    chosen: int | None
-    known: tuple[str, ...]
-    default: Any
-    if not many:
-        chosen, known = None, ONE_OUTPUT
-        default = score.output if score.output in ONE_OUTPUT else "raw"
-    else:
-        first = score.target if isinstance(score.target, int) else int(logits[0].argmax())
-        chosen, known = first if target is None else target, CLASS_OUTPUTS
-        if not 0 <= chosen < logits.shape[1]:
-            raise ValueError(f"class {chosen} is none of the model's, which has 0 to {logits.shape[1] - 1}")
-        given = isinstance(score.target, int) and score.output in CLASS_OUTPUTS
-        default = score.output if given else "softmax"
+        return subject.score
+    n = logits.shape[1] if logits.ndim == 2 else 1
+    known = CLASS_OUTPUTS if n > 1 else ONE_OUTPUT
     if output is not None and output not in known:
         raise ValueError(f"output {output!r} does not fit this model: use one of {', '.join(known)}")
-    kept = score.target if not many and score.target in (0,) and logits.ndim == 2 else chosen
-    return replace(score, target=kept, output=output or default)  # type: ignore[arg-type]
+    if n == 1:
+        chosen = score.target if score.target == 0 and logits.ndim == 2 else None
+        return replace(score, target=chosen, output=output or (score.output if score.output in known else "raw"))
+    is_given = isinstance(score.target, int)
+    target = target if target is not None else score.target if is_given else int(logits[0].argmax())
+    if not 0 <= target < n:
+        raise ValueError(f"class {target} is none of the model's, which has 0 to {n - 1}")
+    usual = score.output if is_given and score.output in known else "softmax"
+    return replace(score, target=target, output=output or usual)
 
 
 def _scores(score: Score, logits: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 from leastpath._support.version import __version__
 from leastpath.explorer.arrays import is_array, map_leaves, pack, unpack
 from leastpath.explorer.explaining import Finding
-from leastpath.explorer.findings import describe, evidence, frames_of, headline, numbers_of
+from leastpath.explorer.findings import describe, frames_of, show_result
 from leastpath.explorer.subject import Subject, View, plain_subject
 from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.walk import PLACES
@@ -138,14 +137,11 @@ def _label(result: Attribution) -> str:
 
 def _show_saved(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
     one = Attribution(**{field.name: _row(result, field.name, b) for field in fields(result)})
-    support = float(one.support[0])
+    in_probability = "in probability" in one.status[0].value
     return {
         "key": f"saved-{b}", "method": "saved", "label": _label(result), "stiffness": None, "stopped": False,
-        "headline": headline(support, "in probability" in one.status[0].value),
-        "trusted": None if math.isnan(support) else one.status[0].ok and support > 0,
-        "status": one.status[0].value, "evidence": evidence(one), **numbers_of(subject, one, SAVED_RANK),
-        "walk": _walk_of_path(result, subject, b), "sentence_walk": NO_PATH if result.path is None else PATH_ONLY,
-        "curves": {},
+        **show_result(subject, one, SAVED_RANK, in_probability), "walk": _walk_of_path(result, subject, b),
+        "sentence_walk": NO_PATH if result.path is None else PATH_ONLY, "curves": {},
     }  # fmt: skip
 
 
