@@ -7,7 +7,7 @@ import leastpath as lp
 from explorer_subjects import picture_source, table_source
 from leastpath.evaluation import symmetric_relevance_gain
 from leastpath.explorer.question import Question
-from leastpath.explorer.removal import removal_curve, removal_order, without
+from leastpath.explorer.removal import removal_curve, removal_order, remove_features
 from leastpath.explorer.sources.tensors import TensorSource
 
 
@@ -71,7 +71,7 @@ def test_without_is_the_model_on_the_filled_input():
     question = Question.about(subject)
     mask = torch.zeros(subject.shape, dtype=torch.bool)
     mask[:, :3] = True
-    filled, logits = without(subject, question.score, mask, question.fills["mean"])
+    filled, logits = remove_features(subject, question.score, mask, question.fills["mean"])
     by_hand = subject.inputs.clone()
     by_hand[:, :, :3] = subject.inputs.mean((2, 3), keepdim=True)
     assert torch.allclose(filled, by_hand)

@@ -47,7 +47,7 @@ class MagnitudeAlignedInsertion(MaskingMeasure):
 
     def read(self, staged: MaskedScores) -> Measured:
         """Values (batch,), and curves (batch, areas) of each fill, after the penalty."""
-        response, mass = self._response(staged.probability()[1]), self._held(staged)[:, None]
+        response, mass = self._response(staged.probability()[1]), self._mass_in_input(staged)[:, None]
         distance = (response - mass).abs()
         aligned = response - distance if self.keep else response + distance
         return staged.summary(aligned.clamp(0, 1))
@@ -59,7 +59,7 @@ class MagnitudeAlignedInsertion(MaskingMeasure):
         risen = ((masked - first) / span).clamp(0, 1).cummax(2).values
         return risen if self.keep else 1 - risen
 
-    def _held(self, staged: MaskedScores) -> Tensor:
+    def _mass_in_input(self, staged: MaskedScores) -> Tensor:
         """(batch, areas) the share of Σ|A| that is in the input at each area."""
         assert staged.mass is not None
         return staged.mass if self.keep else 1 - staged.mass

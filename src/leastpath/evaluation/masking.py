@@ -127,7 +127,7 @@ normalize=False, pool=None)
             fills = {name: prepare_fill(f, bound, inputs, baselines, seed) for name, f in self.fillers.items()}
             clean, masked = removal_scores(bound, order, spans, list(fills.values()))[0].split([1, len(self.areas)], 1)
         masked = torch.where(order.ranks, masked, torch.nan).permute(2, 0, 1)  # (batch, fills, areas)
-        spent, mass = torch.as_tensor(bound.forwards_spent).long(), _held_mass(attributions, order, self.areas)
+        spent, mass = torch.as_tensor(bound.forwards_spent).long(), _mass_of_first(attributions, order, self.areas)
         return MaskedScores(scale, tuple(self.areas), tuple(fills), clean[0, 0], masked, spent, self.normalize, mass)
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class MaskedScores:
         return Measured.of(sign * under.mean(1), {"x": areas, **named}, self.n_forwards)
 
 
-def _held_mass(attributions: Tensor, order: Order, areas: Sequence[float]) -> Tensor:
+def _mass_of_first(attributions: Tensor, order: Order, areas: Sequence[float]) -> Tensor:
     """(batch, areas) the share of Σ|A| in the first places of an order; NaN where all of it is zero."""
     strengths = group_strengths(attributions.double(), order.groups, "magnitude").clamp_min(0).cpu()
     by_place = torch.zeros_like(strengths).scatter_(1, order.places[0].long().cpu(), strengths)

@@ -67,7 +67,7 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
     return Curve(SHARES, most, least, float(gain.mean()) if int(order.sizes) > 1 else torch.nan)
 
 
-def without(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:
+def remove_features(subject: Subject, score: Score, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor]:
     """The input with the features in `mask` (*shape) filled: (m, *shape), and what the model returns for it (m, …)."""
     filled = torch.where(mask.to(subject.inputs.device), fill.to(subject.inputs), subject.inputs)
     return filled, outputs_of(score, subject.inputs, filled)

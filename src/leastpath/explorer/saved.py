@@ -16,6 +16,7 @@ from leastpath.explorer.findings import describe, frames_of, show_result
 from leastpath.explorer.subject import Subject, View, plain_subject
 from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.walk import PLACES
+from leastpath.features.groups import kind_of_shape
 from leastpath.removal.curves import Rank
 from leastpath.result.attribution import Attribution
 from leastpath.result.files import packed_fields
@@ -112,7 +113,7 @@ def _subject(result: Attribution, b: int, title: str) -> Subject:
     shape = values.shape[1:]
     m = 1 if result.path is None else len(result.path) // len(values)
     inputs = torch.zeros(1, *shape) if result.path is None else result.path.end[b * m : b * m + 1].float().cpu()
-    kind: View = "image" if len(shape) == 3 and min(shape[1:]) > 1 else "text" if len(shape) == 2 else "table"
+    kind: View = "image" if kind_of_shape(shape) == "image" else "text" if len(shape) == 2 else "table"
     return plain_subject(kind, title, Score(_no_model), inputs, starts={})
 
 

@@ -14,7 +14,7 @@ from leastpath.explorer.explaining import QUICK, Finding, cost_of, expected_rows
 from leastpath.explorer.findings import as_result, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
-from leastpath.explorer.removal import rank_of, without
+from leastpath.explorer.removal import rank_of, remove_features
 from leastpath.explorer.saved import save_finding
 from leastpath.explorer.subject import Subject, SubjectSource
 from leastpath.explorer.tasks import Task, Unknown, Worker
@@ -165,7 +165,7 @@ class Session:
         if not isinstance(fill, str) or fill not in fills:
             raise ValueError(f"fill {fill!r} is unknown: use one of {', '.join(fills)}")
         mask = subject.mask(unpack(removed))
-        filled, logits = without(subject, question.score, mask, fills[fill])
+        filled, logits = remove_features(subject, question.score, mask, fills[fill])
         word = f"[{fill if fill != 'baseline' else next(iter(question.starts))}]"
         picture, text = removed_view(subject, filled, mask, word)
         return {

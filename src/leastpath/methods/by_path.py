@@ -14,6 +14,7 @@ from torch import Tensor
 from leastpath._support.rows import per_row
 from leastpath.account.budget import Budget, Clock, Limits, OutOfTime
 from leastpath.account.run import Run, Watch
+from leastpath.features.groups import kind_of_shape
 from leastpath.geometry.metric import Conformal, Metric, compares_features
 from leastpath.geometry.path import Path
 from leastpath.integral.accuracy import ROUNDING, Accuracy
@@ -283,7 +284,7 @@ class BySolver:
         accuracy = Accuracy(settings["tolerance"], settings.get("n_steps"))
         most = settings["max_gradients"]
         finding, measuring = planned_gradients(solver, accuracy, None if most is None else int(most))
-        if len(shape) == 3 and accuracy.tolerance is not None and most is None:
+        if kind_of_shape(shape) == "image" and accuracy.tolerance is not None and most is None:
             measuring = max(measuring, OF_PHOTOGRAPH)
         return finding + measuring, 0
 

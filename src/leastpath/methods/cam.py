@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
-from leastpath.methods.captum_peers import imported_captum, in_chunks
+from leastpath.methods.captum_peers import explain_chunks, import_captum
 from leastpath.methods.method import Explained, Problem, method
 from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
@@ -42,13 +42,13 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
         relu: whether only what speaks for the class is kept.
     """
     hooked, chosen = _on_private_copy(problem, layer, "grad_cam")
-    peer = imported_captum("grad_cam").LayerGradCam(partial(differentiable_values, hooked), chosen)
+    peer = import_captum("grad_cam").LayerGradCam(partial(differentiable_values, hooked), chosen)
 
     def chunk(x: Tensor, _: Tensor, rows: Tensor) -> Tensor:
         leaf = x.clone().requires_grad_()
         return _on_pixels(peer.attribute(leaf, additional_forward_args=(rows,), relu_attributions=relu), x)
 
-    return Explained(in_chunks(problem, chunk))
+    return Explained(explain_chunks(problem, chunk))
 
 
 @method(
@@ -146,7 +146,7 @@ def _of_maps(
 ) -> Explained:
     """Maps of a layer and their gradients, both (n, channels, h, w), combined and added up over the channels."""
     hooked, chosen = _on_private_copy(problem, layer, name)
-    captum = imported_captum(name)
+    captum = import_captum(name)
     activation = captum.LayerActivation(partial(differentiable_values, hooked), chosen)
     gradient = captum.LayerGradientXActivation(partial(differentiable_values, hooked), chosen, multiply_by_inputs=False)
 
@@ -158,7 +158,7 @@ def _of_maps(
         total = combined(maps, g).sum(1, keepdim=True)
         return _on_pixels(total.relu() if relu else total, x)
 
-    return Explained(in_chunks(problem, chunk))
+    return Explained(explain_chunks(problem, chunk))
 
 
 def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes 
 INCOMPLETE = 0.01  # of the change of score: what DeepLift may miss without a note in the status
 
 
-def imported_captum(method: str) -> Any:
+def import_captum(method: str) -> Any:
     """`captum.attr`, or an error that says how to get it."""
     return import_optional("captum.attr", f"{method} is Captum's", "captum")
 
@@ -47,15 +47,15 @@ def _forward_of(problem: Problem) -> Callable[..., Tensor]:
 @method("Input × Gradient", "The input times the gradient at the input.", extra="captum", cost=(1, 1))
 def input_x_gradient(problem: Problem) -> Explained:
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient per example."""
-    peer = imported_captum("input_x_gradient").InputXGradient(_forward_of(problem))
-    return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
+    peer = import_captum("input_x_gradient").InputXGradient(_forward_of(problem))
+    return Explained(explain_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
 @method("Saliency", "The size of the gradient at the input.", extra="captum", cost=(1, 1))
 def saliency(problem: Problem) -> Explained:
     """Saliency: |∂ᵢf(x)|. One gradient per example."""
-    peer = imported_captum("saliency").Saliency(_forward_of(problem))
-    return Explained(in_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
+    peer = import_captum("saliency").Saliency(_forward_of(problem))
+    return Explained(explain_chunks(problem, lambda x, _, rows: peer.attribute(x, additional_forward_args=(rows,))))
 
 
 @method(
@@ -70,7 +70,7 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
         n_samples: gradients per example.
         noise: standard deviation of normal noise added to the input, in its units.
     """
-    peer = imported_captum("gradient_shap").GradientShap(_forward_of(problem))
+    peer = import_captum("gradient_shap").GradientShap(_forward_of(problem))
     check_integer("gradient_shap: n_samples", n_samples, 1)
     _check_not_negative("gradient_shap: noise", noise)
 
@@ -82,7 +82,7 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
             drawn.append(peer.attribute(x, several, n_samples=n, **settings) * n / n_samples)
         return torch.stack(drawn).sum(0)
 
-    values = _one_by_one(problem, one, step=problem.m).repeat_interleave(problem.m, 0)
+    values = _explain_one_by_one(problem, one, step=problem.m).repeat_interleave(problem.m, 0)
     return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
 
@@ -94,7 +94,7 @@ def deep_lift(problem: Problem) -> Explained:
     used once. For everything else (ReLU6, GELU, functions, the softmax of the score's output) the gradient at the input
     is used, and the status says by how much the sum misses the change of score.
     """
-    captum, score = imported_captum("deep_lift"), problem.bound.score
+    captum, score = import_captum("deep_lift"), problem.bound.score
     model = score.model
     if not isinstance(model, nn.Module):
         raise ValueError(
@@ -105,11 +105,11 @@ def deep_lift(problem: Problem) -> Explained:
     peer = captum.DeepLift(_ScalarModule(hooked))
 
     def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
-        with ONE_AT_A_TIME, _without_leftovers(hooked.score.model):
+        with ONE_AT_A_TIME, _clear_leftovers(hooked.score.model):
             return peer.attribute(x.clone(), start.clone(), additional_forward_args=(rows,))
 
-    values = in_chunks(problem, chunk, rows_each=2)
-    return Explained(values, remarks=_missed(values, problem.change, _without_rule(score.output, model)))
+    values = explain_chunks(problem, chunk, rows_each=2)
+    return Explained(values, remarks=_remark_on_gaps(values, problem.change, _find_unruled(score.output, model)))
 
 
 def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def occlusion(
     """
     if groups is not None:
         return _hide_groups(problem, window, stride, groups)
-    peer = imported_captum("occlusion").Occlusion(_forward_of(problem))
+    peer = import_captum("occlusion").Occlusion(_forward_of(problem))
     size = window_sides(window, problem.bound.shape, kind_of(problem.bound))
     if not isinstance(stride, tuple):
         check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
@@ -151,7 +151,7 @@ def occlusion(
             perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
         )  # fmt: skip
 
-    values = in_chunks(problem, chunk) / math.prod(size)
+    values = explain_chunks(problem, chunk) / math.prod(size)
     return Explained(values, {"window": size, "stride": step})
 
 
@@ -183,7 +183,7 @@ def kernel_shap(problem: Problem, *, n_samples: int | None = None, groups: Group
             tokens, time steps, or each feature by itself. The value of a group is shared evenly by its features, so
             that values still add up to the change of score.
     """
-    peer = imported_captum("kernel_shap").KernelShap(_forward_of(problem))
+    peer = import_captum("kernel_shap").KernelShap(_forward_of(problem))
     return _fit_surrogate(problem, lambda row: peer, n_samples, groups, "kernel_shap")
 
 
@@ -197,7 +197,7 @@ def lime(problem: Problem, *, n_samples: int | None = None, groups: Groups = Non
         alpha: the penalty of the lasso, in units of the example's |f(x) − f(x̄)|: a score twice as large gets
             attributions twice as large.
     """
-    captum = imported_captum("lime")
+    captum = import_captum("lime")
     _check_not_negative("lime: alpha", alpha)
     from captum._utils.models.linear_model import SkLearnLasso
 
@@ -234,34 +234,36 @@ def _fit_surrogate(
         )  # fmt: skip
         return share_evenly(coefficients.flatten().to(problem.change), members)
 
-    values = _one_by_one(problem, one)
+    values = _explain_one_by_one(problem, one)
     spent = torch.tensor(budgets[:: problem.m])
     found = grouped.explain(problem, values, "coalitions of {} groups of features", n_samples=spent)
     return replace(found, remarks=[f"fitted to {n} {words}" for n, words in zip(budgets, found.remarks, strict=True)])
 
 
-def _one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:
+def _explain_one_by_one(problem: Problem, explain: Callable[[int], Tensor], step: int = 1) -> Tensor:
     """`explain` of every row, or every `step`-th, each with the same draws: (rows / step, *shape)."""
     values = []
     for row in range(0, len(problem), step):
-        with seeded(problem.seed), _quiet():
+        with seed_captum(problem.seed), _hush_captum():
             values.append(explain(row).detach())
         problem.bar.advance(step)
     return torch.cat(values)
 
 
-def in_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1) -> Tensor:
+def explain_chunks(
+    problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1
+) -> Tensor:
     """`explain(end, start, rows)` of as many rows as the score's batch size allows: (rows, *shape)."""
     values = []
     for rows in torch.arange(len(problem)).split(max(1, problem.bound.batch_size // rows_each)):
         at = rows.to(problem.end.device)
-        with _quiet():
+        with _hush_captum():
             values.append(explain(problem.end[at], problem.start[at], rows).detach())
         problem.bar.advance(len(rows))
     return torch.cat(values)
 
 
-def _without_rule(output: Output, model: nn.Module) -> list[str]:
+def _find_unruled(output: Output, model: nn.Module) -> list[str]:
     """What DeepLift treats as linear though it is not, as far as it can be seen from the outside."""
     from captum.attr._core.deep_lift import SUPPORTED_NON_LINEAR
 
@@ -270,7 +272,7 @@ def _without_rule(output: Output, model: nn.Module) -> list[str]:
     return [*found, output] if isinstance(output, str) and output != "raw" else found
 
 
-def _missed(values: Tensor, change: Tensor, without_rule: list[str]) -> list[str]:
+def _remark_on_gaps(values: Tensor, change: Tensor, without_rule: list[str]) -> list[str]:
     """A sentence for each row (rows,) whose values do not add up, with the likely reason."""
     why = f"no rule for {', '.join(without_rule)}" if without_rule else "some step of the model has no rule"
     return [
@@ -294,7 +296,7 @@ class _ScalarModule(nn.Module):
 
 
 @contextmanager
-def _without_leftovers(model: Any) -> Iterator[None]:
+def _clear_leftovers(model: Any) -> Iterator[None]:
     """DeepLift stores activations on the modules, and leaves those that no gradient came back through."""
     before = {module: set(vars(module)) for module in model.modules()}
     try:
@@ -306,7 +308,7 @@ def _without_leftovers(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_captum(seed: int) -> Iterator[None]:
     """Captum draws from the global generators of torch and NumPy: seeded inside, as they were outside.
 
     Torch's functions are given a generator of their own. NumPy's cannot be, so one thread at a time gets here.
@@ -321,7 +323,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _hush_captum() -> Iterator[None]:
     """Without Captum's warnings about its own hooks. Warnings of the model pass."""
     with warnings.catch_warnings():
         for message in ("Setting forward, backward hooks", "Input Tensor \\d+ did not already require gradients"):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_setting
-from leastpath.methods.captum_peers import imported_captum, seeded
+from leastpath.methods.captum_peers import import_captum, seed_captum
 from leastpath.methods.method import Explained, Method, Problem, Rowwise, describe
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
@@ -81,7 +81,7 @@ class Smoothed:
         self, problem: Problem, example: int, n_samples: int, noise: float, settings: Mapping[str, Any]
     ) -> tuple[tuple[Tensor, ...], Attribution]:
         """The mean of one example's attributions, and the result of its noisy copies."""
-        captum, inputs = imported_captum("smooth"), problem.inputs
+        captum, inputs = import_captum("smooth"), problem.inputs
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         if not all(part.is_floating_point() for part in parts):
             raise ValueError("integers cannot be made noisy: smooth needs floating-point inputs")
@@ -98,7 +98,7 @@ class Smoothed:
         clean = tuple(part[example : example + 1].detach() for part in parts)
         deviations = tuple(noise * float(x.max() - x.min()) for x in clean)
         tunnel = captum.NoiseTunnel(_as_captum(captum, of_copies))
-        with seeded(problem.seed):
+        with seed_captum(problem.seed):
             mean = tunnel.attribute(clean, nt_type="smoothgrad", nt_samples=n_samples, stdevs=deviations)
         return mean, found[0]
 

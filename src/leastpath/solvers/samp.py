@@ -11,6 +11,7 @@ from torch import Tensor
 
 from leastpath._support.checks import Count, Settings, Share
 from leastpath.account.run import Run
+from leastpath.features.groups import kind_of
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.score.bound import BoundScore
@@ -149,9 +150,8 @@ class Walk:
 
 
 def _unit_of(score: BoundScore) -> Literal["pixels", "tokens", "features"]:
-    if len(score.shape) == 3:
-        return "pixels"
-    return "tokens" if score.score.layer is not None and len(score.shape) == 2 else "features"
+    kind = kind_of(score)
+    return "pixels" if kind == "image" else "tokens" if kind == "tokens" else "features"
 
 
 def _units(points: Tensor, kind: str) -> Tensor:

@@ -35,7 +35,7 @@ from leastpath.solvers.shorten import Hessian, Shortening
 from leastpath.solvers.solution import LINE, Solution, Solved, Stop, join_blocks, paths_of, split_ends
 
 SOLVER_SHARE = 0.5  # of the budget of `attribute`; the rest measures the path and the straight line
-FEW_FEATURES = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients
+EXACT_FORCE_UP_TO = 20  # with so few there may be no plateau to cross, and the exact force is worth its gradients
 LINE_SAMPLES = 16  # of the straight line, or a tenth of what may be spent if that is less
 HOPELESS = 0.5  # of the line's sampled length: above it after a few rounds, the other side is tried
 PATIENCE = 5
@@ -354,7 +354,7 @@ class _Solve:
 
     def _by_force(self, rows: Tensor, cold: Tensor) -> None:
         """Descent of the sampled length from paths that are not good, and from the lines of `cold` rows."""
-        few = self.field.score.n_features <= FEW_FEATURES
+        few = self.field.score.n_features <= EXACT_FORCE_UP_TO
         settings = Shortening(hessian=self.settings.hessian, resolution=self.settings.resolution)
         rows = rows[~self._is_good(rows, *((BETTER, NEARER) if few else (GOOD, NEAR)))]
         bent = torch.tensor([len(self.paths[row]) > 2 for row in rows.tolist()], dtype=torch.bool, device=rows.device)
@@ -379,7 +379,7 @@ class _Solve:
             if near.any():
                 above = samples.value.mean(1) > line.value[group].mean(1)
                 self._push_on(group[near], knots[near], torch.where(above[near], 1.0, -1.0).to(length))
-        few = self.field.score.n_features <= FEW_FEATURES
+        few = self.field.score.n_features <= EXACT_FORCE_UP_TO
         cold = rows[~(self.length[rows] < (1 if few else HOPELESS) * self.straight[rows])]
         return cold[self.field.affords(cold, self._least() - self.look_cost)]
 
