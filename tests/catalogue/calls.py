@@ -104,7 +104,7 @@ def cases() -> Iterator[Case]:
         partial(lp.attribute, lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 4, 4), 0.0, solver=lp.BlurIG()),
         Refused("BlurIG chooses its own start"),
     )  # fmt: skip
-    yield Case("Solver", "a path that ends elsewhere", partial(attribute, solver=Lost()), Refused("Lost", RuntimeError))
+    yield Case("Solver", "a path that ends elsewhere", partial(attribute, method=Lost()), Refused("Lost", RuntimeError))
     yield Case("Solution", "a solver's own", lambda: len(lp.Solution(LINE).path), Right(lambda: 3))
     yield Case("Metric", "what has no speed", lambda: isinstance(3, lp.Metric), Right(lambda: False))
     yield from doors()
@@ -538,20 +538,30 @@ def table_with(caption: str) -> str:
 def tables_of_methods() -> Iterator[Case]:
     methods = table_of_methods.METHODS
     yield Case("methods.METHODS", "an unknown name", lambda: methods["magic"], Refused("no method is called 'magic'"))
-    yield Case("methods.UnknownName", "is a KeyError too", lambda: methods.get("magic"), Right(lambda: None))
+    yield Case("METHODS", "an unknown name is a KeyError too", lambda: methods.get("magic"), Right(lambda: None))
+    yield Case("register", "a number", lambda: lp.register(3), Refused("3 is not a method"))
+    yield Case("methods.method_of", "a class", lambda: table_of_methods.method_of(lp.Descent), Refused("is a class"))
+    yield Case("Accuracy", "no steps", lambda: lp.Accuracy(tolerance=None), Refused("n_steps is None"))
+    yield Case("Accuracy", "a tolerance above 1", lambda: lp.Accuracy(2.0), Refused("between 0 and 1"))
+    yield Case("Limits", "no gradients", lambda: lp.Limits(0), Refused("max_gradients=0 must be at least 1"))
+    yield Case("Limits", "no seconds", lambda: lp.Limits(max_seconds=0), Refused("positive number of seconds"))
+    yield Case("baseline", "an unknown name", lambda: lp.baseline("magic", X, SCORE), Refused("magic"))
+    yield Case("several", "an unknown name", lambda: lp.several("black", "magic").of(X, SCORE), Refused("magic"))
+    yield Case("as_module", "a number", lambda: lp.as_module(3), Refused("int"))
+    yield Case("as_function", "a number", lambda: lp.as_function(3), Refused("int"))
     yield Case(
         "methods.Methods",
         "a name of ours",
-        lambda: methods.add(methods["random"]),
+        lambda: methods.add("random", methods["random"]),
         Refused("is a method of leastpath itself"),
     )
     yield Case("methods.register", "a class", lambda: table_of_methods.register(lp.Descent), Refused("Descent"))
-    yield Case("methods.register", "a word", lambda: table_of_methods.register("descent"), Refused("is not a method"))
+    yield Case("methods.register", "a word", lambda: table_of_methods.register("descent"), Refused("no method is called 'descent'"))
     yield Case(
         "methods.register",
-        "an unknown kind",
-        lambda: table_of_methods.register(lp.StraightLine(), "line", kind="magic"),
-        Refused("kind='magic'"),
+        "an unknown role",
+        lambda: table_of_methods.register(lp.StraightLine(), "line", role="magic"),
+        Refused("role='magic'"),
     )
     yield Case(
         "methods.register",
