@@ -67,6 +67,8 @@ from leastpath.methods import (
 from leastpath.methods import (
     register as register,
 )
+from leastpath.removal.judge import Judgment as Judgment
+from leastpath.removal.judge import verdict as verdict
 from leastpath.result.attribution import Attribution as Attribution
 from leastpath.result.attribution import load as load
 from leastpath.result.status import Interrupted as Interrupted

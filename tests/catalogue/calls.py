@@ -408,6 +408,7 @@ def evaluations() -> Iterator[Case]:
             lambda: evaluation.symmetric_relevance_gain(SCORE, X, torch.ones(3, 5)),
             "shape",
         ),
+        "verdict: other values": ("verdict", lambda: lp.verdict(SCORE, X, torch.ones(3, 5)), "values have shape"),
         "compare: an unknown method": (
             "compare",
             lambda: evaluation.compare(["magic"], SCORE, X),

@@ -29,6 +29,7 @@ WITHOUT_CASES = {
     "methods.Explained": "what a method returns",
     "methods.Problem": "what a method is asked",
     "methods.method": "tests/methods/test_method.py",
+    "Judgment": "what verdict returns",
     "Preparation": "what prepare reports",
     "Prepared": "what prepare returns",
     "evaluation.AbsoluteChange": "its Masking is a case",

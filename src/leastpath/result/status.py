@@ -18,6 +18,8 @@ class Outcome(enum.Enum):
 
     SUPPORTED = "supported"  # removal confirms the explanation
     UNSUPPORTED = "unsupported"  # removal does not confirm it, or confirms the straight line better
+    BETTER_THAN_CHANCE = "better than chance"  # but not than orders that know the input and not the model
+    UNDECIDED = "undecided"  # removal cannot tell: neither good nor bad, and not `ok`, since nothing was confirmed
     NOT_TESTED = "not tested"  # nobody asked whether removal confirms the explanation
     REACHED = "reached"  # the tolerance of the integral, which says nothing about the explanation
     FIXED_STEPS = "fixed steps"  # without error control

@@ -1,0 +1,297 @@
+"""Chance: how often would an order that knows nothing have done as well? Exact permutation tests on shared removals.
+
+Pairs of random removals of one input say how much each of its units (features, patches, tokens) matters: its weights.
+An explanation is as good as its ranks agree with them. Whatever else is tested on that input (draws of a null, other
+explanations, two explanations beside each other) is then a product of matrices and costs no forward. Nothing here knows
+how an explanation was made, and only `probe_orders` and `probe_sets` run the model. docs/verdict.md has the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from leastpath.removal.curves import Order, Scale, removal_scores
+from leastpath.removal.fills import Filling
+from leastpath.score.baselines import blur_images
+from leastpath.score.bound import BoundScore
+
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+LIMIT = 8.0  # of log-odds: what a saturated class does beyond is no evidence
+LEAST_UNITS = 4  # fewer can be ordered in at most six ways, and no p-value reaches .05
+SET_SHARES = (0.1, 0.9)  # smallest and largest share that a random set removes
+WIDTHS = (0.0, 1.0, 2.0)  # of random sets on a grid, in cells: scattered, small spots, large spots
+
+
+# ---- the probe ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What random removals did to the score of one input. Shared by all its explanations, and by all draws.
+
+    A map that was fitted to these very removals would pass by construction: never hand them to a method.
+    """
+
+    weights: Tensor  #: (units,) how much higher the score is with a unit than without it, up to a factor; mean 0
+    halves: Tensor  #: (2, units) the same by each half of the removals
+    gains: Tensor  #: (orders,) symmetric relevance gains of random orders
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of a random order's gain. An order and its reverse have opposite gains: mean 0."""
+        return float(self.gains.square().mean().sqrt())
+
+
+def levels_without(judged: BoundScore, scale: Scale, order: Order, spans: Tensor, fills: Sequence[Filling]) -> Tensor:
+    """What is compared: log-odds within ±8, or the score where there are none: (draws, fills, spans)."""
+    scores = removal_scores(judged, order, spans, fills)[..., 0]
+    return scores.clamp(-LIMIT, LIMIT) if scale == "log_odds" else scores
+
+
+def order_differences(judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling]) -> Tensor:
+    """Level without the last minus level without the first units of each order: (draws, fills, shares).
+
+    Its mean over fills and shares is the symmetric relevance gain.
+    """
+    spans = torch.cat([order.last(SHARES), order.first(SHARES)])
+    last, first = levels_without(judged, scale, order, spans, fills).chunk(2, -1)
+    return last - first
+
+
+def probe_orders(
+    judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling], orders: int, generator: torch.Generator
+) -> Probe:
+    """The probe by random orders: each loses its first and its last units, at five shares, by every fill.
+
+    Args:
+        judged: bound to the one input.
+        scale: what it returns.
+        order: any order of its units.
+        fills: what stands in for removed features.
+        orders: how many; each costs 2 × 5 × fills forwards.
+        generator: of the orders.
+    """
+    drawn = order.rank_anew(torch.rand(orders, 1, order.places.shape[-1], generator=generator))
+    difference = order_differences(judged, scale, drawn, fills)
+    places, n = drawn.places[:, 0, None].cpu(), order.places.shape[-1]
+    counts = drawn.first(SHARES)[:, 0, 1, None]  # (shares, 1)
+    signs = (places < counts).double() - (places >= n - counts).double()  # (orders, shares, units)
+    halves = [torch.einsum("os,osu->u", difference[k::2].sum(1), signs[k::2]) for k in (0, 1)]
+    return _gather_probe(halves, difference.mean((1, 2)))
+
+
+def probe_sets(
+    judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling], grid: tuple[int, int], pairs: int,
+    generator: torch.Generator,
+) -> Probe:  # fmt: skip
+    """The probe by random sets on a grid, each against its complement: scattered cells, small and large spots in turn.
+
+    Single scattered patches hardly move a net that sees objects; spots do. A pair costs two forwards, by one fill.
+    """
+    shares = torch.rand(pairs, generator=generator) * (SET_SHARES[1] - SET_SHARES[0]) + SET_SHARES[0]
+    kind = torch.arange(pairs) // len(fills) % len(WIDTHS)
+    fields = torch.stack([draw_fields(pairs, grid, width, generator) for width in WIDTHS])[kind, torch.arange(pairs)]
+    sets = (fields.argsort(1).argsort(1) >= (shares * fields.shape[1]).round()[:, None]).int()  # 0: removed first
+    both = torch.tensor([[[0, 1]], [[1, 2]]])
+    difference = torch.empty(pairs, dtype=torch.float64)
+    for k, fill in enumerate(fills):
+        some = Order(sets[k :: len(fills), None], order.sizes, order.shape, order.groups)
+        without = levels_without(judged, scale, some, both, [fill])[:, 0]
+        difference[k :: len(fills)] = without[:, 1] - without[:, 0]
+    signs, half = 1.0 - 2.0 * sets.double(), torch.arange(pairs) // (len(fills) * len(WIDTHS)) % 2
+    left = _take_out_size(difference, signs.mean(1))
+    halves = [left[half == k] @ signs[half == k] for k in (0, 1)]
+    few = order.rank_anew(torch.rand(4, 1, fields.shape[1], generator=generator))
+    return _gather_probe(halves, order_differences(judged, scale, few, fills).mean((1, 2)))
+
+
+def _gather_probe(halves: Sequence[Tensor], gains: Tensor) -> Probe:
+    both = torch.stack([half - half.mean() for half in halves])
+    return Probe(both.sum(0), both, gains)
+
+
+def _take_out_size(difference: Tensor, size: Tensor) -> Tensor:
+    """A set and its complement differ in size: what that explains of the difference is no unit's doing."""
+    columns = torch.stack([size, size**3], 1)
+    return difference - columns @ torch.linalg.lstsq(columns, difference, driver="gelsd").solution
+
+
+def draw_fields(n: int, grid: tuple[int, int], width: float, generator: torch.Generator) -> Tensor:
+    """Random fields (n, cells), smooth over so many cells of a grid, and rougher than nothing for a width of 0."""
+    margin = int(3 * width) + (width > 0)  # smoothed beyond the border, then cut: no place on the grid is special
+    noise = torch.randn(n, grid[0] + 2 * margin, grid[1] + 2 * margin, generator=generator)
+    return blur_images(noise, width)[:, margin : margin + grid[0], margin : margin + grid[1]].flatten(1)
+
+
+# ---- ranks and statistics ----------------------------------------------------------------------------------------
+
+
+def rank_evenly(values: Tensor) -> Tensor:
+    """Centred mid-ranks (…, units) in float64, between −1 and 1: equal values have equal ranks.
+
+    Example:
+        >>> rank_evenly(torch.tensor([3.0, 1.0, 1.0, 9.0]))
+        tensor([ 0.2500, -0.5000, -0.5000,  0.7500], dtype=torch.float64)
+    """
+    ordered, values = values.sort(dim=-1).values, values.contiguous()
+    low, high = (torch.searchsorted(ordered, values, right=right) for right in (False, True))
+    return (low + high - values.shape[-1]).double() / values.shape[-1]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """How well ranks agree with weights: Σ rank · weight; or the same blind to what the input alone says.
+
+    Blind means: what is left of the weights and of the ranks after regression on the ranks of what the input says,
+    divided by the length of what is left of the ranks. That is a partial rank correlation, up to a constant.
+
+    Example:
+        >>> ranked = rank_evenly(torch.tensor([1.0, 2.0, 3.0]))
+        >>> Statistic.of(torch.tensor([-1.0, 0.0, 1.0]))(ranked)
+        tensor(1.3333, dtype=torch.float64)
+    """
+
+    weights: Tensor  #: (units,)
+    basis: Tensor | None = None  #: (units, columns) orthonormal, of what the statistic is blind to
+
+    @classmethod
+    def of(cls, weights: Tensor, says: Sequence[Tensor] = ()) -> Statistic:
+        """The plain statistic, or one that is blind to what `says` (units,) each say."""
+        weights = weights.double()
+        if not says:
+            return cls(weights)
+        columns = torch.stack([torch.ones_like(weights), *(rank_evenly(one) for one in says)], 1)
+        q, r = torch.linalg.qr(columns)
+        basis = q[:, r.diagonal().abs() > 1e-6]  # columns that say the same twice are left out
+        return cls(weights - basis @ (basis.T @ weights), basis)
+
+    def __call__(self, ranked: Tensor) -> Tensor:
+        """Ranks (…, units) -> (…)."""
+        agreement = ranked @ self.weights
+        if self.basis is None:
+            return agreement
+        left = ranked.square().sum(-1) - (ranked @ self.basis).square().sum(-1)
+        return agreement / left.clamp_min(0.003 * ranked.shape[-1]).sqrt()  # never divided by what is only rounding
+
+
+# ---- nulls: orders that would have been as likely ----------------------------------------------------------------
+
+
+def cut_strata(says: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """Strata of about `size` units of which the input says about the same: numbers (units,). Ties are cut at random.
+
+    Example:
+        >>> cut_strata(torch.tensor([5.0, 1.0, 2.0, 7.0]), 2, torch.Generator())
+        tensor([1, 0, 0, 1])
+    """
+    n, shuffled = len(says), torch.randperm(len(says), generator=generator)
+    number = torch.empty(n, dtype=torch.long)
+    number[shuffled[says[shuffled].argsort(stable=True)]] = torch.arange(n) * max(1, round(n / size)) // n
+    return number
+
+
+def permute(n: int, draws: int, generator: torch.Generator, strata: Tensor | None = None) -> Tensor:
+    """Permutations of n units (draws, n), uniform over all, or over those that keep each unit in its stratum.
+
+    Example:
+        >>> permute(4, 1, torch.Generator().manual_seed(0), torch.tensor([0, 0, 1, 1])).sort().values
+        tensor([[0, 1, 2, 3]])
+    """
+    shuffled = torch.rand(draws, n, generator=generator, dtype=torch.float64)
+    if strata is None:
+        return shuffled.argsort(1)
+    indices = torch.empty(draws, n, dtype=torch.long)
+    indices[:, strata.argsort(stable=True)] = (strata + 0.999 * shuffled).argsort(1)
+    return indices
+
+
+def move(grid: tuple[int, int], draws: int, generator: torch.Generator) -> Tensor:
+    """Moves of a grid's cells (at most `draws`, cells): cyclic shifts with mirrors, and turns where it is square.
+
+    Drawn without replacement, and never the identity.
+
+    Example:
+        >>> move((4, 4), 499, torch.Generator()).shape  # 16 shifts × 8 turns and mirrors, less one
+        torch.Size([127, 16])
+    """
+    cells = torch.arange(grid[0] * grid[1]).view(grid)
+    turned = [cells, cells.flip(0), cells.flip(1), cells.flip(0, 1)]
+    turned += [one.T for one in turned] if grid[0] == grid[1] else []
+    chosen = 1 + torch.randperm(len(turned) * cells.numel() - 1, generator=generator)[:draws]
+    turns, shifts = chosen // cells.numel(), chosen % cells.numel()
+    down, right = (shifts // grid[1]).tolist(), (shifts % grid[1]).tolist()
+    rolled = (turned[t].roll((i, j), (0, 1)) for t, i, j in zip(turns.tolist(), down, right, strict=True))
+    return torch.stack([one.flatten() for one in rolled])
+
+
+# ---- p-values ----------------------------------------------------------------------------------------------------
+
+
+class Tail(NamedTuple):
+    """How many draws were at least as good as what was observed.
+
+    Example:
+        >>> Tail(4, 499).p, Tail(4, 499).beaten
+        (0.01, 495)
+    """
+
+    as_good: int
+    draws: int
+
+    @property
+    def p(self) -> float:
+        """The p-value of a permutation test: what was observed counts as one of the draws."""
+        return (1 + self.as_good) / (1 + self.draws)
+
+    @property
+    def beaten(self) -> int:
+        """How many draws were worse."""
+        return self.draws - self.as_good
+
+
+def count_tail(statistic: Statistic, ranked: Tensor, null: Tensor) -> Tail:
+    """Ranks (units,) against the same ranks moved by each row of `null` (draws, units). Ties count against them.
+
+    Example:
+        >>> ranked, null = rank_evenly(torch.arange(8.0)), permute(8, 99, torch.Generator().manual_seed(0))
+        >>> count_tail(Statistic.of(ranked), ranked, null).p, count_tail(Statistic.of(ranked), -ranked, null).p
+        (0.01, 1.0)
+    """
+    return _count(statistic(ranked), statistic(ranked[null]))
+
+
+def p_worse(probe: Probe, values: Tensor, other: Tensor, *, draws: int = 999, seed: int = 0) -> float:
+    """Is one explanation worse than another on this input? The p-value of "it is chance which gave which rank".
+
+    The two ranks of each unit are swapped at random: exact if, unit by unit, either explanation could have given either
+    rank. Values and other (units,).
+
+    Example:
+        >>> weights = torch.linspace(-1, 1, 12)
+        >>> probe = Probe(weights, torch.stack([weights, weights]), torch.zeros(1))
+        >>> p_worse(probe, -weights, weights) < 0.05, p_worse(probe, weights, weights)
+        (True, 1.0)
+    """
+    ranked, better = rank_evenly(torch.stack([values, other]))
+    each = (better - ranked) * probe.weights.double()
+    coins = torch.rand(draws, len(each), generator=torch.Generator().manual_seed(seed))
+    return _count(each.sum(), torch.where(coins < 0.5, 1.0, -1.0).double() @ each).p
+
+
+def _count(observed: Tensor, drawn: Tensor) -> Tail:
+    slack = 1e-9 * (observed.abs() + drawn.abs().max())  # what differs by rounding is equal
+    return Tail(int((drawn >= observed - slack).sum()), len(drawn))
+
+
+def is_decidable(probe: Probe, null: Tensor, alpha: float) -> bool:
+    """Whether an ideal explanation would have been found better than chance.
+
+    It is the weights of one half of the removals, tested on the other. If not even they pass, nothing can be said here:
+    too few units, too few removals, or a score that hardly moves.
+    """
+    return count_tail(Statistic.of(probe.halves[1]), rank_evenly(probe.halves[0]), null).p <= alpha
