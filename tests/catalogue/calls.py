@@ -408,7 +408,6 @@ def evaluations() -> Iterator[Case]:
             lambda: evaluation.symmetric_relevance_gain(SCORE, X, torch.ones(3, 5)),
             "shape",
         ),
-        "verdict: other values": ("verdict", lambda: lp.verdict(SCORE, X, torch.ones(3, 5)), "values have shape"),
         "compare: an unknown method": (
             "compare",
             lambda: evaluation.compare(["magic"], SCORE, X),
@@ -436,6 +435,8 @@ def evaluations() -> Iterator[Case]:
     }
     for name, (group, call, words) in refused.items():
         yield Case(f"evaluation.{group}", name, call, Refused(words))
+    other = partial(lp.verdict, SCORE, X, torch.ones(3, 5))
+    yield Case("verdict", "other values", other, Refused("values have shape"))
     yield Case(
         "evaluation.planted_piecewise",
         "adds up",

@@ -9,7 +9,7 @@ how an explanation was made, and only `probe_orders` and `probe_sets` run the mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -100,7 +100,7 @@ def probe_sets(
     both = torch.tensor([[[0, 1]], [[1, 2]]])
     difference = torch.empty(pairs, dtype=torch.float64)
     for k, fill in enumerate(fills):
-        some = Order(sets[k :: len(fills), None], order.sizes, order.shape, order.groups)
+        some = replace(order, places=sets[k :: len(fills), None])
         without = levels_without(judged, scale, some, both, [fill])[:, 0]
         difference[k :: len(fills)] = without[:, 1] - without[:, 0]
     signs, half = 1.0 - 2.0 * sets.double(), torch.arange(pairs) // (len(fills) * len(WIDTHS)) % 2

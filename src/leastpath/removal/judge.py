@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer, check_tensor, seed_of
-from leastpath._support.numbers import written
+from leastpath._support.numbers import write_number
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, default_groups, kind_of, label_groups, patches
 from leastpath.removal.chance import (
@@ -170,9 +170,7 @@ class Case:
 
     def order(self, values: Tensor) -> Order:
         """The order of units by draws of values (draws, units), the largest first."""
-        n = values.shape[-1]
-        any_order = Order(torch.arange(n)[None, None], torch.tensor([n]), self.point.shape, self.labels[None])
-        return any_order.rank_anew(values[:, None])
+        return Order.of(self.point[None], self.labels[None], "signed").rank_anew(values[:, None])
 
 
 def _judge(case: Case, n_removals: int | None, draws: int) -> tuple[float, float, float, float, Note, int]:
@@ -226,7 +224,7 @@ def _count_tails(case: Case, probe: Probe, draws: int) -> tuple[Tail, Tail, Tens
 
 def _say(support: float, probe: Probe, by_chance: Tail, by_input: Tail, moved: bool, decidable: bool) -> Note:
     """The outcome, in words with its numbers."""
-    what = f"support {written(support, 2)}, chance ±{written(probe.spread, 2)}"
+    what = f"support {write_number(support, 2)}, chance ±{write_number(probe.spread, 2)}"
     orders = f"{by_chance.draws} {'copies of the map that were moved elsewhere' if moved else 'random orders'}"
     better = f"{what}: better than {by_chance.beaten} of {orders}"
     blind = f"than {by_input.beaten} of {by_input.draws} that know the input but not the model"
