@@ -30,7 +30,7 @@ default_role = "code"  # docstrings write `name`, as Markdown does
 autodoc_member_order = "bysource"  # the reference follows the order of __all__
 autodoc_preserve_defaults = False  # methods have signatures that are made, which their source does not show
 napoleon_use_ivar = True  # "Attributes:" sections would otherwise describe dataclass fields a second time
-napoleon_custom_sections = [("Rarely needed", "params_style")]
+napoleon_custom_sections = [("Rarely needed", "params_style"), ("Settings of methods with a path", "params_style")]
 python_maximum_signature_line_length = 100
 
 

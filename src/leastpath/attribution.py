@@ -49,32 +49,32 @@ def attribute(
         method: a name of `lp.METHODS` ("staircase", "idgi"), a solver (`lp.ElasticBand()`), or a `Method`. None: what
             the study of truth chose for this kind of input (docs/truth.md): the elastic band for up to 20 features,
             and else the straight line. `result.method` names the choice.
-        settings: of the method; `lp.METHODS[name].defaults` lists them. Methods with a path have
-            metric: what lengths are measured in, and what the solver makes short. `Conformal` by default.
-            tolerance: the error that the integrator must reach, 0.01 (see `integrate`). None: exactly `n_steps`.
-            n_steps: gradients per path for `tolerance=None`; otherwise where refinement starts.
-            max_gradients: per example, solver and integral together; solvers leave about half of it to the integral.
-                None: as the solver says, and 10,000 for the integral.
-            max_seconds: time for the call, about half of it for the solver. When it is used up, what is known is
-                returned, and the status says what was cut. A model call that has begun is not cut off, and one gradient
-                per segment is always taken.
+        settings: of the method; `lp.METHODS[name].defaults` lists them.
+
+    Settings of methods with a path:
+        metric: what lengths are measured in, and what the solver makes short. `Conformal` by default.
+        tolerance: the error that the integrator must reach, 0.01 (see `integrate`). None: exactly `n_steps`.
+        n_steps: gradients per path for `tolerance=None`; otherwise where refinement starts.
+        max_gradients: per example, solver and integral together; solvers leave about half of it to the integral.
+            None: as the solver says, and 10,000 for the integral.
+        max_seconds: time for the call, about half of it for the solver. When it is used up, what is known is returned,
+            and the status says what was cut. A model call that has begun is not cut off, and one gradient per segment
+            is always taken.
+        geometry: another score of the same inputs, whose geometry bends the path, or another output of the same score:
+            "logit_margin" does not saturate where a softmax does. What is measured is `score`.
+        weighting: what a gradient adds to the attribution; the line integral by default.
+        rule: "gauss_legendre", "midpoint" or "trapezoid".
+        measure: "values" leaves lengths out, which saves gradients: `length`, `length_ratio` and `certificate` are NaN,
+            and a path is not compared with the straight line. "all" measures everything.
 
     Rarely needed:
-        groups: what belongs together: it is removed together in the test, and methods that switch or move groups of
-            features take these. Integer labels (1 or batch, *features), or a word: "values", "pixels", "patches",
-            "tokens", "steps" (see `features.groups.label_groups`). A whole number of superpixels is for the method.
+        groups: which features belong together: integer labels (1 or batch, *features), or words (`features.groups`).
+            They are removed together in the test, and methods that switch features switch them together.
         support: whether removal tests the result.
         progress: show progress bars, and after the first gradients about how long it will take.
         seed: of everything random.
         on_interrupt: what Ctrl-C does. "raise": `Interrupted`, a KeyboardInterrupt whose `result` holds what is
             finished, so that a loop around this call ends too. "return": that result; its status says what is missing.
-        settings: of methods with a path, besides
-            geometry: another score of the same inputs, whose geometry bends the path, or another output of the same
-                score: "logit_margin" does not saturate where a softmax does. What is measured is `score`.
-            weighting: what a gradient adds to the attribution; the line integral by default.
-            rule: "gauss_legendre", "midpoint" or "trapezoid".
-            measure: "values" leaves lengths out, which saves gradients: `length`, `length_ratio` and `certificate` are
-                NaN, and a path is not compared with the straight line. "all" measures everything.
 
     Example:
         >>> import leastpath as lp

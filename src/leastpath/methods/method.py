@@ -276,10 +276,12 @@ def method(
         # The module has the Method under this name: so pickle finds the function as its attribute.
         function.__qualname__ = f"{function.__qualname__}.explain.function"
         explain, defaults = Rowwise(name, function), settings_of(function)
-        return Method(
+        made = Method(
             name, title, role, summary, complete, explain, defaults, extra, takes_baselines, needs, fits, recommended,
             cost, settings_by_kind or {},
         )  # fmt: skip
+        object.__setattr__(made, "__doc__", function.__doc__)  # what help() and the reference show
+        return made
 
     return make
 
