@@ -53,6 +53,7 @@ class Run:
     may spend them. `clock` has the time of the call. `budget` says what is left.
 
     Example:
+        >>> import torch
         >>> run = Run(seed=3)
         >>> like = torch.zeros(())
         >>> torch.equal(run.noise((2,), like, draw=1), run.noise((2,), like, draw=1))
