@@ -24,7 +24,8 @@ class Attribution:
 
     Example:
         >>> import leastpath as lp
-        >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(2, 2), method=lp.StraightLine())
+        >>> score = lp.Score(lambda x: x @ torch.tensor([2.0, 1.0]))
+        >>> result = lp.attribute(score, torch.ones(2, 2), method=lp.StraightLine())
         >>> result.values.shape, result.status[0].ok
         (torch.Size([2, 2]), True)
     """

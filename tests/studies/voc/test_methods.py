@@ -7,7 +7,7 @@ from studies.voc.sampled import sampled_idgi
 
 def test_they_are_registered_and_not_leastpaths_own():
     assert set(OWN) <= set(METHODS) and not set(OWN) & METHODS.built_in
-    assert METHODS["geodesic_sampled"].explain is sampled_idgi
+    assert METHODS["geodesic_sampled"].explain is sampled_idgi.explain
     assert METHODS["geodesic_sampled"].defaults["n_paths"] == 2 and "seed" not in METHODS["geodesic_sampled"].defaults
 
 
