@@ -250,9 +250,7 @@ def _explain_one_by_one(problem: Problem, explain: Callable[[int], Tensor], step
     return torch.cat(values)
 
 
-def explain_chunks(
-    problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1
-) -> Tensor:
+def explain_chunks(problem: Problem, explain: Callable[[Tensor, Tensor, Tensor], Tensor], rows_each: int = 1) -> Tensor:
     """`explain(end, start, rows)` of as many rows as the score's batch size allows: (rows, *shape)."""
     values = []
     for rows in torch.arange(len(problem)).split(max(1, problem.bound.batch_size // rows_each)):
