@@ -556,7 +556,12 @@ def tables_of_methods() -> Iterator[Case]:
         Refused("is a method of leastpath itself"),
     )
     yield Case("methods.register", "a class", lambda: table_of_methods.register(lp.Descent), Refused("Descent"))
-    yield Case("methods.register", "a word", lambda: table_of_methods.register("descent"), Refused("no method is called 'descent'"))
+    yield Case(
+        "methods.register",
+        "a word",
+        lambda: table_of_methods.register("descent"),
+        Refused("no method is called 'descent'"),
+    )
     yield Case(
         "methods.register",
         "an unknown role",

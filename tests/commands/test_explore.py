@@ -57,7 +57,7 @@ def opened(monkeypatch):
 def here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     nets = {"nets:pictures": picture_model, "nets:texts": text_parts}
-    monkeypatch.setattr("leastpath.commands.model_files.imported", nets.__getitem__)
+    monkeypatch.setattr("leastpath.commands.model_files.import_by_name", nets.__getitem__)
     (tmp_path / "photos").mkdir()
     for name in ("b.png", "a.jpg"):
         Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "photos" / name)
@@ -99,7 +99,7 @@ def test_rows_of_a_table(here, opened):
     torch.manual_seed(0)
     save_file(RowNet().state_dict(), here / "net.safetensors")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("leastpath.commands.model_files.imported", lambda name: RowNet)
+        patch.setattr("leastpath.commands.model_files.import_by_name", lambda name: RowNet)
         run_explore(
             here / "table.csv", model=here / "net.safetensors", model_class="nets:RowNet", row=[2, 0], drop=["id"],
             no_open=True,
@@ -118,7 +118,7 @@ def test_the_code_of_a_table_reads_its_file_and_gives_the_same_numbers(here, mon
     frame = pd.read_csv(here / "table.csv")
     frame.to_csv(here / name, index=False, sep="\t" if "tsv" in name.lower() else ",", compression="infer")
     (here / "more.csv").write_text("job,age\nz,9\ny,2.5\n")
-    monkeypatch.setattr("leastpath.commands.model_files.imported", lambda name: RowNet)
+    monkeypatch.setattr("leastpath.commands.model_files.import_by_name", lambda name: RowNet)
     net = {"model": here / "net.safetensors", "model_class": "nets:RowNet"}
     source = source_of(here / name, row=[2], drop=["id"], **net)
     with session_over(source) as session:
