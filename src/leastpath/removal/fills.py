@@ -168,9 +168,7 @@ def find_filler(fill: Fill) -> tuple[str, Filler]:
         return f"{fill:g}", MadeBy(lambda points, *_: torch.full_like(points, fill))
     if callable(fill):
         return getattr(fill, "__name__", "callable"), MadeBy(lambda points, *_: fill(points))
-    raise ValueError(
-        f"fill={fill!r} is unknown: use one of {list(FILLS)}, Samples(inputs), a number or a callable"
-    )
+    raise ValueError(f"fill={fill!r} is unknown: use one of {list(FILLS)}, Samples(inputs), a number or a callable")
 
 
 def fill_rows(filling: Filling, examples: Tensor, masked: Tensor) -> Tensor:
