@@ -171,13 +171,9 @@ class FineTunedFidelity(NamedMeasure):
 
     def _draw(self, order: Order, first: Tensor, last: Tensor, drawn_by: list[torch.Generator]) -> tuple[Order, Tensor]:
         """Random orders that begin with the places from `first` to `last` (batch,), and how much of them is removed."""
-        draws = torch.stack(
-            [
-                torch.stack([torch.rand(int(order.sizes.max()), generator=g) for g in drawn_by])
-                for _ in range(self.n_samples)
-            ]
-        )  # (samples, batch, places)
-        draws = functional.pad(draws, (0, order.places.shape[2] - draws.shape[2]))
+        n, most = self.n_samples, int(order.sizes.max())
+        draws = torch.stack([torch.stack([torch.rand(most, generator=g) for _ in range(n)]) for g in drawn_by], 1)
+        draws = functional.pad(draws, (0, order.places.shape[2] - most))  # (samples, batch, places)
         place = order.places.long().cpu()
         inside = (place >= first[:, None]) & (place < last[:, None])
         limit = torch.minimum(self.share * (last - first), self.most * order.sizes)
