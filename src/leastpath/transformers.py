@@ -433,13 +433,7 @@ def embedding_of(model: nn.Module) -> nn.Module:
 
 
 def usual_baselines(tokenizer: Any) -> tuple[TextBaseline, ...]:
-    """Mask and padding, or what the tokenizer has of them; vectors of zeros if it has neither.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> usual_baselines(SimpleNamespace(pad_token_id=0))
-        ('pad',)
-    """
+    """Mask and padding, or what the tokenizer has of them; vectors of zeros if it has neither."""
     wanted: tuple[TextBaseline, ...] = ("mask", "pad")
     return tuple(name for name in wanted if getattr(tokenizer, f"{name}_token_id", None) is not None) or ("zero",)
 
