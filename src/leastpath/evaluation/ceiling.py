@@ -72,9 +72,9 @@ class NearOptimalRemoval(Settings):
         with leave_untouched(score.model, inputs), torch.no_grad():
             bound = judged.bind(inputs)
             fill = prepare_fill(self.fill, bound, inputs, baselines, seed)
-            labels = label_groups(self.groups, bound.space.explained())
+            labels = label_groups(self.groups, bound.space.points())
             every = torch.arange(bound.n_features)[None] if labels is None else flat_rows(labels)
-            values = torch.zeros_like(flat_rows(bound.space.explained()), dtype=bound.work_dtype)
+            values = torch.zeros_like(flat_rows(bound.space.points()), dtype=bound.work_dtype)
             for b, index in enumerate(every.expand(bound.batch, -1)):
                 values[b] = self._values(_Removals(bound, scale, b, index, fill)).to(values)
         unknown = torch.full((bound.batch,), torch.nan, dtype=values.dtype)
@@ -140,7 +140,7 @@ class _Removals:
         rows = torch.full((len(removed),), self.example)
         # One more group, which is never removed, for what stays.
         chosen = torch.cat([torch.as_tensor(removed), torch.zeros(len(removed), 1, dtype=torch.bool)], 1)
-        points = self.bound.space.explained()[self.example : self.example + 1]
+        points = self.bound.space.points()[self.example : self.example + 1]
         masked = chosen[:, self.index].reshape(len(removed), *self.bound.shape).to(points.device)
         filled = torch.where(masked, fill_rows(self.fill, rows, masked).to(points), points)
         return level_of(self.bound.values(filled, rows).double().cpu(), self.scale).numpy()

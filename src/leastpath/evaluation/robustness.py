@@ -72,7 +72,7 @@ class Infidelity(NamedMeasure):
             bound = score.bind(inputs)
             attributions = read_attributions(bound, result)
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
-            end = bound.space.explained().to(bound.work_dtype)
+            end = bound.space.points().to(bound.work_dtype)
             noise = self.noise * _own_noise(inputs, seed, self.n_samples, end)
 
             @metrics.infidelity_perturb_func_decorator(True)  # type: ignore[untyped-decorator]
@@ -115,7 +115,7 @@ class _Neighbours:
 
     @property
     def points(self) -> Tensor:
-        return self.bound.space.explained()
+        return self.bound.space.points()
 
     def __call__(self, points: Tensor) -> Tensor:
         return read_attributions(self.bound, self.again(inputs=self.bound.space.split(points)))
@@ -234,7 +234,7 @@ class AttackRobustness(_ExplainsNeighbours):
 
     def attack(self, bound: BoundScore, start: Tensor, inputs: Inputs, seed: int) -> tuple[Tensor, Tensor]:
         """The attacked points (batch, *shape), and whether there is an admissible one (batch,)."""
-        rows, clean = torch.arange(bound.batch), bound.space.explained().to(bound.work_dtype)
+        rows, clean = torch.arange(bound.batch), bound.space.points().to(bound.work_dtype)
         value, gradient = bound.gradients(clean, rows)
         allowed = self.keep * (value - bound.values(start, rows)).abs()
         shift = self.radius * _across(_uniform(inputs, seed, 1, clean)[:, 0], gradient).clamp(-1, 1)

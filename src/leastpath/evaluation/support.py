@@ -127,7 +127,7 @@ def prepare_fill(
 
     Its generators are fresh: noise does not depend on which other fills are asked for.
     """
-    points = bound.space.explained()
+    points = bound.space.points()
     if isinstance(fill, Tensor):
         return fill.to(points).expand_as(points)
     _, made = find_filler(fill)

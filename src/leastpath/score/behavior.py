@@ -81,7 +81,7 @@ def _gradients(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
         own, x, _ = rows_of(score, inputs, None, range(rows))
         with leave_untouched(own.model, x):
             bound = replace(own, target=_mix_outputs, output="raw").bind(x)
-            points = bound.space.explained()
+            points = bound.space.points()
             found = bound.gradients(points, torch.arange(rows))[1].double().cpu().reshape(rows, -1)
             sizes = points.double().cpu().reshape(rows, -1).norm(dim=1, keepdim=True).clamp_min(1.0)
     except Exception as error:

@@ -96,7 +96,7 @@ class Score:
         """The score of each input, without gradients: (batch,)."""
         with leave_untouched(self.model, inputs):
             bound = self.bind(inputs)
-            return bound.values(bound.space.explained(), torch.arange(bound.batch))
+            return bound.values(bound.space.points(), torch.arange(bound.batch))
 
     def outputs(self, inputs: Inputs) -> Tensor:
         """What the model itself returns, before `output` and `target`, without gradients: (batch, …).
