@@ -505,7 +505,7 @@ def test_a_driver_that_lost_its_folder_says_so(tmp_path, monkeypatch):
     def taken(folder):
         yield lambda: True
 
-    monkeypatch.setattr(driver, "held", taken)
+    monkeypatch.setattr(driver, "hold_folder", taken)
     with pytest.raises(FolderInUse, match="was taken over"):
         explain(list(X), out=tmp_path)
 

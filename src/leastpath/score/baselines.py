@@ -86,7 +86,7 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
     if unknown := [setting for setting in settings if setting not in known]:
         raise ValueError(f'baseline "{name}" has the settings {known}, got {unknown}')
     for setting, value in settings.items():
-        check_setting(setting, value, kinds[setting])
+        check_setting(setting, value, kinds.get(setting, Any))  # a user's function need not have types
     return row.make(inputs.detach(), score, **settings)
 
 
