@@ -30,7 +30,7 @@ import torch
 import leastpath as lp
 from leastpath.commands.explore_samples import sample_source
 from leastpath.explorer.arrays import as_json
-from leastpath.explorer.opening import session_of
+from leastpath.explorer.session import session_of
 
 STEPS = """async (steps) => {
   const canvases = ["picture-frame", "picture-so-far"].map((id) => document.getElementById(id));

@@ -6,6 +6,7 @@ The real test reads `$LEASTPATH_DATA/text/sst2_train.tsv` and the weights in the
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from torch import nn
 import leastpath as lp
 from helpers import left_untouched, seeded
 from leastpath.shap import explanation
-from leastpath.transformers import explain, explain_image
+from leastpath.transformers import explain, explain_image, usual_baselines
 
 hf = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -451,3 +452,8 @@ def test_minilm_finds_the_words_that_matter(sentiment):
 def test_texts_without_a_token_to_explain_are_refused(texts, settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         explain(classifier(), tokenizer(), texts, **STRAIGHT, **settings)
+
+
+def test_usual_baselines_are_those_that_the_tokenizer_has():
+    assert usual_baselines(SimpleNamespace(pad_token_id=0)) == ("pad",)
+    assert usual_baselines(SimpleNamespace()) == ("zero",)

@@ -20,7 +20,7 @@ from leastpath.geometry.metric import Metric
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import by_length
 from leastpath.score.calls import output_tensor
-from leastpath.score.inputs import Baselines, Inputs, Target
+from leastpath.score.inputs import Baselines, Inputs
 from leastpath.score.score import Score
 from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.solution import Solver
@@ -158,7 +158,8 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
             known = f'{list(RULES_BY_METHOD)}; for one-sided sums take "riemann_middle"'
             raise ValueError(f"method={method!r} is not offered, use one of {known}")
         with _input_of(self.layer) if attribute_to_layer_input else nullcontext(self.layer) as explained:
-            score = _score(self.forward_func, target, additional_forward_args, internal_batch_size, explained)
+            batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
+            score = _score(self.forward_func, target, batch, additional_forward_args, internal_batch_size, explained)
             settings = {**self._settings, "n_steps": n_steps, "rule": RULES_BY_METHOD[method]}
             return attribute(score, inputs, baselines, support=support, **settings)
 
@@ -214,39 +215,25 @@ class _MeanGradient:
 
 def _score(
     forward_func: Callable[..., Any],
-    target: CaptumTarget,
+    target: Any,
+    batch: int,
     additional_forward_args: Any,
     batch_size: int | None,
-    layer: nn.Module | None = None,
+    layer: nn.Module | None,
 ) -> Score:
     extra = () if additional_forward_args is None else additional_forward_args
-    picks = isinstance(target, (list, tuple)) and len(target) > 0 and isinstance(target[0], (list, tuple))
+    extra = extra if isinstance(extra, tuple) else (extra,)
+    one = target if isinstance(target, tuple) else target.reshape(-1).tolist() if isinstance(target, Tensor) else ()
+    if len(one) == 1:
+        target = int(one[0])
+    elif isinstance(target, tuple):
+        target = [target] * batch
+    picks = isinstance(target, list) and len(target) > 0 and isinstance(target[0], (list, tuple))
     model = _Wrapped(forward_func, layer, picks) if picks or layer is not None else forward_func
     if picks:  # the indices of each row are passed as an argument
-        extra, target = (*(extra if isinstance(extra, tuple) else (extra,)), torch.as_tensor(target)), None
-    extra = tuple(map(by_length, extra if isinstance(extra, tuple) else (extra,)))  # Captum knows no marks
-    return Score(model, _target(target), layer=layer, additional_forward_args=extra, batch_size=batch_size)
-
-
-def _target(target: Any) -> Target:
-    if isinstance(target, Tensor) and target.numel() == 1:
-        return int(target)
-    if isinstance(target, tuple):
-        return int(target[0]) if len(target) == 1 else _Pick(target)
-    return target
-
-
-@dataclass(frozen=True)
-class _Pick:
-    """One element of each row's output, the same for all rows: a target callable."""
-
-    index: tuple[int, ...]
-
-    def __call__(self, output: Tensor) -> Tensor:
-        _check_index(len(self.index), output)
-        for i in self.index:
-            output = output[:, i]
-        return output
+        extra, target = (*extra, torch.as_tensor(target)), None
+    marked = tuple(map(by_length, extra))  # Captum knows no marks
+    return Score(model, target, layer=layer, additional_forward_args=marked, batch_size=batch_size)
 
 
 class _Wrapped(nn.Module):
@@ -267,16 +254,12 @@ class _Wrapped(nn.Module):
         output = output_tensor(self.forward_func(*args[:-1]))
         if len(index) != len(output):
             raise ValueError("the list of targets is not as long as the batch: pass one tuple per example")
-        _check_index(index.shape[1], output)
+        if index.shape[1] != output.ndim - 1:
+            raise ValueError(
+                f"target has {index.shape[1]} indices per example, but the output is {tuple(output.shape)}: "
+                f"expected {output.ndim - 1}, one for each dimension after the batch"
+            )
         return output[(torch.arange(len(output), device=output.device), *index.unbind(1))]
-
-
-def _check_index(given: int, output: Tensor) -> None:
-    if given != output.ndim - 1:
-        raise ValueError(
-            f"target has {given} indices per example, but the output is {tuple(output.shape)}: "
-            f"expected {output.ndim - 1}, one for each dimension after the batch"
-        )
 
 
 @contextmanager

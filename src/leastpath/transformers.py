@@ -34,8 +34,24 @@ TextBaseline = Literal["pad", "mask", "zero"]
 ImageBaseline = Literal["black", "white", "mean"]
 
 
-@dataclass(frozen=True, repr=False)
-class TextExplanation:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class _Explained:
+    """What explanations of texts and of images have in common."""
+
+    target: Tensor
+    """(batch,) the class explained; −1 where the model has a single output."""
+    target_names: tuple[str, ...]
+    """Its name in the model's configuration."""
+    scores: Tensor
+    """(batch,) of the inputs."""
+    base_values: Tensor
+    """(batch,) of the baselines: `base_values + Σ values` is the score, up to the completeness gap."""
+    result: Attribution
+    """All that is known: values with padding, lengths, certificates, a status for each input."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TextExplanation(_Explained):
     """Attributions of texts, token by token. Tuples have one entry per text; padding is left out of all of them.
 
     Example:
@@ -53,18 +69,8 @@ class TextExplanation:
     """Sub-words merged, as they stand in the text; special tokens are words of their own."""
     word_values: tuple[Tensor, ...]
     """(words,) each: summed over a word's tokens."""
-    target: Tensor
-    """(batch,) the class explained; −1 where the model has a single output."""
-    target_names: tuple[str, ...]
-    """Its name in the model's configuration."""
-    scores: Tensor
-    """(batch,) of the texts."""
-    base_values: Tensor
-    """(batch,) of the baselines: `base_values + Σ values` is the score, up to the completeness gap."""
     probabilities: Tensor
     """(batch,) that the model gives to the class explained; NaN where it has a single output."""
-    result: Attribution
-    """All that is known: values (batch, length, dimensions) with padding, certificates, a status for each text."""
     pieces: tuple[tuple[Piece, ...], ...]
     """What is shown: the words if `merge_words` was asked for, else the tokens, with the space that follows them."""
     shown_values: tuple[Tensor, ...]
@@ -134,13 +140,13 @@ class Piece:
     positions: tuple[int, ...]
 
 
-@dataclass(frozen=True, repr=False)
-class ImageExplanation:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ImageExplanation(_Explained):
     """Attributions of images, in the space that the processor makes of them.
 
     Example:
         >>> import leastpath.transformers
-        >>> [field for field in leastpath.transformers.ImageExplanation.__dataclass_fields__][:2]
+        >>> [field for field in leastpath.transformers.ImageExplanation.__dataclass_fields__][-2:]
         ['values', 'pixel_values']
     """
 
@@ -148,16 +154,6 @@ class ImageExplanation:
     """(batch, channels, height, width)."""
     pixel_values: Tensor
     """(batch, channels, height, width) what the processor made of the images: what the model saw."""
-    target: Tensor
-    """(batch,) the class explained; −1 where the model has a single output."""
-    target_names: tuple[str, ...]
-    """Its name in the model's configuration."""
-    scores: Tensor
-    """(batch,) of the images."""
-    base_values: Tensor
-    """(batch,) of the baselines."""
-    result: Attribution
-    """All that is known: certificates, lengths, a status for each image."""
 
     @property
     def heat(self) -> Tensor:
@@ -437,13 +433,7 @@ def embedding_of(model: nn.Module) -> nn.Module:
 
 
 def usual_baselines(tokenizer: Any) -> tuple[TextBaseline, ...]:
-    """Mask and padding, or what the tokenizer has of them; vectors of zeros if it has neither.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> usual_baselines(SimpleNamespace(pad_token_id=0))
-        ('pad',)
-    """
+    """Mask and padding, or what the tokenizer has of them; vectors of zeros if it has neither."""
     wanted: tuple[TextBaseline, ...] = ("mask", "pad")
     return tuple(name for name in wanted if getattr(tokenizer, f"{name}_token_id", None) is not None) or ("zero",)
 

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+import axiom_oracles as oracle
 import leastpath as lp
 from helpers import Polyline, flat_points, mlp
 from leastpath.evaluation import axioms
@@ -33,38 +34,38 @@ def product(x):
 
 def test_gap_and_cancellation_against_definition():
     values, change = flat_points(4, 6).view(4, 2, 3), flat_points(4, 1)[:, 0]
-    torch.testing.assert_close(axioms.completeness_gap(values, change), values.sum((1, 2)) - change)
-    torch.testing.assert_close(axioms.cancellation(values, change), values.abs().sum((1, 2)) - change.abs())
+    torch.testing.assert_close(oracle.completeness_gap(values, change), values.sum((1, 2)) - change)
+    torch.testing.assert_close(oracle.cancellation(values, change), values.abs().sum((1, 2)) - change.abs())
 
 
 def test_gap_and_cancellation_agree_with_the_result():
     result = straight(lp.Score(product), X)
-    torch.testing.assert_close(axioms.completeness_gap(result.values, result.score_change), result.completeness_gap)
-    torch.testing.assert_close(axioms.cancellation(result.values, result.score_change), result.cancellation)
+    torch.testing.assert_close(oracle.completeness_gap(result.values, result.score_change), result.completeness_gap)
+    torch.testing.assert_close(oracle.cancellation(result.values, result.score_change), result.cancellation)
 
 
 def test_cancellation_of_the_counter_examples():
     score = lp.Score(lambda x: 2 * x[:, 0] - x[:, 1])
     result = straight(score, torch.ones(1, 2))
-    torch.testing.assert_close(axioms.cancellation(result.values, result.score_change), torch.tensor([2.0]))
+    torch.testing.assert_close(oracle.cancellation(result.values, result.score_change), torch.tensor([2.0]))
 
 
 def test_dummy_is_the_largest_value_on_ignored_features():
     score = lp.Score(lambda x: x[:, 0] * x[:, 1])
     ignored = torch.tensor([False, False, True])
-    assert axioms.dummy(straight(score, X).values, ignored).tolist() == [0] * 4
+    assert oracle.dummy(straight(score, X).values, ignored).tolist() == [0] * 4
     broken = Crooked(torch.tensor([0.0, 0.0, -0.3]))(score, X, torch.zeros(4, 3))
-    torch.testing.assert_close(axioms.dummy(broken.values, ignored), torch.full((4,), 0.3))
+    torch.testing.assert_close(oracle.dummy(broken.values, ignored), torch.full((4,), 0.3))
 
 
 @pytest.mark.parametrize("features", [None, [0, 2]])
 def test_sensitivity_holds_for_line_integrals_and_shows_what_breaks_it(features):
     score, base = lp.Score(mlp(3), 1), torch.full((1, 3), 0.2)
-    gaps = axioms.sensitivity(straight, score, X, base, features)
+    gaps = oracle.sensitivity(straight, score, X, base, features)
     assert gaps.shape == (len(features or range(3)), 4)
     torch.testing.assert_close(gaps, torch.zeros_like(gaps), rtol=0, atol=1e-4)
     # 0.1 too much on every feature: once on the changed one, twice on the others.
-    broken = axioms.sensitivity(Crooked(0.1), score, X, base, features)
+    broken = oracle.sensitivity(Crooked(0.1), score, X, base, features)
     torch.testing.assert_close(broken, torch.full_like(broken, 0.3), rtol=0, atol=1e-3)
 
 
@@ -79,16 +80,16 @@ def test_symmetry_holds_on_the_line_and_shows_what_breaks_it():
 
 def test_implementation_invariance_of_one_function_and_of_two():
     same = (lp.Score(product), lp.Score(lambda x: x[:, 2] * x[:, 1] * x[:, 0]))
-    torch.testing.assert_close(axioms.implementation_invariance(straight, *same, X), torch.zeros(4), rtol=0, atol=1e-5)
-    other = axioms.implementation_invariance(straight, same[0], lp.Score(lambda x: 2 * x.prod(1)), X)
+    torch.testing.assert_close(oracle.implementation_invariance(straight, *same, X), torch.zeros(4), rtol=0, atol=1e-5)
+    other = oracle.implementation_invariance(straight, same[0], lp.Score(lambda x: 2 * x.prod(1)), X)
     torch.testing.assert_close(other, torch.ones(4), rtol=1e-3, atol=0)
     flat = lp.Score(lambda x: 0 * x.sum(1))
-    assert axioms.implementation_invariance(straight, flat, flat, X).tolist() == [0] * 4
+    assert oracle.implementation_invariance(straight, flat, flat, X).tolist() == [0] * 4
 
 
 def test_lengths_of_a_linear_score_against_closed_form():
     """f = 3x₀ − 4x₁ from 0 to (1, 1): L₁ = 7, L_r = 1, L_c = 5√2, Σ|A| = 7."""
-    measured = axioms.lengths(
+    measured = oracle.lengths(
         lp.Score(lambda x: 3 * x[:, 0] - 4 * x[:, 1]), lp.Path.straight(torch.zeros(1, 2), torch.ones(1, 2))
     )
     for name, expected in (("no_cancellation", 7), ("rank_one", 1), ("conformal", 5 * math.sqrt(2)), ("magnitude", 7)):
@@ -102,7 +103,7 @@ def test_lengths_of_a_linear_score_against_closed_form():
 def test_violations_show_what_is_broken():
     """Numbers that no path has: every inequality fails by a half."""
     one, two, four = (torch.tensor([v]) for v in (1.0, 2.0, 4.0))
-    broken = axioms.Lengths(no_cancellation=one, rank_one=two, conformal=one, magnitude=two, change=four).violations()
+    broken = oracle.Lengths(no_cancellation=one, rank_one=two, conformal=one, magnitude=two, change=four).violations()
     assert {name: float(v) for name, v in broken.items()} == pytest.approx(dict.fromkeys(broken, 0.5))
     assert len(broken) == 5
 
@@ -110,20 +111,23 @@ def test_violations_show_what_is_broken():
 def test_lengths_of_curved_paths_keep_the_inequalities():
     score, x = lp.Score(mlp(3), 1), X
     path = Polyline().solve(None, None, torch.zeros_like(x), x, None).path
-    assert all((v <= 3e-3).all() for v in axioms.lengths(score, path).violations().values())  # measured to 1e-3 each
+    assert all((v <= 3e-3).all() for v in oracle.lengths(score, path).violations().values())  # measured to 1e-3 each
 
 
 ERRORS = {
     "batch": (
-        lambda: axioms.cancellation(torch.ones(2, 3), torch.ones(3)),
+        lambda: oracle.cancellation(torch.ones(2, 3), torch.ones(3)),
         "values of 2 examples and score changes of 3",
     ),
     "mask shape": (
-        lambda: axioms.dummy(torch.ones(2, 3), torch.tensor([True])),
+        lambda: oracle.dummy(torch.ones(2, 3), torch.tensor([True])),
         r"expected a bool mask of shape \(3,\)",
     ),
-    "mask dtype": (lambda: axioms.dummy(torch.ones(2, 3), torch.ones(3)), "ignored is torch.float32"),
-    "mask empty": (lambda: axioms.dummy(torch.ones(2, 2), torch.tensor([False, False])), "ignored marks no feature"),
+    "mask dtype": (lambda: oracle.dummy(torch.ones(2, 3), torch.ones(3)), "ignored is torch.float32"),
+    "mask empty": (
+        lambda: oracle.dummy(torch.ones(2, 2), torch.tensor([False, False])),
+        "ignored marks no feature",
+    ),
     "no pairs": (lambda: axioms.symmetry(straight, lp.Score(product), X, []), r"pairs is empty: .*pairs=\[\(0, 1\)\]"),
     "not symmetric": (
         lambda: axioms.symmetry(straight, lp.Score(lambda x: x[:, 0] - x[:, 1]), X, [(0, 1)]),

@@ -81,5 +81,5 @@ def test_batch_equals_loop_and_costs_are_counted():
 def test_mistakes_are_sentences():
     with pytest.raises(ValueError, match="evaluations, more than most=5 allows"):
         NearOptimalRemoval(most=5)(lp.Score(mlp(6, 3), 0), flat_points(1, 6))
-    with pytest.raises(ValueError, match="at most 20"):
+    with pytest.raises(ValueError, match=r"exact=40 must be from 0 to 20: it takes 2\^exact"):
         NearOptimalRemoval(exact=40)

@@ -101,7 +101,7 @@ def test_batch_equals_loop():
     ("make", "sentence"),
     [
         (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(3).long())), "2 inputs and 3 labels"),
-        (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), most=0), "most=0 must lie above 0"),
+        (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), most=0), "most=0 must be above 0"),
         (lambda: fine_tune(mlp(), (torch.ones(2, 4), torch.zeros(2).long()), fill="baseline"), "pass its number"),
         (lambda: fine_tune(lambda x: x, (torch.ones(2, 4), torch.zeros(2).long())), "expected a torch.nn.Module"),
         (lambda: FineTunedFidelity(mlp(), sizes=(1.0,)), "must lie between 0 and 1"),

@@ -24,7 +24,7 @@ from leastpath.evaluation.masking import (
 )
 from leastpath.evaluation.measure import Measure, generators, given_attribution, measure_all
 from leastpath.removal import curves
-from leastpath.removal.fills import fill_rows, find_filler
+from leastpath.removal.fills import Samples, fill_rows, find_filler
 from leastpath.removal.support import class_log_odds
 
 MEASURES = [Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, Insertion, Deletion]
@@ -383,7 +383,7 @@ def test_probabilities_that_are_rounded_to_one_or_zero(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_pool_is_shown_by_its_contents(dtype):
     pool = torch.rand(3, 4).to(dtype)
-    shown = [repr(Masking(fill="samples", pool=p)) for p in (pool, pool.clone(), pool + 1)]
+    shown = [repr(Masking(fill=Samples(p))) for p in (pool, pool.clone(), pool + 1)]
     assert shown[0] == shown[1] != shown[2]
 
 

@@ -9,9 +9,8 @@ import torch
 import leastpath as lp
 from explorer_subjects import asked, picture_source, served, table_source, text_source
 from leastpath.explorer.arrays import pack, unpack
-from leastpath.explorer.opening import session_of
 from leastpath.explorer.server import Explorer
-from leastpath.explorer.session import Session
+from leastpath.explorer.session import Session, session_of
 from leastpath.explorer.sources.tensors import TensorSource
 
 STATE = {

@@ -8,10 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
+import leastpath as lp
 from explorer_subjects import finished, picture_net, picture_source, session_over, table_source, text_source
 from leastpath.explorer import explaining
 from leastpath.explorer import session as module
 from leastpath.explorer.arrays import pack, unpack
+from leastpath.explorer.saved import SavedSession
+from leastpath.explorer.session import session_of
 from leastpath.explorer.tasks import Unknown
 
 
@@ -135,3 +138,25 @@ def test_old_results_go_first(monkeypatch):
         assert session.state()["results"] == [second]
         with pytest.raises(Unknown):
             session.result(first)
+
+
+def test_a_score_a_source_and_a_result():
+    score = lp.Score(lambda x: x.prod(1))
+    for given in ((score, torch.ones(1, 2)), (table_source(),)):
+        session = session_of(*given)
+        assert session.state()["kind"] == "table"
+        session.close()
+    assert isinstance(session_of(lp.attribute(score, torch.ones(1, 2), method=lp.StraightLine())), SavedSession)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((3,), "expected a Score"), ((lp.Score(lambda x: x.sum(1)),), "needs inputs"),
+        ((lp.Score(lambda x: x.sum(1)), (torch.ones(1, 2),)), "one tensor"),
+        ((lp.Score(lambda x: x.sum((1, 2))), torch.ones(1, 2, 3)), "expected pictures"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_explored_is_a_sentence(given, words):
+    with pytest.raises(ValueError, match=words):
+        session_of(*given)

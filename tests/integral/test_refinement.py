@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import axiom_oracles as oracle
 import leastpath as lp
 from helpers import Counted, flat_points, mlp, moons_net, relative_error, wave
 from leastpath import Outcome, Path, Score, integrate
-from leastpath.evaluation import axioms
 from leastpath.integral.pieces import KnownSegments, Pieces, quadrature
 from leastpath.integral.refinement import _first_pieces
 
@@ -163,7 +163,7 @@ def test_inequalities_on_random_nets_and_polylines(seed, features, knots):
     path = Path.polyline(flat_points(2 * knots, features, seed, torch.float64).view(2, knots, features))
     score = Score(mlp(features, seed=seed).double(), torch.tensor([0, 1]))
     tolerance = 1e-4
-    measured = axioms.lengths(score, path, tolerance=tolerance)
+    measured = oracle.lengths(score, path, tolerance=tolerance)
     for name, violation in measured.violations().items():
         # Both sides are measured, each with an error of its own of up to the tolerance.
         assert (violation <= 2 * tolerance).all(), name

@@ -109,7 +109,7 @@ def test_which_executor(given, chosen):
         ("beside:make", "beside:nothing", "cannot be imported"),
         ("integrated_gradients", "no_such", "no method is called 'no_such'"),
         ("tolerance", "tolerances", "has no setting 'tolerances'"),
-        ('"predicted"', '"best"', "target='best' is unknown"),
+        ('"predicted"', '"best"', "target='best' must be a whole number or one of"),
     ],
 )
 def test_mistakes_in_the_file_are_one_sentence(file, pattern, replacement, match):

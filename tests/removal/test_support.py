@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import leastpath as lp
-from leastpath.removal.support import class_log_odds, judged_score, measure_support
+from leastpath.removal.curves import Order
+from leastpath.removal.support import class_log_odds, judged_score, measure_curves
 
 
 def test_log_odds_are_exact_where_the_softmax_is_rounded():
@@ -19,14 +20,15 @@ def test_the_gain_of_a_score_without_classes_counts_any_change():
     for sign in (1, -1):
         score, scale = judged_score(lp.Score(lambda x, sign=sign: x @ torch.tensor([4.0, 1.0]) * sign))
         bound, black = score.bind(torch.ones(1, 2)), torch.zeros(1, 2)
-        gain = measure_support(bound, scale, torch.tensor([[4.0, 1.0]]), [black], shares=[0.5])
+        order = Order.of(torch.tensor([[4.0, 1.0]]), None, "magnitude")
+        gain, _ = measure_curves(bound, scale, order, [black], shares=[0.5])
         assert scale == "score" and float(gain) == pytest.approx(3)
 
 
 def test_values_that_are_all_zero_order_nothing():
     score, scale = judged_score(lp.Score(lambda x: x @ torch.tensor([4.0, 1.0])))
-    bound = score.bind(torch.ones(1, 2))
-    assert measure_support(bound, scale, torch.zeros(1, 2), [torch.zeros(1, 2)]).tolist() == [[0]]
+    bound, order = score.bind(torch.ones(1, 2)), Order.of(torch.zeros(1, 2), None, "magnitude")
+    assert measure_curves(bound, scale, order, [torch.zeros(1, 2)])[0].tolist() == [[[0]]]
 
 
 def test_a_softmax_without_a_class_is_refused():

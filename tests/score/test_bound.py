@@ -106,7 +106,7 @@ def test_output_that_does_not_depend_on_the_input():
 def test_tuple_is_joined_and_split_again():
     parts = (flat_points(3, 2), flat_points(3, 6, seed=1).view(3, 2, 3).double())
     bound = lp.Score(lambda a, b: a.sum(1) + b.flatten(1).sum(1)).bind(parts)
-    joint = bound.space.explained()
+    joint = bound.space.points()
     assert joint.shape == (3, 8) and joint.dtype == torch.float64
     again = bound.space.split(joint)
     assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(again, parts, strict=True))

@@ -8,6 +8,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import Counted, TextNet, flat_points, mlp, seeded
+from leastpath.score.calls import choose_classes
 
 X = flat_points(5, 4)
 
@@ -174,3 +175,9 @@ OUTPUTS = {
 def test_output_errors(score, match):
     with pytest.raises(ValueError, match=match):
         score(X)
+
+
+def test_classes_are_those_asked_for_or_those_predicted():
+    assert choose_classes(None, torch.tensor([[0.0, 2.0], [1.0, 0.0]])).tolist() == [1, 0]
+    assert choose_classes(1, torch.zeros(3, 2)).tolist() == [1, 1, 1]
+    assert choose_classes(0, torch.zeros(2, 1)) is choose_classes(None, torch.zeros(2)) is None

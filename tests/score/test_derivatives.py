@@ -72,4 +72,4 @@ def test_features_before_the_explained_layer_are_refused():
     bound = lp.Score(net, 0, layer=net[1]).bind(torch.ones(1, 4))
     metric = lp.Pullback(layer=net[0])
     with pytest.raises(ValueError, match="does not depend on the inputs"):
-        pull_back(bound, bound.space.explained(), torch.arange(1), metric, torch.ones(1, net[0].out_features))
+        pull_back(bound, bound.space.points(), torch.arange(1), metric, torch.ones(1, net[0].out_features))

@@ -187,3 +187,8 @@ def test_errors_say_what_to_do(net):
     net.held = gradient(net, X).requires_grad_() * 2
     with pytest.raises(ValueError, match="the model cannot be copied"):
         lp.prepare(net, X)
+
+
+def test_a_product_against_its_convolution():
+    convolution, x = nn.Conv2d(3, 5, 1), torch.ones(2, 3, 4, 4)
+    torch.testing.assert_close(Pointwise(convolution)(x), convolution(x), atol=1e-6, rtol=1e-5)

@@ -10,6 +10,7 @@ from torch import nn
 import leastpath as lp
 from helpers import TextNet, cnn, flat_points, left_untouched, mlp, seeded
 from leastpath.score.calls import UnreadableOutput
+from leastpath.score.score import bind_paths
 
 X = flat_points(5, 4)
 
@@ -144,3 +145,8 @@ def test_outputs_are_ordinary_tensors_under_inference_mode():
 def test_outputs_that_have_no_rows(model, match):
     with pytest.raises(UnreadableOutput, match=match):
         lp.Score(model).outputs(X)
+
+
+def test_paths_are_bound_once_for_each_baseline():
+    bound, start, end, m = bind_paths(lp.Score(lambda x: x.sum(1)), torch.ones(2, 3), torch.zeros(2, 5, 3))
+    assert (bound.batch, m, start.shape, end.shape) == (10, 5, (10, 3), (10, 3))

@@ -21,12 +21,6 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
 
     A name may also be a module of its home. The package's own modules are found too: `leastpath.tabular` works without
     an import of its own.
-
-    Example:
-        >>> import leastpath
-        >>> get, _, names = late_names("leastpath", leastpath.__file__)
-        >>> get("Outcome").__module__, "Outcome" in names
-        ('leastpath.result.status', True)
     """
     home_of = _homes(Path(file).with_suffix(".pyi"))
 

@@ -31,17 +31,6 @@ class Registry(Mapping[str, T], Generic[T]):
         group: of the entry points, such as "leastpath.methods".
         adder: the function that adds to this table, for the sentence that tells of it.
         adopt: makes a thing of what an entry point names, or of what a user gives, and of its name.
-
-    Example:
-        >>> numbers = Registry("number", {"one": 1}, group="example.numbers", adder="numbers.add")
-        >>> numbers.add("two", 2)
-        >>> list(numbers), "three" in numbers
-        (['one', 'two'], False)
-        >>> numbers["three"]
-        Traceback (most recent call last):
-        ...
-        leastpath._support.registry.UnknownName: no number is called 'three': use one of one, two; or add yours, in \
-every process that asks for it, by numbers.add
     """
 
     def __init__(

@@ -40,38 +40,16 @@ _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 class StoreMismatch(ValueError):
-    """A folder holds results of another configuration. Results of two configurations are never mixed.
-
-    Example:
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> store = Store(folder, {"seed": 0})
-        >>> try:
-        ...     Store(folder, {"seed": 1})
-        ... except StoreMismatch:
-        ...     print("refused")
-        refused
-    """
+    """A folder holds results of another configuration. Results of two configurations are never mixed."""
 
 
 class BrokenUnit(UserWarning):
-    """A file in a store is truncated, altered or not of this store. It was moved aside, and its unit is not done.
-
-    Example:
-        >>> import warnings
-        >>> warnings.simplefilter("error", BrokenUnit)  # stop, and do not compute a unit again
-        >>> warnings.simplefilter("default", BrokenUnit)
-    """
+    """A file in a store is truncated, altered or not of this store. It was moved aside, and its unit is not done."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One finished unit of work: its record, its arrays, and the files written beside them.
-
-    Example:
-        >>> Unit({"score": 0.25}).record["score"]
-        0.25
-    """
+    """One finished unit of work: its record, its arrays, and the files written beside them."""
 
     record: dict[str, Any]
     arrays: dict[str, Tensor] = field(default_factory=dict)
@@ -88,13 +66,6 @@ class Store:
         create: make the folder if it does not exist.
         resume: use results although parts of the configuration could not be described, so that nobody can tell
             whether they have changed (see `fingerprint.doubts`). Without it, that is an error.
-
-    Example:
-        >>> import tempfile, torch
-        >>> store = Store(tempfile.mkdtemp(), {"method": "integrated_gradients", "seed": 0})
-        >>> store.write("input 7", {"score": 0.25}, {"values": torch.ones(3)})
-        >>> "input 7" in store, store.read("input 7").record["score"]
-        (True, 0.25)
     """
 
     def __init__(

@@ -32,13 +32,6 @@ class own_draws(TorchFunctionMode):
 
     The global generator is neither seeded nor used, so other threads do not notice. A library that has no argument for
     a generator (Captum, Pyro, the first weights of a module) can be made repeatable in this way.
-
-    Example:
-        >>> with own_draws(3):
-        ...     once = torch.randn(2)
-        >>> with own_draws(3):
-        ...     print(torch.equal(once, torch.randn_like(once)))
-        True
     """
 
     def __init__(self, seed: int) -> None:
@@ -74,12 +67,6 @@ def in_this_thread(hook: Hook) -> Hook:
     """A module's hook that acts only in the thread that made it: other threads may run the same model meanwhile.
 
     Autograd's own workers, which run a checkpointed module again, are not threads of Python and count as this one.
-
-    Example:
-        >>> layer = torch.nn.Identity()
-        >>> with layer.register_forward_hook(in_this_thread(lambda module, args, output: output + 1)):
-        ...     layer(torch.zeros(1))
-        tensor([1.])
     """
     owner = threading.get_ident()
 

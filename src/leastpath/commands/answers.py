@@ -150,7 +150,7 @@ def _seconds(case: Case) -> tuple[float, float]:
     """How long a gradient and a forward take, a row of a small batch each; the second trial counts."""
     with leave_untouched(case.score.model, case.inputs):
         bound = case.score.bind(case.inputs)
-        points, rows = bound.space.explained().repeat(PROBED, *[1] * (case.inputs.ndim - 1)), torch.zeros(PROBED).long()
+        points, rows = bound.space.points().repeat(PROBED, *[1] * (case.inputs.ndim - 1)), torch.zeros(PROBED).long()
         took = []
         for call in (bound.gradients, bound.values):
             call(points, rows)

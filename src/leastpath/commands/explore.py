@@ -24,10 +24,9 @@ from leastpath.commands.files import (
 )
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import ExploreOptions
-from leastpath.explorer.opening import session_of
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.server import Explorer
-from leastpath.explorer.session import Session
+from leastpath.explorer.session import Session, session_of
 from leastpath.explorer.sources.tables import TableSource
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.sources.texts import TextSource

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_settings_of, seed_of
+from leastpath._support.checks import Count, Range, Settings, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
@@ -26,7 +27,7 @@ BLOCK = 4096  # subsets made into inputs at once
 
 
 @dataclass(frozen=True, eq=False)
-class NearOptimalRemoval:
+class NearOptimalRemoval(Settings):
     """An order of removal that lowers the probability as fast as a search can find: a ceiling for removal measures.
 
     It is no explanation: it looks at the answer of the test. Give it to `compare` beside methods, to see how much room
@@ -53,18 +54,14 @@ class NearOptimalRemoval:
 
     groups: Groups = None
     fill: Fill = "baseline"
-    exact: int = EXACT
-    sweeps: int = 20
-    most: int = 300
+    exact: Annotated[int, Range(least=0, most=20, hint="it takes 2^exact evaluations")] = EXACT
+    sweeps: Annotated[int, Range(least=0)] = 20
+    most: Count = 300
     probability: Probability = "auto"
 
     def __post_init__(self) -> None:
         check_groups(self.groups)
-        check_settings_of(self)
-        for name, least in (("exact", 0), ("sweeps", 0), ("most", 1)):
-            check_integer(name, getattr(self, name), least)
-        if self.exact > 20:
-            raise ValueError(f"exact={self.exact} means 2^{self.exact} evaluations: pass at most 20")
+        super().__post_init__()
         find_filler(self.fill)
 
     def __call__(self, score: Score, inputs: Inputs, baselines: Baselines = None, seed: int = 0) -> Attribution:
@@ -75,9 +72,9 @@ class NearOptimalRemoval:
         with leave_untouched(score.model, inputs), torch.no_grad():
             bound = judged.bind(inputs)
             fill = prepare_fill(self.fill, bound, inputs, baselines, seed)
-            labels = label_groups(self.groups, bound.space.explained())
+            labels = label_groups(self.groups, bound.space.points())
             every = torch.arange(bound.n_features)[None] if labels is None else flat_rows(labels)
-            values = torch.zeros_like(flat_rows(bound.space.explained()), dtype=bound.work_dtype)
+            values = torch.zeros_like(flat_rows(bound.space.points()), dtype=bound.work_dtype)
             for b, index in enumerate(every.expand(bound.batch, -1)):
                 values[b] = self._values(_Removals(bound, scale, b, index, fill)).to(values)
         unknown = torch.full((bound.batch,), torch.nan, dtype=values.dtype)
@@ -143,7 +140,7 @@ class _Removals:
         rows = torch.full((len(removed),), self.example)
         # One more group, which is never removed, for what stays.
         chosen = torch.cat([torch.as_tensor(removed), torch.zeros(len(removed), 1, dtype=torch.bool)], 1)
-        points = self.bound.space.explained()[self.example : self.example + 1]
+        points = self.bound.space.points()[self.example : self.example + 1]
         masked = chosen[:, self.index].reshape(len(removed), *self.bound.shape).to(points.device)
         filled = torch.where(masked, fill_rows(self.fill, rows, masked).to(points), points)
         return level_of(self.bound.values(filled, rows).double().cpu(), self.scale).numpy()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count, Share, check_setting
 from leastpath._support.rows import per_row
 from leastpath.account.run import Run
 from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, generators, read_attributions
@@ -69,8 +69,8 @@ def fine_tune(
         >>> torch.equal(judge.weight, net.weight), judge.training
         (False, False)
     """
-    _check_share("most", most)
-    check_integer("epochs", epochs, 1)
+    check_setting("most", most, Share)
+    check_setting("epochs", epochs, Count)
     if not isinstance(model, nn.Module):
         raise ValueError(f"model is a {type(model).__name__}, expected a torch.nn.Module, whose weights can be trained")
     if find_filler(fill)[1] is FILLS["baseline"]:
@@ -126,10 +126,10 @@ class FineTunedFidelity(NamedMeasure):
     fits: ClassVar[tuple[Kind, ...]] = OF_INPUTS
     axis: ClassVar[str] = "share of the features that may be masked"
     judge: nn.Module
-    most: float = 0.1
+    most: Share = 0.1
     sizes: tuple[float, ...] = (0.1, 0.3, 0.5)
-    share: float = 0.5
-    n_samples: int = 10
+    share: Share = 0.5
+    n_samples: Count = 10
     groups: Groups = None
     fill: Fill | Tensor = "mean"
     rank: Rank = "magnitude"
@@ -139,11 +139,8 @@ class FineTunedFidelity(NamedMeasure):
     def __post_init__(self) -> None:
         check_groups(self.groups)
         super().__post_init__()
-        for name in ("most", "share"):
-            _check_share(name, getattr(self, name))
         if not self.sizes or any(not 0 < size < 1 for size in self.sizes):
             raise ValueError(f"sizes={self.sizes} must lie between 0 and 1, as in sizes=(0.1, 0.3)")
-        check_integer("n_samples", self.n_samples, 1)
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, *, seed: int = 0
@@ -171,24 +168,15 @@ class FineTunedFidelity(NamedMeasure):
 
     def _draw(self, order: Order, first: Tensor, last: Tensor, drawn_by: list[torch.Generator]) -> tuple[Order, Tensor]:
         """Random orders that begin with the places from `first` to `last` (batch,), and how much of them is removed."""
-        draws = torch.stack(
-            [
-                torch.stack([torch.rand(int(order.sizes.max()), generator=g) for g in drawn_by])
-                for _ in range(self.n_samples)
-            ]
-        )  # (samples, batch, places)
-        draws = functional.pad(draws, (0, order.places.shape[2] - draws.shape[2]))
+        n, most = self.n_samples, int(order.sizes.max())
+        draws = torch.stack([torch.stack([torch.rand(most, generator=g) for _ in range(n)]) for g in drawn_by], 1)
+        draws = functional.pad(draws, (0, order.places.shape[2] - most))  # (samples, batch, places)
         place = order.places.long().cpu()
         inside = (place >= first[:, None]) & (place < last[:, None])
         limit = torch.minimum(self.share * (last - first), self.most * order.sizes)
         removed = torch.floor(limit + 1e-9).clamp_min(1).clamp_max(last - first).long()
         strengths = torch.where(inside, -draws.gather(2, place.expand_as(draws)), -2.0)
         return order.rank_anew(strengths), torch.stack([torch.zeros_like(removed), removed], -1)[None]
-
-
-def _check_share(name: str, share: float) -> None:
-    if not 0 < share <= 1:
-        raise ValueError(f"{name}={share} must lie above 0 and be at most 1: it is a share of the features")
 
 
 def _batches(data: tuple[Tensor, Tensor] | Batches, size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:

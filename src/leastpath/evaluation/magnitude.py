@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from leastpath.evaluation.masking import FULL_MASKING, MaskedScores, Masking, MaskingMeasure
-from leastpath.evaluation.measure import Measured
 
 
 @dataclass(frozen=True)
@@ -45,24 +44,15 @@ class MagnitudeAlignedInsertion(MaskingMeasure):
                 f"{self.name} needs areas from 0 to 1, got {ends[0]:g} to {ends[1]:g}: pass Masking(FULL_AREAS)"
             )
 
-    def read(self, staged: MaskedScores) -> Measured:
-        """Values (batch,), and curves (batch, areas) of each fill, after the penalty."""
-        response, mass = self._response(staged.probability()[1]), self._mass_in_input(staged)[:, None]
-        distance = (response - mass).abs()
-        aligned = response - distance if self.keep else response + distance
-        return staged.summary(aligned.clamp(0, 1))
-
-    def _response(self, masked: Tensor) -> Tensor:
-        """Curves (batch, fills, areas) from 0 to 1, or back, that never turn."""
+    def _curves(self, found: MaskedScores) -> Tensor:
+        """After the penalty. Deletion's curve goes from 1 to 0: its distance is the same, and is added."""
+        masked = found.probability()[1]
         first, last = masked[..., :1], masked[..., -1:]
         span = torch.where(first == last, torch.nan, last - first)
-        risen = ((masked - first) / span).clamp(0, 1).cummax(2).values
-        return risen if self.keep else 1 - risen
-
-    def _mass_in_input(self, staged: MaskedScores) -> Tensor:
-        """(batch, areas) the share of Σ|A| that is in the input at each area."""
-        assert staged.mass is not None
-        return staged.mass if self.keep else 1 - staged.mass
+        response = ((masked - first) / span).clamp(0, 1).cummax(2).values  # from 0 to 1, without turning
+        assert found.mass is not None
+        aligned = (response - (response - found.mass[:, None]).abs()).clamp(0, 1)
+        return aligned if self.keep else 1 - aligned
 
 
 @dataclass(frozen=True)

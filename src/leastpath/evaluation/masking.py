@@ -46,9 +46,9 @@ class Masking:
         groups: what is masked together, as in `symmetric_relevance_gain`, or a function from inputs to labels
             (`ground_truth.KnownAnswers(inputs, labels)`, which also serves inputs that come in batches). None: every
             number by itself.
-        fill: "baseline", "mean", "blur", "noise", "samples" (of `pool`), "linear" (ROAD), a number, a callable
-            inputs -> fills, an object of `removal.fills`, or a tuple of several: one curve each, and their mean as
-            the value.
+        fill: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a callable inputs -> fills, `Samples` of
+            other inputs or another object of `removal.fills`, or a tuple of several: one curve each, and their mean
+            as the value.
         rank: "magnitude" ranks features by Σ|A| over what is masked together, "signed" by Σ A. Ties go to the feature
             that comes first in memory (the group of the lowest number).
 
@@ -59,14 +59,13 @@ class Masking:
             explained through one; softmax where the target is a class index (sigmoid if the model has a single
             output); else the score.
         normalize: divide areas under curves by the span of `areas`. The paper prints plain areas.
-        pool: (n, *shape), other inputs for fill="samples".
 
     An attribution that is zero everywhere ranks nothing: its curves and values are NaN, and it costs no evaluation.
 
     Example:
         >>> Masking(areas=(0.1, 0.2), groups="pixels", fill=("baseline", "blur"))
         Masking(areas=(0.1, 0.2), groups='pixels', fill=('baseline', 'blur'), rank='magnitude', probability='auto', \
-normalize=False, pool=None)
+normalize=False)
     """
 
     areas: Sequence[float] = PAPER_AREAS
@@ -75,7 +74,6 @@ normalize=False, pool=None)
     rank: Literal["magnitude", "signed"] = "magnitude"
     probability: Probability = "auto"
     normalize: bool = False
-    pool: Tensor | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.areas, Iterable):
@@ -93,20 +91,13 @@ normalize=False, pool=None)
     def fillers(self) -> dict[str, Filler]:
         """The fills by name."""
         fills = self.fill if isinstance(self.fill, tuple) else (self.fill,)
-        named = [find_filler(fill, self.pool) for fill in fills]
+        named = [find_filler(fill) for fill in fills]
         if not named or len(dict(named)) < len(named) or "x" in dict(named):
             raise ValueError(f"fill={self.fill!r}: name one or more fills, each once (and none called x)")
         return dict(named)
 
     def curves(
-        self,
-        score: Score,
-        inputs: Inputs,
-        baselines: Baselines,
-        result: Attribution,
-        *,
-        keep: bool = False,
-        seed: int = 0,
+        self, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution, seed: int = 0, keep: bool = False
     ) -> MaskedScores:
         """The score with the highest-ranked features masked; with `keep`, with all others masked.
 

@@ -289,7 +289,7 @@ def _check_result(result: Any) -> None:
 def read_attributions(bound: BoundScore, result: Attribution) -> Tensor:
     """The attributions as points of the explained space: (batch, *shape), finite and on its device."""
     _check_result(result)
-    parts, explained = _parts(result.values), _parts(bound.space.split(bound.space.explained()))
+    parts, explained = _parts(result.values), _parts(bound.space.split(bound.space.points()))
     got, expected = (", ".join(str(tuple(part.shape)) for part in side) for side in (parts, explained))
     if got != expected:
         remedy = "pass the score and the inputs that the result was made for"

@@ -73,7 +73,7 @@ def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attrib
     judged = replace(score, target=_predict, output="raw")
     with leave_untouched(score.model, inputs):
         bound = judged.bind(inputs)
-        start, end = one_start(bound, inputs, baselines, "purity"), bound.space.explained()
+        start, end = one_start(bound, inputs, baselines, "purity"), bound.space.points()
         rows = torch.arange(bound.batch)
         classes, baseline_classes = bound.values(end, rows), bound.values(start, rows)
     return purity(read_attributions(bound, result), classes.long(), baseline_classes.long())

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.ground_truth import rank_correlation
 from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, read_attributions
@@ -49,13 +49,9 @@ class ModelRandomization(ExplainingMeasure):
 
     axis: ClassVar[str] = "groups of layers whose weights are drawn anew"
     order: Order = "cascading"
-    stages: int | None = None
+    stages: Count | None = None
     signed: bool = False
     higher_is_better: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("stages", self.stages, 1, or_none=", or None for every layer")
 
     def _judge(self, again: Again, result: Attribution) -> Measured:
         bound, found = again.score.bind(again.inputs), []

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import Count, Positive
 from leastpath._support.optional import import_optional
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.evaluation.measure import (
@@ -36,18 +37,8 @@ WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12
 
 
-class _Positive(NamedMeasure):
-    """A measure whose numbers must all be positive."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in vars(self).items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and not value > 0:
-                raise ValueError(f"{name}={value} must be positive")
-
-
 @dataclass(frozen=True)
-class Infidelity(_Positive):
+class Infidelity(NamedMeasure):
     """Squared error of the attributions as a linear model of small changes. Captum's infidelity. Lower is better.
 
     The change of score under noise is predicted from attributions that are a feature's share of f(x) − f(x̄), so each
@@ -66,8 +57,8 @@ class Infidelity(_Positive):
         True
     """
 
-    noise: float = 0.1
-    n_samples: int = 20
+    noise: Positive = 0.1
+    n_samples: Count = 20
     normalize: bool = False
     higher_is_better: bool = False
 
@@ -81,7 +72,7 @@ class Infidelity(_Positive):
             bound = score.bind(inputs)
             attributions = read_attributions(bound, result)
             start = one_start(bound, inputs, baselines, self.name).to(bound.work_dtype)
-            end = bound.space.explained().to(bound.work_dtype)
+            end = bound.space.points().to(bound.work_dtype)
             noise = self.noise * _own_noise(inputs, seed, self.n_samples, end)
 
             @metrics.infidelity_perturb_func_decorator(True)  # type: ignore[untyped-decorator]
@@ -97,7 +88,7 @@ class Infidelity(_Positive):
 
 
 @dataclass(frozen=True)
-class _ExplainsNeighbours(_Positive, ExplainingMeasure):
+class _ExplainsNeighbours(ExplainingMeasure):
     """A measure that changes the inputs a little and explains them again."""
 
     fits: ClassVar[tuple[Kind, ...]] = OF_INPUTS
@@ -124,7 +115,7 @@ class _Neighbours:
 
     @property
     def points(self) -> Tensor:
-        return self.bound.space.explained()
+        return self.bound.space.points()
 
     def __call__(self, points: Tensor) -> Tensor:
         return read_attributions(self.bound, self.again(inputs=self.bound.space.split(points)))
@@ -148,8 +139,8 @@ class MaxSensitivity(_ExplainsNeighbours):
         True
     """
 
-    radius: float = 0.02
-    n_samples: int = 5
+    radius: Positive = 0.02
+    n_samples: Count = 5
     higher_is_better: bool = False
 
     def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
@@ -192,8 +183,8 @@ class NoiseRobustness(_ExplainsNeighbours):
     """
 
     fits: ClassVar[tuple[Kind, ...]] = ("image",)
-    noise: float = 0.05
-    n_samples: int = 1
+    noise: Positive = 0.05
+    n_samples: Count = 1
     higher_is_better: bool = True
 
     def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
@@ -229,9 +220,9 @@ class AttackRobustness(_ExplainsNeighbours):
     """
 
     fits: ClassVar[tuple[Kind, ...]] = ("image",)
-    radius: float = 8 / 255
-    steps: int = 10
-    keep: float = 0.1
+    radius: Positive = 8 / 255
+    steps: Count = 10
+    keep: Positive = 0.1
     higher_is_better: bool = True
 
     def _values(self, near: _Neighbours, attributions: Tensor) -> Tensor:
@@ -243,7 +234,7 @@ class AttackRobustness(_ExplainsNeighbours):
 
     def attack(self, bound: BoundScore, start: Tensor, inputs: Inputs, seed: int) -> tuple[Tensor, Tensor]:
         """The attacked points (batch, *shape), and whether there is an admissible one (batch,)."""
-        rows, clean = torch.arange(bound.batch), bound.space.explained().to(bound.work_dtype)
+        rows, clean = torch.arange(bound.batch), bound.space.points().to(bound.work_dtype)
         value, gradient = bound.gradients(clean, rows)
         allowed = self.keep * (value - bound.values(start, rows)).abs()
         shift = self.radius * _across(_uniform(inputs, seed, 1, clean)[:, 0], gradient).clamp(-1, 1)

@@ -17,9 +17,9 @@ from leastpath.evaluation.measure import (
     read_attributions,
 )
 from leastpath.features.groups import Groups, check_groups, kind_of, label_groups
-from leastpath.removal.curves import Rank, default_rank
+from leastpath.removal.curves import Order, Rank, default_rank
 from leastpath.removal.fills import FILLS, Fill, Filler, Filling, find_filler
-from leastpath.removal.support import SHARES, Probability, judged_score, measure_support
+from leastpath.removal.support import SHARES, Probability, judged_score, measure_curves
 from leastpath.result.attribution import Attribution
 from leastpath.score.bound import BoundScore
 from leastpath.score.score import Baselines, Inputs, Score
@@ -114,12 +114,10 @@ class SymmetricRelevanceGain(NamedMeasure):
             bound = judged.bind(inputs)
             values = read_attributions(bound, result)
             kind = "tokens" if isinstance(self.groups, str) and self.groups == "tokens" else kind_of(bound)
-            gain = measure_support(
-                bound, scale, values, [prepare_fill(self.fill, bound, inputs, baselines, seed)],
-                groups=label_groups(self.groups, values), shares=self.shares,
-                rank=self.rank or default_rank(kind, scale),
-            )  # fmt: skip
-        return Measured.of(gain[0], n_forwards=torch.as_tensor(bound.forwards_spent).long())
+            order = Order.of(values, label_groups(self.groups, values), self.rank or default_rank(kind, scale))
+            fills = [prepare_fill(self.fill, bound, inputs, baselines, seed)]
+            gain = measure_curves(bound, scale, order, fills, self.shares)[0]
+        return Measured.of(gain[0, 0], n_forwards=torch.as_tensor(bound.forwards_spent).long())
 
 
 def prepare_fill(
@@ -129,7 +127,7 @@ def prepare_fill(
 
     Its generators are fresh: noise does not depend on which other fills are asked for.
     """
-    points = bound.space.explained()
+    points = bound.space.points()
     if isinstance(fill, Tensor):
         return fill.to(points).expand_as(points)
     _, made = find_filler(fill)

@@ -56,8 +56,8 @@ def explore(
         >>> explorer = lp.explore(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), open=False)  # doctest: +SKIP
         >>> explorer.close()  # doctest: +SKIP
     """
-    from leastpath.explorer.opening import session_of
     from leastpath.explorer.server import Explorer
+    from leastpath.explorer.session import session_of
 
     session = session_of(score, inputs, baselines, names=names, classes=classes, data=data, methods=methods)
     explorer = Explorer(session, host, port)

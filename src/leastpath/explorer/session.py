@@ -1,4 +1,4 @@
-"""Session: what one explorer shows, the choices made in it, and what has been found so far."""
+"""Session: what one explorer shows, the choices made in it, and what has been found so far; and how one is opened."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from leastpath.explorer.findings import as_result, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import rank_of, remove_features
-from leastpath.explorer.saved import save_finding
+from leastpath.explorer.saved import SavedSession, save_finding
+from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import Subject, SubjectSource
 from leastpath.explorer.tasks import Task, Unknown, Worker
+from leastpath.result.attribution import Attribution
+from leastpath.score.score import Score
 
 T = TypeVar("T")
 MOST_KEPT = 60  # results; the oldest go first
@@ -216,3 +219,27 @@ def _check_stiffness(stiffness: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < 1e6:
         raise ValueError(f"stiffness={stiffness!r} must be a number from 0: 1.0 is a good start")
     return float(given)
+
+
+def session_of(
+    given: Any,
+    inputs: Any = None,
+    baselines: Any = None,
+    *,
+    methods: Sequence[str] | None = None,
+    sentence: str = "",
+    **about: Any,
+) -> Session | SavedSession:
+    """A session over a score and inputs, over a source, or over a result; `about` is given to `TensorSource`."""
+    if isinstance(given, Attribution):
+        return SavedSession(given)
+    if isinstance(given, Score):
+        if inputs is None:
+            raise ValueError("a score needs inputs: lp.explore(score, inputs, baselines)")
+        given = TensorSource(given, inputs, baselines, **about)
+    if not isinstance(given, SubjectSource):
+        raise ValueError(
+            f"explore got a {type(given).__name__}, expected a Score, a source or a result: "
+            "lp.explore(lp.Score(model, target), inputs)"
+        )
+    return Session(given, methods, sentence)

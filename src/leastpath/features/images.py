@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")  # how their files end
 CROP = 0.875  # side of the centre crop / short side of the picture, as usual for ImageNet
-WHITE_OF_16_BITS = 65535
+WHITES = {"I": 65535, "F": 1}  # of grey in 16 bits, or in 32 that hold 16, and of floating-point grey
 PICTURES_IN_ONE = {"MPO"}  # a photograph with a preview or a second view: the first is the photograph
 
 
@@ -66,37 +66,25 @@ def read_picture(file: str | Path) -> Image.Image:
 
 
 def as_seen(opened: Image.Image) -> Image.Image:
-    """An opened file as a person sees it, in RGB: turned as its camera says, on white where it is transparent.
-
-    Example:
-        >>> from PIL import Image
-        >>> as_seen(Image.new("LA", (1, 1))).getpixel((0, 0))
-        (255, 255, 255)
-    """
+    """An opened file as a person sees it, in RGB: turned as its camera says, on white where it is transparent."""
     from PIL import ImageOps
 
     opened.load()
-    return _in_colour(ImageOps.exif_transpose(opened))
+    return _to_rgb(ImageOps.exif_transpose(opened))
 
 
-def _in_colour(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image) -> Image.Image:
     """Any kind of pixels as RGB."""
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits, or 32 that hold 16
-        grey = np.asarray(image, np.float64)
-        if grey.min() < 0 or grey.max() > WHITE_OF_16_BITS:
-            raise ValueError(f"its grey goes from {grey.min():.0f} to {grey.max():.0f}, expected 0 to 65535")
-        image = Image.fromarray(np.rint(grey / WHITE_OF_16_BITS * 255).astype(np.uint8))
-    elif image.mode == "F":
-        grey = np.asarray(image, np.float64)
-        if not (grey.min() >= 0 and grey.max() <= 1):
-            raise ValueError(f"its grey goes from {grey.min():.3g} to {grey.max():.3g}, expected 0 to 1")
-        image = Image.fromarray(np.rint(grey * 255).astype(np.uint8))
+    if image.mode[0] in WHITES:
+        grey, white = np.asarray(image, np.float64), WHITES[image.mode[0]]
+        if not (grey.min() >= 0 and grey.max() <= white):
+            raise ValueError(f"its grey goes from {grey.min():.6g} to {grey.max():.6g}, expected 0 to {white}")
+        image = Image.fromarray(np.rint(grey / white * 255).astype(np.uint8))
     if image.has_transparency_data:
         shown = image.convert("RGBA")
-        white = Image.new("RGBA", shown.size, "white")
-        return Image.alpha_composite(white, shown).convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
     return image.convert("RGB")
 
 

@@ -20,7 +20,7 @@ from leastpath._support.store import Store, StoreMismatch
 from leastpath.account.budget import Clock, Limits
 from leastpath.jobs.contents import remember, save
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
-from leastpath.jobs.job import Job, Keep
+from leastpath.jobs.job import DType, Job, Keep
 from leastpath.jobs.lock import FolderInUse, hold_folder
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
@@ -46,7 +46,7 @@ def explain(
     shard_size: int = 1024,
     batch_size: int = 32,
     keep: Keep = "values",
-    dtype: str | None = None,
+    dtype: DType | None = None,
     threads: int | None = None,
     device: str | None = None,
     data_settings: Mapping[str, Any] | None = None,

@@ -6,7 +6,6 @@ themselves, to storage that all of them see. Only counts come back.
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import threading
@@ -21,11 +20,11 @@ from dataclasses import dataclass, field
 from multiprocessing import connection, current_process, get_all_start_methods, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import torch
 
-from leastpath._support.checks import check_integer, check_kind
+from leastpath._support.checks import Count, NotNegative, Range, Settings
 from leastpath._support.optional import import_optional
 from leastpath.jobs.shards import Assignment, Done, run_shard
 
@@ -65,7 +64,7 @@ class InProcess:
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(Settings):
     """Worker processes on this machine. A worker that dies is replaced, and its shard is done again.
 
     Args:
@@ -79,13 +78,12 @@ class Processes:
         Explanations(100,000 of 100,000 rows in 98 shards)
     """
 
-    workers: int | None = None
-    max_retries: int = 3
+    workers: Count | None = None
+    max_retries: Annotated[int, Range(least=0)] = 3
     start_method: str = "spawn"
 
     def __post_init__(self) -> None:
-        check_integer("workers", self.workers, 1, or_none=", or None for the number of cores")
-        check_integer("max_retries", self.max_retries, 0)
+        super().__post_init__()
         if self.start_method not in get_all_start_methods():
             known = ", ".join(get_all_start_methods())
             raise ValueError(f"start_method={self.start_method!r} is unknown here: use one of {known}")
@@ -219,7 +217,7 @@ def end_pool(pool: ProcessPoolExecutor) -> None:
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(Settings):
     """Tasks of a Ray cluster (`leastpath[ray]`). Where a node dies, its tasks run again on other nodes.
 
     Args:
@@ -235,21 +233,11 @@ class Ray:
     """
 
     address: str | None = None
-    num_cpus: float = 1
-    num_gpus: float = 0
-    max_retries: int = 3
-    in_flight: int | None = None
+    num_cpus: NotNegative = 1
+    num_gpus: NotNegative = 0
+    max_retries: Annotated[int, Range(least=-1)] = 3
+    in_flight: Count | None = None
     init: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("num_cpus", "num_gpus"):
-            check_kind(name, getattr(self, name), (int, float), "a number")
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)} must be zero or more")
-        check_integer("max_retries", self.max_retries, -1)
-        check_integer("in_flight", self.in_flight, 1, or_none=", or None for a quarter more than can run")
-        if self.address is not None:
-            check_kind("address", self.address, str, 'the address of a cluster, such as "auto"')
 
     def run(self, assignment: Assignment, shards: Iterable[int], stop: Stop) -> Iterator[Done]:
         """Do the shards as Ray tasks. Each worker process keeps its model for its next task."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer, check_kind
+from leastpath._support.checks import Count, Range, Settings, check_kind
 from leastpath._support.fingerprint import describe
 from leastpath._support.optional import import_by_name
 from leastpath._support.store import StoreMismatch, differences
@@ -27,12 +27,12 @@ from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers.solution import Solver
 
 Keep = Literal["values", "pixels", "nothing"]
-KEEP = ("values", "pixels", "nothing")
+DType = Literal["float16", "bfloat16", "float32", "float64"]
 PROBED = 4  # rows on which models are compared
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Settings):
     """What to explain, how, and where to put it. Made by `explain` and by `Job.from_toml`.
 
     Example:
@@ -48,45 +48,24 @@ class Job:
     out: str | Path
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     method_settings: Mapping[str, Any] = field(default_factory=dict)
-    target: int | Literal["label", "predicted"] | None = None
+    target: Annotated[int, Range(least=0)] | Literal["label", "predicted"] | None = None
     output: Output | str = "raw"
     baselines: Baselines | str = None
     seed: int = 0
-    shard_size: int = 1024
-    batch_size: int = 32
+    shard_size: Count = 1024
+    batch_size: Count = 32
     keep: Keep = "values"
-    dtype: str | None = None
+    dtype: DType | None = None
     device: str | None = None
-    threads: int | None = None
+    threads: Count | None = None
     fail_fast: bool = False
     python_path: tuple[str, ...] = ()
     """Folders that import paths are looked up in, besides the usual ones."""
 
     def __post_init__(self) -> None:
-        for name in ("shard_size", "batch_size"):
-            check_integer(name, getattr(self, name), 1)
-        check_integer("seed", self.seed)
-        check_integer("threads", self.threads, 1, or_none=", or None")
-        check_kind("fail_fast", self.fail_fast, bool, "true or false")
-        check_kind("out", self.out, (str, Path), "the name of a folder")
-        if not callable(self.model_factory):
-            check_kind("model_factory", self.model_factory, str, 'a function, or its "package.module:name"')
+        super().__post_init__()
         for name in ("model_settings", "method_settings"):
             check_kind(name, getattr(self, name), Mapping, "names and values, {name = value}")
-        self._check_choices()
-
-    def _check_choices(self) -> None:
-        if self.keep not in KEEP:
-            raise ValueError(f"keep={self.keep!r} is unknown: use one of {list(KEEP)}")
-        if isinstance(self.target, str) and self.target not in ("label", "predicted"):
-            raise ValueError(f'target={self.target!r} is unknown: use "label", "predicted", a class index or None')
-        if self.target is not None and not isinstance(self.target, str):
-            check_integer("target", self.target, 0, advice='a class index, "label", "predicted" or None')
-        if self.dtype is not None:
-            given: object = self.dtype
-            found = getattr(torch, given, None) if isinstance(given, str) else None
-            if not isinstance(found, torch.dtype) or not found.is_floating_point:
-                raise ValueError(f"dtype={self.dtype!r} is unknown: use float16, bfloat16, float32 or float64")
         if self.device is not None:
             _read_device(self.device)
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_kind
+from leastpath._support.checks import Count, Settings, check_kind
 from leastpath._support.fingerprint import describe, digest, source_digest
 from leastpath._support.optional import import_by_name, import_optional
 from leastpath.features.images import PICTURES, read_image
@@ -32,12 +32,6 @@ from leastpath.score.inputs import Inputs
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
 PROBED_ROWS = 8
-EXPECTED: dict[str, tuple[Any, str]] = {  # of settings: kinds, and words for them
-    **dict.fromkeys(("target", "inputs"), (str, "the name of a column or array")),
-    **dict.fromkeys(("transform", "read_picture"), ((str, Callable), 'a function, or its "package.module:name"')),
-    "features": ((list, tuple), 'a list of names of columns, ["age", "income"]'),
-    "settings": (dict, "names and values, {name = value}"),
-}
 CSV_STRIDE = 1024  # the place of every 1024th row of a CSV is remembered, so a read skips fewer rows than that
 
 
@@ -130,16 +124,14 @@ def _make(kind: Any, dataset: Any, settings: dict[str, Any]) -> Source:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(f"the data have no setting {unknown[0]!r}: {kind.__name__} takes {', '.join(known)}")
-    for name, value in settings.items():
-        if name in EXPECTED and value is not None:
-            check_kind(name, value, *EXPECTED[name])
-    if "size" in settings:
-        check_integer("size", settings["size"], 1)
+    if settings.get("features") is not None:
+        check_kind("features", settings["features"], (list, tuple), 'a list of names of columns, ["age", "income"]')
+    check_kind("settings", settings.get("settings", {}), dict, "names and values, {name = value}")
     source: Source = kind(dataset, **settings)
     return source
 
 
-class _Files:
+class _Files(Settings):
     """A source of files. Only its settings are sent to a worker, which lists the files itself and compares."""
 
     path: str | Path
@@ -416,7 +408,7 @@ class Pictures(_Files):
     _kinds = PICTURES
 
     path: str | Path
-    size: int = 224
+    size: Count = 224
     target: str | None = None
     read_picture: str | Callable[[Path], Tensor] | None = None
 

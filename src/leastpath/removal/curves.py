@@ -156,7 +156,7 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
     keys = np.ravel_multi_index((fill, draw, example, low, high), sides)
     distinct, where = np.unique(keys, return_inverse=True)
     rows = torch.as_tensor(np.stack(np.unravel_index(distinct, sides)))  # fill, draw, example, low, high
-    points, found, at = judged.space.explained(), [], 0
+    points, found, at = judged.space.points(), [], 0
     while at < rows.shape[1]:  # the batch size may fall on the way
         some = rows[:, at : at + judged.batch_size]
         found.append(judged.values(_remove(points, order, fills, some), some[2]).double().cpu())

@@ -19,18 +19,8 @@ from leastpath.score.baselines import blur_images
 DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
 
 
-class DependsOnMask(Protocol):
-    """A fill that differs with what is masked."""
-
-    def rows(self, examples: Tensor, masked: Tensor) -> Tensor:
-        """What fills rows of `examples` (n,) where `masked` (n, *shape) is true: (n, *shape).
-
-        `examples` may also be one example (1,) for all rows, and the answer then (1, *shape).
-        """
-
-
-Filling = Tensor | DependsOnMask
-"""A fill made ready for a batch: (batch, *shape), whatever is masked, or an object that asks for the masks."""
+Filling = Tensor | Callable[[Tensor, Tensor], Tensor]
+"""A fill made ready for a batch: (batch, *shape), whatever is masked, or a function of what `fill_rows` is asked."""
 
 
 @runtime_checkable
@@ -146,17 +136,13 @@ class NoisyLinear:
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
         _check_image(points, "linear")
-        return _LinearFilling(points, self.noise * _normal(points, generators))
+        noise = self.noise * _normal(points, generators)
 
+        def fill(examples: Tensor, masked: Tensor) -> Tensor:
+            at = examples.to(points.device)
+            return linear_imputation(points[at].expand_as(masked), masked) + noise[at]
 
-@dataclass(frozen=True)
-class _LinearFilling:
-    points: Tensor
-    noise: Tensor
-
-    def rows(self, examples: Tensor, masked: Tensor) -> Tensor:
-        examples = examples.to(self.points.device)
-        return linear_imputation(self.points[examples].expand_as(masked), masked) + self.noise[examples]
+        return fill
 
 
 FILLS: Mapping[str, Filler] = MappingProxyType(
@@ -170,33 +156,26 @@ FILLS: Mapping[str, Filler] = MappingProxyType(
 )
 
 
-def find_filler(fill: Fill, pool: Tensor | None = None) -> tuple[str, Filler]:
-    """The name of a fill and the object that makes it, from what the user wrote.
-
-    Example:
-        >>> find_filler("blur")
-        ('blur', Blur(sigma=None))
-    """
-    if isinstance(fill, str):
-        fills = FILLS if pool is None else {**FILLS, "samples": Samples(pool)}
-        if fill in fills:
-            return fill, fills[fill]
-        if fill == "samples":
-            raise ValueError('fill="samples" needs other inputs to draw from: Masking(fill="samples", pool=inputs)')
+def find_filler(fill: Fill) -> tuple[str, Filler]:
+    """The name of a fill and the object that makes it, from what the user wrote."""
+    if isinstance(fill, str) and fill in FILLS:
+        return fill, FILLS[fill]
+    if fill == "samples":
+        raise ValueError('fill="samples" needs other inputs to draw from: fill=Samples(inputs)')
     if isinstance(fill, Filler) and not isinstance(fill, type):
         return type(fill).__name__.lower(), fill
     if isinstance(fill, (int, float)) and not isinstance(fill, bool) and np.isfinite(fill):
         return f"{fill:g}", MadeBy(lambda points, *_: torch.full_like(points, fill))
     if callable(fill):
         return getattr(fill, "__name__", "callable"), MadeBy(lambda points, *_: fill(points))
-    raise ValueError(f"fill={fill!r} is unknown: use one of {[*FILLS, 'samples']}, a finite number or a callable")
+    raise ValueError(f"fill={fill!r} is unknown: use one of {list(FILLS)}, Samples(inputs), a number or a callable")
 
 
 def fill_rows(filling: Filling, examples: Tensor, masked: Tensor) -> Tensor:
     """What fills rows of `examples` (n,), or of one (1,), where `masked` (n, *shape) is true: (n or 1, *shape)."""
     if isinstance(filling, Tensor):
         return filling[examples.to(filling.device)]
-    return filling.rows(examples, masked)
+    return filling(examples, masked)
 
 
 def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:

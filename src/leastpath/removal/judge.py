@@ -321,7 +321,7 @@ def _read_values(bound: BoundScore, values: Any, batch: int, kind: Kind) -> Tens
     for part in parts:
         check_tensor("values", part)
     shape = tuple(bound.shape)
-    explained = [tuple(part.shape[1:]) for part in _as_parts(bound.space.split(bound.space.explained()))]
+    explained = [tuple(part.shape[1:]) for part in _as_parts(bound.space.split(bound.space.points()))]
     given = parts[0].detach().cpu().double()
     fitting = {"image": [(1, *shape[1:]), shape[1:]], "tokens": [(*shape[:-1], 1), shape[:-1]]}.get(kind, [])
     if [tuple(part.shape) for part in parts] == [(batch, *one) for one in explained]:

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath.removal.curves import Order, Rank, Scale, removal_scores
+from leastpath.removal.curves import Order, Scale, removal_scores
 from leastpath.removal.fills import Filling
 from leastpath.score.bound import BoundScore
 from leastpath.score.calls import Output
@@ -23,41 +23,6 @@ SHARES = tuple(k / 10 for k in range(1, 10))
 Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
 
 
-def measure_support(
-    judged: BoundScore,
-    scale: Scale,
-    values: Tensor,
-    fills: Sequence[Filling],
-    *,
-    groups: Tensor | None = None,
-    shares: Sequence[float] = SHARES,
-    rank: Rank = "magnitude",
-) -> Tensor:
-    """The symmetric relevance gain of an explanation, for each fill: (fills, batch) in float64, on the CPU.
-
-    A random order has a gain of 0 in expectation; values that are all zero order nothing, and their gain is 0. At most
-    two forwards per share, and one more where the score is no probability.
-
-    Args:
-        judged: the score of `judged_score`, bound to the inputs.
-        scale: what it returns, as `judged_score` says.
-        values: (batch, *shape), the explanation.
-        fills: what stands in for features that are removed.
-        groups: integers (1 or batch, *shape): features with one number are removed together, those below 0 never.
-            None: every feature by itself.
-        shares: of the features, each above 0 and at most 1.
-        rank: "magnitude" orders by Σ|A| over a group, "net" by |ΣA|, "signed" by ΣA.
-
-    Example:
-        >>> score = Score(lambda x: torch.stack([x @ torch.tensor([4.0, 0.0]), torch.zeros(len(x))], 1), 0)
-        >>> judged, scale = judged_score(score)
-        >>> bound, black = judged.bind(torch.ones(1, 2)), torch.zeros(1, 2)
-        >>> measure_support(bound, scale, torch.tensor([[4.0, 0.0]]), [black], shares=[0.5])
-        tensor([[0.4820]], dtype=torch.float64)
-    """
-    return measure_curves(judged, scale, Order.of(values, groups, rank), fills, shares)[0][0]
-
-
 def measure_curves(
     judged: BoundScore,
     scale: Scale,
@@ -66,19 +31,31 @@ def measure_curves(
     shares: Sequence[float] = SHARES,
     also: Sequence[Tensor] = (),
 ) -> tuple[Tensor, list[Tensor]]:
-    """The mean over shares of [level without the least important − level without the most important features].
+    """The symmetric relevance gain of orders, and the curves that show it. All in float64, on the CPU.
 
+    The gain is the mean over shares of [level without the least important − level without the most important features].
     The level is the probability of the class. Where the score is no probability, it is −|f − f(x)|: any change of the
-    score counts.
+    score counts. A random order has a gain of 0 in expectation, an explanation that is zero everywhere has exactly 0.
+    At most two forwards per share and fill, and one more where the score is no probability.
 
     Args:
-        judged, scale, fills, shares: as for `measure_support`.
+        judged: the score of `judged_score`, bound to the inputs.
+        scale: what it returns, as `judged_score` says.
         order: one of each example, or several draws.
+        fills: what stands in for features that are removed.
+        shares: of the features, each above 0 and at most 1.
         also: further spans to run along, as of `Order.first`.
 
     Returns:
-        The gain (draws, fills, batch), and the curves of `level_of` (draws, fills, spans, batch): without the most
+        The gain (draws, fills, batch), and curves of `level_of` (draws, fills, spans, batch): without the most
         important shares, without the least important ones, and for each of the further spans.
+
+    Example:
+        >>> score = Score(lambda x: torch.stack([x @ torch.tensor([4.0, 0.0]), torch.zeros(len(x))], 1), 0)
+        >>> judged, scale = judged_score(score)
+        >>> order = Order.of(torch.tensor([[4.0, 0.0]]), None, "signed")
+        >>> measure_curves(judged.bind(torch.ones(1, 2)), scale, order, [torch.zeros(1, 2)], shares=[0.5])[0]
+        tensor([[[0.4820]]], dtype=torch.float64)
     """
     spans = [order.first(shares), order.last(shares), *also] + [order.first()] * (scale == "score")
     scores = removal_scores(judged, order, torch.cat(spans), fills).split([len(span) for span in spans], 2)

@@ -21,9 +21,9 @@ from leastpath._support.numbers import write_number
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, default_groups, kind_of, label_groups
-from leastpath.removal.curves import Rank, Scale, default_rank, group_strengths
+from leastpath.removal.curves import Order, Rank, Scale, default_rank
 from leastpath.removal.fills import Filling
-from leastpath.removal.support import SHARES, judged_score, measure_support
+from leastpath.removal.support import SHARES, judged_score, measure_curves
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.bound import BoundScore
 from leastpath.score.score import Inputs, Score
@@ -167,9 +167,10 @@ def _measure(
     shares: Sequence[float], rank: Rank,
 ) -> Tensor:  # fmt: skip
     """(examples,) the mean over fills; NaN where values are not finite, or rank one thing alone, which has no order."""
-    known = flat_rows(torch.isfinite(values)).all(1) & ((group_strengths(values, groups, rank) > -torch.inf).sum(1) > 1)
-    gains = measure_support(judged, scale, values.nan_to_num(), fills, groups=groups, shares=shares, rank=rank)
-    return torch.where(known.cpu(), gains.mean(0), torch.nan)
+    order = Order.of(values.nan_to_num(), groups, rank)
+    gains = measure_curves(judged, scale, order, fills, shares)[0][0]
+    known = flat_rows(torch.isfinite(values)).all(1).cpu() & (order.sizes > 1)
+    return torch.where(known, gains.mean(0), torch.nan)
 
 
 def _affordable_shares(max_gradients: int | None, baselines: int) -> tuple[float, ...]:

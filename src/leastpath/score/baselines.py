@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath._support.checks import as_points, check_integer, check_setting, seed_of
+from leastpath._support.checks import Count, NotNegative, Range, as_points, check_setting, seed_of
 from leastpath._support.draws import draw_uniform
 from leastpath._support.registry import Registry
 from leastpath._support.rows import flat_rows
@@ -82,10 +82,11 @@ def baseline(name: str, inputs: Tensor, score: Score | None = None, **settings: 
     row = BASELINES[name]
     if row.needs_score and not isinstance(score, Score):
         raise ValueError(f'baseline "{name}" asks the model: pass baseline("{name}", inputs, score)')
-    known = list(row.make.__kwdefaults__ or ())
-    unknown = [setting for setting in settings if setting not in known]
-    if unknown:
+    known, kinds = list(row.make.__kwdefaults__ or ()), get_type_hints(row.make, include_extras=True)
+    if unknown := [setting for setting in settings if setting not in known]:
         raise ValueError(f'baseline "{name}" has the settings {known}, got {unknown}')
+    for setting, value in settings.items():
+        check_setting(setting, value, kinds.get(setting, Any))  # a user's function need not have types
     return row.make(inputs.detach(), score, **settings)
 
 
@@ -218,20 +219,22 @@ def _smoothing(size: int, offsets: Tensor, weights: Tensor) -> Tensor:
 # ---- random ------------------------------------------------------------------------------------------------------
 
 
-def _uniform(inputs: Tensor, score: Score | None, *, limits: Limits | None = None, n: int = 1, seed: int = 0) -> Tensor:
+def _uniform(
+    inputs: Tensor, score: Score | None, *, limits: Limits | None = None, n: Count = 1, seed: int = 0
+) -> Tensor:
     low, high = (_fill(inputs[:1], end)[0] for end in _limits_of(inputs, limits))
-    check_integer("n", n, 1, advice="the number of baselines of each example")
     share = draw_uniform(seed, (n, *inputs.shape[1:]), inputs)  # the same for every example, as if it were alone
     drawn = torch.lerp(low.expand_as(share), high.expand_as(share), share)
     repeated = drawn.expand(len(inputs), *drawn.shape).clone()
     return repeated[:, 0] if n == 1 else repeated
 
 
-def _samples(inputs: Tensor, score: Score | None, *, points: Tensor | None = None, n: int = 5, seed: int = 0) -> Tensor:
+def _samples(
+    inputs: Tensor, score: Score | None, *, points: Tensor | None = None, n: Count = 5, seed: int = 0
+) -> Tensor:
     if points is None:
         raise ValueError('baseline "samples" takes rows of data: pass baseline("samples", inputs, points=train_inputs)')
     points = _check_points(inputs, points)
-    check_integer("n", n, 1, advice="the number of baselines of each example")
     if n > len(points):
         raise ValueError(f"n={n} samples of {len(points)} points: pass more points or a smaller n")
     rows = torch.randperm(len(points), generator=torch.Generator("cpu").manual_seed(seed_of(seed)))[:n]
@@ -247,9 +250,9 @@ def _max_entropy(
     score: Score,
     *,
     start: Tensor | None = None,
-    closeness: float = 0.1,
-    n_steps: int = 100,
-    step_size: float = 0.02,
+    closeness: NotNegative = 0.1,
+    n_steps: Annotated[int, Range(least=0)] = 100,
+    step_size: NotNegative = 0.02,
     limits: Limits | str | None = "auto",
 ) -> Tensor:
     """Maximise the entropy of the model's output, with a penalty on the distance to `start`, and keep the best point.
@@ -258,11 +261,6 @@ def _max_entropy(
     """
     if score.layer is not None:
         raise ValueError("maximum entropy is searched among inputs: pass a Score without layer=")
-    check_integer("n_steps", n_steps, 0)
-    for name, given in (("closeness", closeness), ("step_size", step_size)):
-        check_setting(name, given, float)
-        if not 0 <= given < float("inf"):
-            raise ValueError(f"{name}={given} must be a finite number ≥ 0")
     warn_of_training_mode(score.model)
     if isinstance(limits, str):
         if limits != "auto":

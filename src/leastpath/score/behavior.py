@@ -36,16 +36,6 @@ def check_behavior(folder: str | Path, score: Score, inputs: Inputs) -> None:
         inputs: (batch, *features). Inputs that the folder has not met before are added.
 
     A model that fails, or that gives other outputs each time, is not compared.
-
-    Example:
-        >>> import tempfile
-        >>> folder, x = tempfile.mkdtemp(), torch.ones(1, 2)
-        >>> check_behavior(folder, Score(lambda x: x.sum(1)), x)
-        >>> try:
-        ...     check_behavior(folder, Score(lambda x: x.prod(1)), x)
-        ... except StoreMismatch:
-        ...     print("refused")
-        refused
     """
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     outputs = _outputs(score, inputs, min(ROWS, batch))
@@ -91,7 +81,7 @@ def _gradients(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
         own, x, _ = rows_of(score, inputs, None, range(rows))
         with leave_untouched(own.model, x):
             bound = replace(own, target=_mix_outputs, output="raw").bind(x)
-            points = bound.space.explained()
+            points = bound.space.points()
             found = bound.gradients(points, torch.arange(rows))[1].double().cpu().reshape(rows, -1)
             sizes = points.double().cpu().reshape(rows, -1).norm(dim=1, keepdim=True).clamp_min(1.0)
     except Exception as error:

@@ -65,9 +65,9 @@ class Space:
 
     def ends(self, baselines: Baselines) -> tuple[Tensor, Tensor]:
         """Where paths start and end: both (batch, *shape), in the explained dtype."""
-        return self.join(self._starts(baselines)), self.explained()
+        return self.join(self._starts(baselines)), self.points()
 
-    def explained(self) -> Tensor:
+    def points(self) -> Tensor:
         """The inputs, or the layer's activations, as points: (batch, *shape)."""
         return self.join([part[self.source] for part in self._parts])
 
@@ -355,7 +355,7 @@ def _fastest_batch(score: BoundScore) -> int:
 
 def _seconds(score: BoundScore, rows: int) -> float | None:
     """How long one gradient of a batch of `rows` takes, the better of two; None if memory runs out."""
-    points, first = score.space.explained()[torch.zeros(rows, dtype=torch.long)], torch.zeros(rows, dtype=torch.long)
+    points, first = score.space.points()[torch.zeros(rows, dtype=torch.long)], torch.zeros(rows, dtype=torch.long)
     clock, taken = clock_of(score.device), []
     for _ in range(2):
         begin = clock()

@@ -97,10 +97,6 @@ def choose_classes(target: Any, outputs: Tensor) -> Tensor | None:
     Args:
         target: a class index, one per row, or None for the predicted ones.
         outputs: (rows, classes), (rows, 1) or (rows,).
-
-    Example:
-        >>> choose_classes(None, torch.tensor([[0.0, 2.0], [1.0, 0.0]])), choose_classes(0, torch.zeros(2, 1))
-        (tensor([1, 0]), None)
     """
     rows, n = len(outputs), 1 if outputs.ndim == 1 else outputs.shape[1]
     if target is None:

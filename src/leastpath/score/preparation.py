@@ -210,13 +210,7 @@ STEPS: tuple[tuple[str, Callable[[Prepared, tuple[Any, ...]], str]], ...] = (
 
 
 class Pointwise(nn.Module):
-    """A 1 × 1 convolution as a matrix product, which is faster over channels-last memory.
-
-    Example:
-        >>> convolution, x = nn.Conv2d(3, 5, 1), torch.ones(2, 3, 4, 4)
-        >>> torch.allclose(Pointwise(convolution)(x), convolution(x), atol=1e-6)
-        True
-    """
+    """A 1 × 1 convolution as a matrix product, which is faster over channels-last memory."""
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         super().__init__()

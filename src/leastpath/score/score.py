@@ -96,7 +96,7 @@ class Score:
         """The score of each input, without gradients: (batch,)."""
         with leave_untouched(self.model, inputs):
             bound = self.bind(inputs)
-            return bound.values(bound.space.explained(), torch.arange(bound.batch))
+            return bound.values(bound.space.points(), torch.arange(bound.batch))
 
     def outputs(self, inputs: Inputs) -> Tensor:
         """What the model itself returns, before `output` and `target`, without gradients: (batch, …).
@@ -135,11 +135,6 @@ def bind_paths(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[Boun
     """The score over a batch, where paths start and end (batch, *shape), and how many baselines each input has.
 
     Refuses baselines that do not fit, and models whose rows depend on each other.
-
-    Example:
-        >>> bound, start, end, m = bind_paths(Score(lambda x: x.sum(1)), torch.ones(2, 3), torch.zeros(2, 5, 3))
-        >>> bound.batch, m
-        (10, 5)
     """
     bound = score.bind(inputs)
     m = baselines_per_example(baselines, inputs, bound.shape if score.layer is not None else None)

@@ -61,13 +61,7 @@ def leave_untouched(model: Any, inputs: Any) -> Iterator[None]:
 
 
 def modules_of(model: Any) -> list[nn.Module]:
-    """All modules that a model is made of, also those behind a function: in its closure, its globals, its arguments.
-
-    Example:
-        >>> net = nn.Linear(2, 1)
-        >>> modules_of(lambda x: net(x)) == [net]
-        True
-    """
+    """All modules that a model is made of, also those behind a function: in its closure, its globals, its arguments."""
     found: dict[int, nn.Module] = {}
     _collect_modules(model, found, depth=5)
     return list(found.values())
@@ -186,16 +180,7 @@ def _is_compiled(model: Any) -> bool:
 
 
 class WatchedDraws(TorchDispatchMode):
-    """Notices whether this thread, inside, drew from a global generator: `drew`.
-
-    Example:
-        >>> with WatchedDraws() as quiet:
-        ...     _ = torch.rand(2, generator=torch.Generator())
-        >>> with WatchedDraws() as watched:
-        ...     _ = torch.nn.functional.dropout(torch.ones(2))
-        >>> quiet.drew, watched.drew
-        (False, True)
-    """
+    """Notices whether this thread, inside, drew from a global generator: `drew`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -11,6 +11,7 @@ from torch.nn.functional import mse_loss
 
 from leastpath.evaluation.masking import Masking
 from leastpath.methods import METHODS
+from leastpath.removal.fills import Fill, Samples
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import baseline
 from leastpath.score.score import Score
@@ -30,15 +31,15 @@ def numbers_case(setting: Setting, name: str, seed: int) -> Case:
         images, labels = digit_images()
         net, images, labels = digit_net(setting, "mlp", seed), images[N_TRAINED:], labels[N_TRAINED:]
         chosen = images[seed * n : (seed + 1) * n]
-        fills = {"black (baseline)": "baseline", "mean grey": "mean", "neighbours": "linear"}
+        fills: dict[str, Fill] = {"black (baseline)": "baseline", "mean grey": "mean", "neighbours": "linear"}
         maskings = {title: Masking(fill=fill, normalize=True) for title, fill in fills.items()}
         importance = permutation_importances(net, images, labels)
         return _net_case(net, chosen, baseline("black", chosen), maskings, accuracy(net, images, labels), importance)
     inputs, targets, n_train = _table(name, seed)
     net, quality = _table_net(setting, name, seed)
     chosen = inputs[n_train : n_train + n]
-    fills = {"training mean (baseline)": "baseline", "another row": "samples"}
-    maskings = {title: Masking(fill=fill, pool=inputs[:n_train], normalize=True) for title, fill in fills.items()}
+    fills = {"training mean (baseline)": "baseline", "another row": Samples(inputs[:n_train])}
+    maskings = {title: Masking(fill=fill, normalize=True) for title, fill in fills.items()}
     importance = permutation_importances(net, inputs[n_train:], targets[n_train:])
     return _net_case(net, chosen, baseline("mean", chosen, points=inputs[:n_train]), maskings, quality, importance)
 
