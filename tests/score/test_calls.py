@@ -119,6 +119,16 @@ def test_output_against_definition(output, expected):
     torch.testing.assert_close(lp.Score(model, 1, output)(X), expected(model(X).detach()))
 
 
+@pytest.mark.parametrize("class_dim", [1, 2, -1])
+def test_class_dim_says_what_a_softmax_is_taken_over(class_dim):
+    """Of (batch, length, vocabulary) as of (batch, classes, pixels): against the definition."""
+    model = torch.nn.Sequential(mlp(), torch.nn.Linear(3, 10), torch.nn.Unflatten(1, (5, 2))).eval()
+    score = lp.Score(model, lambda z: z[:, -1, 0], "log_softmax", class_dim=class_dim)
+    torch.testing.assert_close(score(X), model(X).detach().log_softmax(class_dim)[:, -1, 0])
+    found = lp.attribute(score, X, method="integrated_gradients", support=False)
+    torch.testing.assert_close(found.values.sum(1), score(X) - score(torch.zeros_like(X)), atol=0.02, rtol=0.02)
+
+
 @pytest.mark.parametrize("target", [[0, 2, 1, 1, 0], torch.tensor([0, 2, 1, 1, 0]), (0, 2, 1, 1, 0)])
 def test_target_per_example_against_indexing(target):
     model = mlp()
@@ -167,6 +177,15 @@ OUTPUTS = {
     "rows lost": (lp.Score(lambda x: x[:1], 1), r"returned \(1, 4\) for \d rows: .*pass inputs\.unsqueeze\(0\)"),
     "margin of lost rows": (lp.Score(lambda x: x[:1], 1, "logit_margin"), r"returned \(1, 4\) for \d rows"),
     "softmax of one": (lp.Score(lambda x: x[:, :1], None, "softmax"), r'output="softmax" needs logits .*use "sigmoid"'),
+    "classes anywhere": (
+        lp.Score(lambda x: x[:, :, None].expand(-1, 4, 6), lambda z: z[:, -1, 2], "log_softmax"),
+        r"the model returned \(\d, 4, 6\), where they may be any dimension: say which, Score\(…, class_dim=-1\)",
+    ),
+    "no such dimension": (
+        lp.Score(mlp(), 1, "softmax", class_dim=2),
+        r"class_dim=2 is no dimension of outputs \(\d, 3\)",
+    ),
+    "classes are the batch": (lp.Score(mlp(), 1, "softmax", class_dim=-2), "class_dim=-2 is no dimension of outputs"),
     "index into images": (lp.Score(lambda x: x[:, None], 0), r"an index target needs an output \(batch, classes\)"),
 }
 

@@ -68,6 +68,7 @@ NET = mlp()
 GIVEN = {
     "model": NET, "target": torch.tensor([0, 2]), "output": "softmax", "layer": NET[2],
     "additional_forward_args": ("an argument",), "batch_size": 3,
+    "class_dim": 1,
 }  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def test_all_arguments_of_a_score_are_tried_here():
     ("name", "new"),
     [
         ("model", torch.nn.Sequential(NET)), ("target", 1), ("output", "log_softmax"), ("layer", None),
-        ("additional_forward_args", ()), ("batch_size", None),
+        ("additional_forward_args", ()), ("batch_size", None), ("class_dim", -1),
     ],
 )  # fmt: skip
 def test_replace_keeps_all_other_arguments(name, new):

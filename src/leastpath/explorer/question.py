@@ -149,4 +149,4 @@ def _choose_score(subject: Subject, logits: Tensor, target: int | None, output: 
 def _scores(score: Score, logits: Tensor) -> Tensor:
     """(m,) the explained score of what the model returned (m, …)."""
     target: Any = score.target
-    return scalar_output(logits, target, score.output, len(logits)).detach()
+    return scalar_output(logits, target, score.output, len(logits), score.class_dim).detach()

@@ -277,7 +277,7 @@ class BoundScore:
             if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused later
                 largest = logits.detach().flatten(1).abs().amax(1).double().cpu().numpy()
                 np.fmax.at(self.largest_logit, examples.numpy(), largest)  # fmax ignores NaN
-        return scalar_output(output, targets, self.score.output, len(points))
+        return scalar_output(output, targets, self.score.output, len(points), self.score.class_dim)
 
     def whole_output(self, points: Tensor, examples: Tensor) -> Tensor:
         """The tensor (n, …) that the model returns for `points`, as a part of the caller's autograd graph."""

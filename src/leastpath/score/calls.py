@@ -43,9 +43,13 @@ def output_tensor(model_output: Any) -> Tensor:
 
 
 def scalar_output(
-    model_output: Any, target: int | Tensor | Callable[[Tensor], Tensor] | None, output: Output, rows: int
+    model_output: Any,
+    target: int | Tensor | Callable[[Tensor], Tensor] | None,
+    output: Output,
+    rows: int,
+    class_dim: int | None = None,
 ) -> Tensor:
-    """One number per row, out of whatever the model returned: (rows,)."""
+    """One number per row, out of whatever the model returned: (rows,). `class_dim` is where a softmax finds classes."""
     tensor = output_tensor(model_output)
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()  # a softmax in half precision would add noise that the model does not have
@@ -54,16 +58,32 @@ def scalar_output(
     elif output == "sigmoid":
         tensor = tensor.sigmoid()
     elif output != "raw":
-        if tensor.ndim < 2 or tensor.shape[1] < 2:
-            raise ValueError(
-                f'output="{output}" needs logits (batch, classes ≥ 2), the model returned {tuple(tensor.shape)}: '
-                'use "sigmoid" or "raw"'
-            )
+        dim = _find_classes(tensor, output, class_dim)
         if output == "logit_margin":
             check_rows(tensor, rows)
             return _logit_margin(tensor, _check_index(target, tensor))
-        tensor = tensor.softmax(1) if output == "softmax" else tensor.log_softmax(1)
+        tensor = tensor.softmax(dim) if output == "softmax" else tensor.log_softmax(dim)
     return _pick_target(tensor, target, rows)
+
+
+def _find_classes(tensor: Tensor, output: OutputName, class_dim: int | None) -> int:
+    """The dimension of a model's output that a softmax is taken over. Where there are several, the user says which."""
+    shape = tuple(tensor.shape)
+    if class_dim is None and tensor.ndim > 2:
+        raise ValueError(
+            f'output="{output}" needs classes, and the model returned {shape}, where they may be any dimension: '
+            "say which, Score(…, class_dim=-1) for (batch, length, classes), class_dim=1 for (batch, classes, …)"
+        )
+    dim = 1 if class_dim is None else class_dim
+    if not -tensor.ndim < dim < tensor.ndim or dim == 0:
+        raise ValueError(
+            f"class_dim={dim} is no dimension of outputs {shape} behind the batch: use 1, or -1 for the last"
+        )
+    if tensor.shape[dim] < 2:
+        raise ValueError(
+            f'output="{output}" needs logits (batch, classes ≥ 2), the model returned {shape}: use "sigmoid" or "raw"'
+        )
+    return dim
 
 
 def _pick_target(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | None, rows: int) -> Tensor:
@@ -179,6 +199,8 @@ class ScoreFields(Protocol):
     def additional_forward_args(self) -> Any: ...
     @property
     def batch_size(self) -> Any: ...
+    @property
+    def class_dim(self) -> int | None: ...
 
 
 class ModelCalls:
@@ -336,7 +358,7 @@ class ModelCalls:
                 raise
             return None
         try:
-            return raw, scalar_output(output, target, score.output, len(rows))
+            return raw, scalar_output(output, target, score.output, len(rows), score.class_dim)
         except Exception:  # the score is not asked for, or wrong for both readings
             return raw, None
 

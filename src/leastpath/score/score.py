@@ -47,6 +47,8 @@ class Score:
             of about a second, once for this Score, its copies by `replace`, and a shape of inputs: the Score keeps what
             was found. The trial's gradients are not counted, and results change by rounding only. Halved when memory
             runs out.
+        class_dim: the dimension of the model's output that "softmax" and "log_softmax" are taken over. It must be given
+            where the output has more than two: -1 for a language model's (batch, length, vocabulary).
 
     Example:
         >>> score = Score(torch.nn.Linear(3, 2).eval(), target=1, output="log_softmax")
@@ -63,6 +65,7 @@ class Score:
     layer: nn.Module | None = None
     additional_forward_args: Any = ()
     batch_size: int | Literal["auto"] | None = None
+    class_dim: int | None = None
 
     def __post_init__(self) -> None:
         given: object = self.model
@@ -81,6 +84,8 @@ class Score:
         else:
             words = ', "auto" for the fastest, or None for a default by input size'
             check_integer("batch_size", self.batch_size, 1, or_none=words)
+        if self.class_dim is not None:
+            check_integer("class_dim", self.class_dim, -64)
         modules = self.model.modules() if isinstance(self.model, nn.Module) else ()
         if self.layer is not None and not any(self.layer is module for module in modules):
             raise ValueError("layer is not a part of model: pass a submodule, as in Score(…, layer=model.embedding)")
