@@ -14,7 +14,7 @@ from torch import Tensor
 from leastpath import Conformal, NoCancellation, Path, RankOne, Score, integrate
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.axioms import ExplainFunction, _rows
-from leastpath.score.inputs import flat_baseline
+from leastpath.score.score import flat_baseline
 
 
 def completeness_gap(values: Tensor, score_change: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The public names: this table is read by type checkers, by editors, and by `__init__.py`, which imports them late."""
 
-from leastpath.account.budget import Limits as Limits
+from leastpath.account.run import Limits as Limits
 from leastpath.account.run import Run as Run
 from leastpath.attribution import attribute as attribute
 from leastpath.explorer import explore as explore
@@ -35,23 +35,13 @@ from leastpath.geometry.metric import (
 )
 from leastpath.geometry.path import Path as Path
 from leastpath.integral.accuracy import Accuracy as Accuracy
+from leastpath.integral.accuracy import Integral as Integral
 from leastpath.integral.integrator import integrate as integrate
-from leastpath.integral.result import Integral as Integral
-from leastpath.integral.weightings import (
-    IDG as IDG,
-)
-from leastpath.integral.weightings import (
-    IDGI as IDGI,
-)
-from leastpath.integral.weightings import (
-    AsPrinted as AsPrinted,
-)
-from leastpath.integral.weightings import (
-    PathIntegral as PathIntegral,
-)
-from leastpath.integral.weightings import (
-    Weighting as Weighting,
-)
+from leastpath.integral.pieces import IDG as IDG
+from leastpath.integral.pieces import IDGI as IDGI
+from leastpath.integral.pieces import AsPrinted as AsPrinted
+from leastpath.integral.pieces import PathIntegral as PathIntegral
+from leastpath.integral.pieces import Weighting as Weighting
 from leastpath.methods import (
     METHODS as METHODS,
 )

@@ -14,15 +14,14 @@ from leastpath._support.checks import seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, kind_of
-from leastpath.methods.by_path import whole_numbers
 from leastpath.methods.method import Along, Explained, Method, Problem
 from leastpath.methods.table import METHODS, method_of
 from leastpath.removal.verdict import Verdict, leave_untested, removal_groups, test_by_removal
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Note, Outcome, Status, finished
 from leastpath.score.baselines import Several
+from leastpath.score.calls import leave_untouched, warn_of_training_mode
 from leastpath.score.score import Baselines, Inputs, Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 from leastpath.solvers.solution import Solver
 
 
@@ -174,8 +173,8 @@ def _put_together(problem: Problem, explained: Explained, test: Verdict) -> Attr
         mean(change),
         tuple(test.status_with(b, _merge(statuses[b * m : (b + 1) * m])) for b in range(len(statuses) // m)),
         support=test.support.to(change.device, change.dtype),
-        n_gradients=whole_numbers(torch.as_tensor(bound.gradients_spent), m),
-        n_forwards=whole_numbers(torch.as_tensor(bound.forwards_spent), m) + test.n_forwards,
+        n_gradients=problem.count(torch.as_tensor(bound.gradients_spent)),
+        n_forwards=problem.count(torch.as_tensor(bound.forwards_spent)) + test.n_forwards,
         method=explained.described,
         baseline_spread=None if spread is None else bound.space.split(spread),
         stats={**explained.stats, "line_support": test.line},
@@ -193,7 +192,7 @@ def _with_path(problem: Problem, result: Attribution, along: Along) -> Attributi
         length_ratio=mean(along.length_ratio),
         certificate=_finite_mean(along.certificate, problem.m),
         path=along.path,
-        n_gradients=whole_numbers(along.gradients, problem.m),
+        n_gradients=problem.count(along.gradients),
         attribution_error=mean(along.attribution_error),
         path_spread=None if len(samples) < 2 else problem.bound.space.split(torch.stack([*map(mean, samples)]).std(0)),
         geometry=along.geometry,

@@ -19,10 +19,8 @@ from leastpath.attribution import attribute
 from leastpath.geometry.metric import Metric
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import by_length
-from leastpath.score.calls import output_tensor
-from leastpath.score.inputs import Baselines, Inputs
+from leastpath.score.calls import Baselines, Inputs, leave_untouched, output_tensor
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 

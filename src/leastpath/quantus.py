@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leastpath.attribution import attribute
 from leastpath.score.calls import Output
-from leastpath.score.inputs import home_of
+from leastpath.score.failures import home_of
 from leastpath.score.score import Score
 
 

@@ -23,7 +23,7 @@ from leastpath.removal.verdict import headline
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import Output
 from leastpath.score.estimators import as_module
-from leastpath.score.inputs import UnfitInputs, home_of
+from leastpath.score.failures import UnfitInputs, home_of
 from leastpath.score.score import Score, with_classes
 from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.graph.solver import NeighborGraph

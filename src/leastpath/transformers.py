@@ -17,9 +17,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, write_number
 from leastpath._support.files import write_atomically
-from leastpath._support.numbers import write_number
 from leastpath._support.threads import in_this_thread
 from leastpath.attribution import attribute
 from leastpath.removal.verdict import headline

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 from leastpath.removal.support import judged_score
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from studies.truth.problem import Problem
 
 PERMUTATIONS = 4

@@ -13,7 +13,7 @@ from leastpath.account.run import Run
 from leastpath.geometry.metric import Conformal
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
-from leastpath.integral.weightings import IDGI
+from leastpath.integral.pieces import IDGI
 from leastpath.methods import Explained, Problem, method
 from leastpath.result.status import check_finished
 from leastpath.solvers import Descent

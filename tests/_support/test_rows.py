@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from leastpath._support.rows import extreme_by, flat_rows, norms, per_row, rank_by, share_by, sum_by
+from leastpath._support.rows import draw_normal, draw_uniform, flat_rows, norms, per_row
+from leastpath.integral.pieces import extreme_by, rank_by, share_by, sum_by
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 4), (3,), (0, 5), (2, 0)])
@@ -44,3 +45,16 @@ def test_rows_by_an_index_against_loops():
 def test_ranks_are_those_within_an_index():
     assert rank_by(torch.tensor([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
     assert rank_by(torch.zeros(0, dtype=torch.long)).tolist() == []
+
+
+# ---- draws: one seed gives one sequence of numbers, whatever the program's defaults are ------------------------------
+
+
+def test_defaults_of_the_program_change_no_number():
+    expected = [draw(7, (5,), torch.zeros(1)) for draw in (draw_normal, draw_uniform)]
+    torch.set_default_dtype(torch.float64)
+    try:
+        again = [draw(7, (5,), torch.zeros(1, dtype=torch.float32)) for draw in (draw_normal, draw_uniform)]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(a, b) for a, b in zip(again, expected, strict=True))

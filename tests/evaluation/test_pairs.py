@@ -15,7 +15,7 @@ import torch
 import leastpath as lp
 from helpers import TextNet, flat_points, mlp, seeded
 from leastpath._support.store import StoreMismatch
-from leastpath.account.budget import Clock
+from leastpath.account.run import Clock
 from leastpath.evaluation.axioms import Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.measure import Measured
 from leastpath.evaluation.pairs import compare

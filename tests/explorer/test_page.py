@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the explorer needs uvicorn: pip install 'leastpath[explore]'")

@@ -6,7 +6,7 @@ import torch
 
 import leastpath as lp
 from helpers import cnn
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.score.baselines import BASELINES
 
 pytest.importorskip("matplotlib")

@@ -8,7 +8,7 @@ import leastpath as lp
 from helpers import Polyline, cnn
 
 pytest.importorskip("matplotlib")
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.evaluation import profile_paths, scores_along
 from leastpath.report import path_film, path_profile
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
-from helpers import TextNet, cnn, flat_points, left_untouched, mlp, seeded
+from helpers import TextNet, cnn, flat_points, hooks_of, left_untouched, mlp, seeded
 from leastpath.score.calls import UnreadableOutput
 from leastpath.score.score import bind_paths
 
@@ -65,6 +65,8 @@ def test_construction_errors(make, match):
 # ---- changed copies ----------------------------------------------------------------------------------------------
 
 NET = mlp()
+
+
 GIVEN = {
     "model": NET, "target": torch.tensor([0, 2]), "output": "softmax", "layer": NET[2],
     "additional_forward_args": ("an argument",), "batch_size": 3,
@@ -151,3 +153,241 @@ def test_outputs_that_have_no_rows(model, match):
 def test_paths_are_bound_once_for_each_baseline():
     bound, start, end, m = bind_paths(lp.Score(lambda x: x.sum(1)), torch.ones(2, 3), torch.zeros(2, 5, 3))
     assert (bound.batch, m, start.shape, end.shape) == (10, 5, (10, 3), (10, 3))
+
+
+# ---- boundScore: f and its gradient, the explained space, layers, independent rows -----------------------------------
+
+
+def explain(score, inputs=X, baselines=None, **settings):
+    return lp.attribute(score, inputs, baselines, method=lp.StraightLine(), **settings)
+
+
+def raises(match, score, inputs=X, baselines=None, **settings):
+    with pytest.raises(ValueError, match=match):
+        explain(score, inputs, baselines, **settings)
+
+
+# ---- f and its gradient ------------------------------------------------------------------------------------------
+
+
+def test_gradients_against_autograd():
+    model, x = mlp(), X.clone().requires_grad_()
+    targets = torch.tensor([0, 1, 2, 0, 1])
+    model(x).log_softmax(1)[torch.arange(5), targets].sum().backward()
+    value, gradient = lp.Score(model, targets, "log_softmax", batch_size=2).bind(X).gradients(X, torch.arange(5))
+    torch.testing.assert_close(gradient, x.grad)
+    torch.testing.assert_close(value, lp.Score(model, targets, "log_softmax")(X))
+
+
+def test_the_class_of_each_example():
+    two = lp.Score(mlp(), torch.tensor([2, 0, 1, 1, 0])).bind(X, 2)
+    assert two.classes("it").tolist() == [2, 2, 0, 0, 1, 1, 1, 1, 0, 0]
+    assert lp.Score(mlp(), 1).bind(X).classes("it").tolist() == [1] * 5
+    with pytest.raises(ValueError, match="agi needs a classifier and the class that is explained: give its index"):
+        lp.Score(lambda x: x.sum(1)).bind(X).classes("agi")
+
+
+def test_nan_score_names_the_example():
+    x = X.abs() + 1
+    x[3] *= -1
+    raises("the score of example 3 is NaN or infinite along its path", lp.Score(lambda x: x.log().sum(1)), x, x[:1])
+    several = x.abs()[:, None].expand(5, 3, 4)  # rows are counted in inputs, not in baselines
+    raises("the score of example 3 is NaN or infinite", lp.Score(lambda x: x.log().sum(1)), x, several)
+
+
+def test_nan_score_inside_the_path_names_the_example():
+    """Finite at both ends, infinite in between: log|x| from −1 to 1 meets no pole, 1/(x < ½ ∧ x > −½) does."""
+
+    def hole(x):
+        return torch.where(x[:, 0].abs() < 0.5, torch.inf, 1.0) * x[:, 0]
+
+    x = torch.tensor([[2.0], [1.0], [3.0]])
+    starts = torch.tensor([[1.0], [-1.0], [2.0]])
+    raises("the score of example 1 is NaN or infinite", lp.Score(hole), x, starts)
+
+
+def test_nan_gradient_names_the_example():
+    def root(x):  # √(0²) has the derivative ∞ · 0
+        return torch.sqrt(((x[:, 0] - 1) * (x[:, 0] > 1)) ** 2) + x[:, 1]
+
+    x = torch.tensor([[2.0, 1.0], [0.5, 1.0]])
+    start = torch.tensor([[1.5, 0.0], [0.0, 0.0]])
+    match = "the gradient of example 1 is NaN or infinite along its path, though its score is finite"
+    raises(match, lp.Score(root), x, start)
+    raises(match, lp.Score(root), x, start[:, None].expand(2, 3, 2))
+    raises(match, lp.Score(root), x, start, tolerance=None, n_steps=5)
+
+
+def test_output_that_does_not_depend_on_the_input():
+    model = mlp()
+    match = "the score does not depend on the inputs"
+    raises(match + ".*detach", lp.Score(lambda x: x.detach().sum(1)))
+    raises(match, lp.Score(lambda x: model(x.detach()), 1))  # the parameters still require gradients
+
+    def without_gradient(x):
+        with torch.no_grad():
+            return model(x)
+
+    raises(match, lp.Score(without_gradient, 1))
+    constant = nn.Parameter(torch.ones(3))
+    raises(match + ".*never uses them", lp.Score(lambda x: constant.expand(len(x), 3), 1))
+    two = nn.ModuleDict({"a": nn.Linear(4, 3), "b": nn.Linear(4, 3)}).eval()
+
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.two = two
+
+        def forward(self, x):
+            self.two["a"](x)
+            return self.two["b"](torch.ones_like(x))
+
+    branches = Branches().eval()
+    raises(match, lp.Score(branches, 1, layer=two["a"]))
+
+
+# ---- the explained space -----------------------------------------------------------------------------------------
+
+
+def test_tuple_is_joined_and_split_again():
+    parts = (flat_points(3, 2), flat_points(3, 6, seed=1).view(3, 2, 3).double())
+    bound = lp.Score(lambda a, b: a.sum(1) + b.flatten(1).sum(1)).bind(parts)
+    joint = bound.space.points()
+    assert joint.shape == (3, 8) and joint.dtype == torch.float64
+    again = bound.space.split(joint)
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(again, parts, strict=True))
+
+
+def test_groups_are_equal_scores():
+    targets = torch.tensor([2, 0, 2, 1, 0])
+    groups = lp.Score(mlp(), targets).bind(X).groups
+    assert torch.equal(groups[:, None] == groups, targets[:, None] == targets)
+    assert len(lp.Score(mlp(), 1).bind(X).groups.unique()) == 1
+    own = lp.Score(lambda x, a: (x * a).sum(1), additional_forward_args=torch.ones(5, 1)).bind(X).groups
+    assert len(own.unique()) == 5
+
+
+def test_too_few_targets():
+    raises(
+        r"got 2 targets for 5 inputs: pass one int, or a tensor of shape \(5,\)", lp.Score(mlp(), torch.tensor([0, 1]))
+    )
+
+
+# ---- layers ------------------------------------------------------------------------------------------------------
+
+
+def test_activation_baselines_equal_raw_ones():
+    net, ids = seeded(TextNet).eval(), torch.randint(11, (3, 5))
+    raw = torch.full((1, 5), 7)
+    score = lp.Score(net, 1, layer=net.embedding)
+    a = explain(score, ids, raw)
+    b = explain(score, ids, net.embedding(raw).detach())
+    assert a.values.shape == (3, 5, 4)
+    torch.testing.assert_close(a.values, b.values)
+
+
+def test_several_raw_baselines_of_a_layer_equal_the_mean():
+    net, ids = seeded(TextNet).eval(), torch.randint(11, (3, 5))
+    score, several = lp.Score(net, 1, layer=net.embedding), torch.randint(11, (3, 2, 5))
+    both = explain(score, ids, several)
+    single = [explain(score, ids, several[:, j]).values for j in range(2)]
+    torch.testing.assert_close(both.values, (single[0] + single[1]) / 2)
+
+
+def test_layer_that_returns_a_tuple_is_read_at_its_first_part():
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.head = nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.rnn(x)[0][:, -1])
+
+    model = seeded(Recurrent).eval()
+    x = flat_points(2, 12).view(2, 3, 4)
+    result = explain(lp.Score(model, 1, layer=model.rnn), x)
+    # The head is linear in the last state and ignores the others: closed form.
+    states = model.rnn(x)[0].detach() - model.rnn(torch.zeros_like(x))[0].detach()
+    expected = torch.zeros_like(states)
+    expected[:, -1] = states[:, -1] * model.head.weight[1].detach()
+    torch.testing.assert_close(result.values, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_layer_errors():
+    shared = nn.Linear(4, 4)
+    twice = nn.Sequential(shared, nn.Tanh(), shared)
+    raises("layer ran 2 times in one forward pass", lp.Score(twice.eval(), 1, layer=shared))
+    model = mlp()
+    model.spare = nn.Linear(4, 4)
+    unused = nn.Sequential(mlp())
+    unused.forward = lambda x: x
+    raises("layer ran 0 times in one forward pass", lp.Score(unused.eval(), 1, layer=unused[0]))
+
+
+def test_layer_hooks_are_removed_even_when_the_model_fails():
+    model = mlp()
+    hooks = hooks_of(model)
+    explain(lp.Score(model, 1, layer=model[1]), X)
+    assert hooks_of(model) == hooks
+    with pytest.raises(ValueError, match="shapes cannot"):
+        explain(lp.Score(model, 1, layer=model[1]), flat_points(2, 3))
+    assert hooks_of(model) == hooks
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_dependent_rows_of_batch_norm(batch):
+    match = r"the model's rows are not independent: .*Call model.eval\(\)"
+    flat = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)).train()
+    raises(match, lp.Score(flat, 1), X[:batch])
+    raises(match, lp.Score(cnn().train(), 1), flat_points(batch, 72).view(batch, 2, 6, 6))
+    part = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)).eval()
+    part[1].train()  # the model says eval, a part of it does not
+    raises(match, lp.Score(part, 1), X[:batch])
+
+
+def test_dependent_rows_of_a_batch_mean():
+    raises("rows are not independent", lp.Score(lambda x: (x - x.mean(0)).pow(2).sum(1)))
+
+
+def test_rounding_is_not_taken_for_dependence():
+    """Scores that nearly cancel differ in all their digits between batch sizes."""
+    linear = seeded(lambda: nn.Linear(300, 2, bias=False)).eval()
+    w = linear.weight.detach()[0]
+    for seed in range(5):
+        x = 3 * flat_points(4, 300, seed)
+        explain(lp.Score(linear, 0), x - (x @ w)[:, None] * w / (w @ w), max_gradients=20)
+
+
+# ---- the fastest batch ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_the_fastest_batch_changes_nothing_but_speed(layer):
+    net = mlp(4, 3)
+    inner = net[1] if layer else None
+    plain, auto = (
+        lp.attribute(lp.Score(net, 1, "log_softmax", layer=inner, batch_size=size), X, method=lp.StraightLine())
+        for size in (None, "auto")
+    )
+    torch.testing.assert_close(auto.values, plain.values, rtol=1e-4, atol=1e-6)
+    assert torch.equal(auto.n_gradients, plain.n_gradients) and torch.equal(auto.n_forwards, plain.n_forwards)
+
+
+def test_the_fastest_batch_is_tried_once_for_a_model_and_a_shape(monkeypatch):
+    tried = []
+    monkeypatch.setattr("leastpath.score.score.fastest_size", lambda seconds, largest: tried.append(largest) or 3)
+    score = lp.Score(mlp(4, 3), 1, batch_size="auto")
+    assert [score.bind(X).batch_size, replace(score, target=0).bind(X).batch_size] == [3, 3]
+    assert len(tried) == 1
+    assert score.bind(X.double()).batch_size == 3 and len(tried) == 2
+
+
+def test_the_fastest_batch_of_what_cannot_be_a_key():
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, x):
+            return x.sum(1)
+
+    assert lp.Score(Unhashable(), batch_size="auto").bind(X).batch_size >= 1

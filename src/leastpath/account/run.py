@@ -1,19 +1,244 @@
-"""Run: what one call carries along: its seed, its budget of gradients and of time, and its progress display."""
+"""Run: what one call carries along: its seed, its budget of gradients and of time, and its progress display.
+
+The budget is the one ledger of gradients and of time: what each example has spent and may still spend. The score
+counts the rows that it differentiates, for each example. A budget is a limit on this count, and everything that spends
+gradients asks one first. A part of the work gets a stricter budget, made from the one of the call. All budgets of a
+call read the same count, so that what one part spends is gone for all the others. Time counts in the same way: when it
+is used up, nothing is left of any budget.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
-from leastpath._support.draws import draw_normal, draw_uniform
-from leastpath._support.numbers import in_words
-from leastpath.account.budget import Budget, Clock, OutOfTime
-from leastpath.score.bound import BoundScore
+from leastpath._support.checks import check_integer, in_words
+from leastpath._support.rows import draw_normal, draw_uniform
+from leastpath.score.score import BoundScore
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a call may spend. None: as much as it takes.
+
+    Args:
+        max_gradients: per example, solver and integral together.
+        max_seconds: for the whole call.
+
+    Example:
+        >>> Limits(max_gradients=500)
+        Limits(max_gradients=500, max_seconds=None)
+    """
+
+    max_gradients: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("max_gradients", self.max_gradients, 1, or_none=", or None")
+        asked: object = self.max_seconds
+        if asked is not None and not (isinstance(asked, int | float) and asked > 0):
+            raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")
+
+
+Examples = Tensor | int | slice  # which examples of the batch
+
+
+EVERYONE = slice(None)
+
+
+class OutOfTime(Exception):
+    """The time for a search is used up. Solvers end as they do at Ctrl-C: with their best so far."""
+
+
+STOPS = KeyboardInterrupt, OutOfTime  # what ends a search early
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of one call, from the moment it is made.
+
+    Args:
+        max_seconds: how many there are. None: as many as it takes.
+        now: the time in seconds; another clock for tests.
+
+    Example:
+        >>> ticks = iter([100.0, 103.0, 112.0])
+        >>> clock = Clock(10, lambda: next(ticks))
+        >>> clock.left(), clock.left()
+        (7.0, 0.0)
+    """
+
+    max_seconds: float | None = None
+    now: Callable[[], float] = time.monotonic
+    begin: float = math.nan  # when the call began; the moment it is made by default
+    asked: float | None = None  # what the user said, of which this may be a part
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.begin):
+            object.__setattr__(self, "begin", self.now())
+        if self.asked is None:
+            object.__setattr__(self, "asked", self.max_seconds)
+
+    def spent(self) -> float:
+        """Seconds since the call began."""
+        return self.now() - self.begin
+
+    def left(self) -> float:
+        """Seconds that are left; infinite without a limit."""
+        return math.inf if self.max_seconds is None else max(0.0, self.max_seconds - self.spent())
+
+    def part(self, share: float) -> Clock:
+        """A clock that ends when a share of what is left now is used up."""
+        return self if self.max_seconds is None else replace(self, max_seconds=self.spent() + share * self.left())
+
+    @property
+    def words(self) -> str:
+        """For a sentence: after how much of which time."""
+        return f"{self.spent():.3g} seconds (max_seconds={self.asked:g})"
+
+    def affordable(self, gradients: float) -> float:
+        """How many gradients the rest of the time pays for, if they take as long as `gradients` did so far."""
+        if self.max_seconds is None or not gradients:
+            return math.inf if self.left() else 0.0
+        return self.left() * gradients / max(self.spent(), 1e-9)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many gradients each example of a bound score may spend. Made by `Run.budget`.
+
+    `share`, `shared_by`, `at_most` and `keeping` make stricter budgets. They divide what is left at that moment, and
+    what is reserved is not in them.
+
+    Args:
+        score: the one that counts.
+        limit: (batch,) float64, the count that an example must not pass. Infinite: there is no limit.
+        reserved: (batch,) the part of it that only `with_reserved` may spend.
+        clock: the time of the call. None: time does not matter.
+
+    Example:
+        >>> import leastpath as lp
+        >>> score = lp.Score(lambda x: x.prod(1)).bind(torch.ones(2, 3))
+        >>> budget = lp.Run(max_gradients=100, reserved=20).budget(score)
+        >>> half = budget.share(0.5)
+        >>> _ = score.gradients(torch.ones(30, 3), torch.zeros(30, dtype=torch.long))  # all for the first example
+        >>> budget.spent().tolist(), budget.left().tolist(), half.left().tolist()
+        ([30.0, 0.0], [50.0, 80.0], [20.0, 50.0])
+        >>> half.affords(25).tolist()
+        [False, True]
+    """
+
+    score: BoundScore
+    limit: Tensor
+    reserved: Tensor
+    clock: Clock | None = None
+
+    @classmethod
+    def of(cls, score: BoundScore, max_gradients: int | None, reserved: int = 0, clock: Clock | None = None) -> Budget:
+        """The budget of a call: `max_gradients` an example, or no limit, of which some are reserved."""
+        limit = torch.full((score.batch,), torch.inf if max_gradients is None else max_gradients, dtype=torch.float64)
+        return cls(score, limit, torch.full_like(limit, reserved), clock)
+
+    # ---- questions -----------------------------------------------------------------------------------------------
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit, of gradients or of time that is used up."""
+        return self.out_of_time or bool(torch.isfinite(self.limit).any())
+
+    @cached_property
+    def _endless(self) -> bool:
+        """Whether no example has a limit: then a part of it has none either, whatever is reserved."""
+        return bool(torch.isposinf(self.limit).all())
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time of the call is used up: then nothing is left, whatever was spent."""
+        return self.clock is not None and self.clock.left() == 0
+
+    def spent(self, examples: Examples = EVERYONE) -> Tensor:
+        """(n,) gradients that these examples have spent so far, in the whole call."""
+        return torch.as_tensor(self.score.gradients_spent)[examples].clone()
+
+    def left(self, examples: Examples = EVERYONE) -> Tensor:
+        """(n,) gradients that these examples may still spend, without what is reserved."""
+        left = ((self.limit - self.reserved)[examples] - self.spent(examples)).clamp_min(0)
+        return torch.zeros_like(left) if self.out_of_time else left
+
+    def least_left(self, examples: Examples = EVERYONE) -> float:
+        """What each of these examples may still spend: the smallest of what they have left."""
+        return float(self.left(examples).min())
+
+    def affords(self, cost: float | Tensor, examples: Examples = EVERYONE) -> Tensor:
+        """(n,) whether these examples may spend `cost` gradients more, one number or (n,)."""
+        return self.left(examples) >= cost
+
+    def grant(self) -> Tensor | None:
+        """(batch,) what is left, as `integrate(max_gradients=…)` takes it: at least 1, and None without a limit."""
+        return self.left().clamp_min(1) if self.limited else None
+
+    # ---- stricter budgets ----------------------------------------------------------------------------------------
+
+    @property
+    def with_reserved(self) -> Budget:
+        """The same budget with what is reserved: for the integral, which it is reserved for."""
+        return replace(self, reserved=torch.zeros_like(self.reserved))
+
+    def share(self, part: float) -> Budget:
+        """A part of what is left. The reserved gradients count in the whole, but are never in the part."""
+        if self._endless and not self.out_of_time:
+            return self
+        return self._stricter(part * (self.limit - self.spent()))
+
+    def shared_by(self, n: int) -> Budget:
+        """One of n equal parts of what is left."""
+        return self._stricter(self.left() / n)
+
+    def at_most(self, cost: float | Tensor) -> Budget:
+        """No more than `cost` gradients from now on: one number or (batch,)."""
+        return self._stricter(_counts(cost))
+
+    def keeping(self, cost: float | Tensor) -> Budget:
+        """What is left when `cost` gradients are kept for something else: one number or (batch,)."""
+        if self._endless and not self.out_of_time:
+            return self
+        return self._stricter(self.left() - torch.where(torch.isfinite(self.limit), _counts(cost), 0))
+
+    def _stricter(self, room: Tensor) -> Budget:
+        """`room` (batch,) gradients from now on, or what is left where that is less."""
+        limit = self.spent() + torch.minimum(room, self.left()).clamp_min(0)
+        return replace(self, limit=limit, reserved=torch.zeros_like(limit))
+
+    # ---- costs that several examples share -----------------------------------------------------------------------
+
+    def pooled(self, examples: Tensor) -> Budget:
+        """All that `examples` (n,) have left, in the hands of the first, who spends for all of them."""
+        limit = self.spent()
+        limit[examples[0]] += self.left(examples).sum()
+        return replace(self, limit=limit, reserved=torch.zeros_like(limit))
+
+    def settle(self, before: Tensor, shares: Tensor) -> None:
+        """What has been spent since `before` (batch,) is charged as `shares` (batch,) say.
+
+        The score counts a segment that several examples walk for one of them only. The sum stays what was counted:
+        shares of an interrupted integral, which do not add up to it, change nothing.
+        """
+        counted = self.spent() - before
+        if abs(float(shares.sum() - counted.sum())) < 0.5:  # thirds are not exact
+            self.score.gradients_spent[:] = (before + shares).numpy()
+
+
+def _counts(cost: float | Tensor) -> Tensor:
+    return torch.as_tensor(cost, dtype=torch.float64)
 
 
 class Bar:
@@ -25,6 +250,8 @@ class Bar:
 
 Show = Callable[[str, float], None]
 """Is told what is going on, and the share of it that is done, from 0 to 1."""
+
+
 _shown_by: ContextVar[Show | None] = ContextVar("shown_by", default=None)
 
 
@@ -147,7 +374,11 @@ class _LineBar(Bar):
 
 
 FIRST = 8  # gradients per example, after which the plan is said …
+
+
 SOON = 3.0  # … or seconds, if these are over before
+
+
 TIME_TO_SOLVE = 0.5  # of max_seconds; the rest is for measuring
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import in_words, write_number
+from leastpath._support.checks import in_words, write_number
 from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
@@ -23,7 +23,7 @@ from leastpath.removal.curves import Order, Scale, default_rank
 from leastpath.removal.support import judged_score, measure_curves
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status, finished
-from leastpath.score.untouched import leave_untouched
+from leastpath.score.calls import leave_untouched
 
 EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
 PROBED = 4  # rows of the trial that tells how long a gradient takes

@@ -14,7 +14,7 @@ from leastpath.commands.options import IMAGE_BASELINES
 from leastpath.features.images import read_image
 from leastpath.score.baselines import Choice, Several
 from leastpath.score.calls import UnreadableOutput
-from leastpath.score.inputs import reason_of
+from leastpath.score.failures import reason_of
 from leastpath.score.score import Score
 
 if TYPE_CHECKING:

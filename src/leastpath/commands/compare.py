@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
-from leastpath.account.budget import Clock
+from leastpath.account.run import Clock
 from leastpath.commands.case import Case, Rescaled, image_case, join_cases, table_case
 from leastpath.commands.files import complete_rows, kind_of_file, names_in, picture_files, read_table
 from leastpath.commands.fitting import MOST_PICTURES, MOST_ROWS, give_data, spread, stay_in_range

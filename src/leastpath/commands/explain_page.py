@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.commands.answers import EVIDENCE, Answer
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.removal.verdict import MARGIN
 
 

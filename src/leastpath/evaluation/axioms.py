@@ -14,8 +14,7 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, NamedMeasure
 from leastpath.result.attribution import Attribution
-from leastpath.score.inputs import flat_baseline
-from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.score.score import Baselines, Inputs, Score, flat_baseline
 
 ExplainFunction = Callable[[Score, Tensor, Tensor], Attribution]
 

@@ -18,9 +18,8 @@ from leastpath.removal.fills import Fill, Filling, fill_rows, find_filler
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Baselines, Inputs, Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
+from leastpath.score.calls import leave_untouched, warn_of_training_mode
+from leastpath.score.score import Baselines, BoundScore, Inputs, Score
 
 EXACT = 12  # features up to which all 2ⁿ subsets are evaluated
 BLOCK = 4096  # subsets made into inputs at once

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath._support.optional import import_optional
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure

@@ -26,9 +26,8 @@ from leastpath.removal.curves import Order, Rank, removal_scores, round_counts
 from leastpath.removal.fills import FILLS, Fill, fill_rows, find_filler
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
-from leastpath.score.inputs import Baselines, Inputs
+from leastpath.score.calls import Baselines, Inputs, leave_untouched, warn_of_training_mode
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 

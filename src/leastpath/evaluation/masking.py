@@ -24,9 +24,8 @@ from leastpath.removal.curves import Order, Scale, group_strengths, removal_scor
 from leastpath.removal.fills import Fill, Filler, find_filler
 from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
-from leastpath.score.inputs import Baselines, Inputs
+from leastpath.score.calls import Baselines, Inputs, leave_untouched, warn_of_training_mode
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
 
 PAPER_AREAS = (0.01, 0.02, *(k / 100 for k in range(5, 66, 5)))
 """1, 2, 5, 10, 15, …, 65 %: 15 areas."""

@@ -17,9 +17,8 @@ from leastpath.features.groups import Kind
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
-from leastpath.score.bound import BoundScore
-from leastpath.score.inputs import Baselines, Inputs, baselines_per_example
-from leastpath.score.score import Score
+from leastpath.score.calls import Baselines, Inputs
+from leastpath.score.score import BoundScore, Score, baselines_per_example
 
 Explain = Contender
 """What explains again: a method, its name, a solver, or a function (score, inputs, baselines, seed) -> Attribution."""

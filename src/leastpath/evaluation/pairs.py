@@ -11,12 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, in_words
 from leastpath._support.fingerprint import describe, digest
-from leastpath._support.numbers import in_words
 from leastpath._support.store import Store, Unit
-from leastpath.account.budget import STOPS, Clock, Limits, OutOfTime
-from leastpath.account.run import Bar, Run
+from leastpath.account.run import STOPS, Bar, Clock, Limits, OutOfTime, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
@@ -25,7 +23,7 @@ from leastpath.features.groups import kind_of
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.behavior import check_behavior
-from leastpath.score.inputs import Baselines, Inputs
+from leastpath.score.calls import Baselines, Inputs
 from leastpath.score.score import Score, rows_of, with_marks
 
 

@@ -17,9 +17,8 @@ from leastpath.report.graph import Plane
 from leastpath.report.paths import STRAIGHT, Profile, path_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import BASELINES, baseline
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Inputs, Score
-from leastpath.score.untouched import leave_untouched
+from leastpath.score.calls import leave_untouched
+from leastpath.score.score import BoundScore, Inputs, Score
 from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 

@@ -16,8 +16,8 @@ from leastpath._support.rows import flat_rows
 from leastpath.evaluation.measure import one_start, read_attributions
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.result.attribution import Attribution
+from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Baselines, Inputs, Score
-from leastpath.score.untouched import leave_untouched
 
 
 def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> float:

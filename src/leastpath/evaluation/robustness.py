@@ -28,10 +28,8 @@ from leastpath.evaluation.measure import (
 )
 from leastpath.features.groups import Kind
 from leastpath.result.attribution import Attribution
-from leastpath.score.bound import BoundScore
-from leastpath.score.inputs import Baselines, Inputs
-from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
+from leastpath.score.calls import Baselines, Inputs, leave_untouched, warn_of_training_mode
+from leastpath.score.score import BoundScore, Score
 
 WINDOW = 7  # side of SSIM's window, scikit-image's default
 TINY = 1e-12

@@ -21,9 +21,8 @@ from leastpath.removal.curves import Order, Rank, default_rank
 from leastpath.removal.fills import FILLS, Fill, Filler, Filling, find_filler
 from leastpath.removal.support import SHARES, Probability, judged_score, measure_curves
 from leastpath.result.attribution import Attribution
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Baselines, Inputs, Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
+from leastpath.score.calls import leave_untouched, warn_of_training_mode
+from leastpath.score.score import Baselines, BoundScore, Inputs, Score
 
 
 def symmetric_relevance_gain(

@@ -24,8 +24,8 @@ from leastpath.removal.support import judged_score
 from leastpath.removal.verdict import NO_ORDER, Verdict
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome, Status
+from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
 
 T = TypeVar("T")
 QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.explorer.arrays import LARGEST, pack, pictures_of, value_range
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.removal import rank_of, removal_order

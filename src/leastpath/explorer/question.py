@@ -13,7 +13,7 @@ from torch import Tensor
 from leastpath.explorer.removal import fills_of, outputs_of, rows_of_start
 from leastpath.explorer.subject import CLASS_OUTPUTS, ONE_OUTPUT, Subject
 from leastpath.score.calls import scalar_output
-from leastpath.score.inputs import reason_of
+from leastpath.score.failures import reason_of
 from leastpath.score.score import Score
 
 MOST_CLASSES = 50

@@ -11,8 +11,8 @@ from torch import Tensor
 from leastpath.explorer.subject import Subject
 from leastpath.removal.curves import Order, Rank, default_rank
 from leastpath.removal.support import SHARES, judged_score, measure_curves
+from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from leastpath.explorer.export import bundle_of, export_page, page_file, plotly_
 from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
 from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
-from leastpath.score.inputs import reason_of
+from leastpath.score.failures import reason_of
 
 PATIENCE = 0.25  # seconds that a question about a task waits for news
 NEED = "the explorer needs starlette, uvicorn and plotly"

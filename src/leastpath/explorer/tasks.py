@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leastpath.explorer.meter import Meter
-from leastpath.score.inputs import reason_of
+from leastpath.score.failures import reason_of
 
 State = Literal["running", "done", "stopped", "failed"]
 MOST_WAITING = 32

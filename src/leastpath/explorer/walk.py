@@ -12,10 +12,10 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.geometry.path import Path
-from leastpath.integral.result import Integral
+from leastpath.integral.accuracy import Integral
+from leastpath.integral.pieces import Weighting
 from leastpath.integral.running import integrate_along
-from leastpath.integral.weightings import Weighting
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 PLACES = 41
 IDLE = 0.05

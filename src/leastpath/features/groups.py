@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_integer
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 Kind = Literal["few", "table", "image", "tokens", "series"]
 FEW_FEATURES = 20  # up to here all of the space between two points can be searched

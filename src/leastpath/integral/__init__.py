@@ -1,6 +1,6 @@
 """The one integral, in the order of reading.
 
-integrator (the verb) · accuracy (how exactly, and whether it was reached) · block (examples and their segments) ·
-refinement, or fixed_steps · division (what is known of pieces) · result (what was measured, in numbers and sentences).
-Below them: pieces (rules and quadrature) and weightings. Beside them: running, the integral as it grows.
+accuracy (how exactly it is asked for, and what was reached, in numbers and sentences) · integrator (the verb, and
+refinement) or fixed_steps · block (examples, their segments, and what is known of pieces) · pieces (rules, quadrature
+and weightings). Beside them: running, the integral as it grows.
 """

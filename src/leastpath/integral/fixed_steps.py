@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import extreme_by, share_by, sum_by
-from leastpath.integral.block import Block, sum_up
-from leastpath.integral.division import Division, MeasuredPieces
-from leastpath.integral.result import FLAT, Integral, fixed_steps
-from leastpath.integral.weightings import WholePathWeighting
+from leastpath.integral.accuracy import FLAT, Integral, note_fixed_steps
+from leastpath.integral.block import Block, Division, MeasuredPieces, sum_up
+from leastpath.integral.pieces import WholePathWeighting, extreme_by, share_by, sum_by
 
 STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one each, and three to share out
 
@@ -39,7 +37,9 @@ def integrate_at_fixed_steps(block: Block) -> Integral:
     each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), budget, sums.errors.gap, late)), strict=True)
     run, asked = plan.run, plan.accuracy.n_steps
     notes = [
-        FLAT if flat else fixed_steps(asked, spent, most, run.max_gradients, gap, run.clock.asked if timed else None)
+        FLAT
+        if flat
+        else note_fixed_steps(asked, spent, most, run.max_gradients, gap, run.clock.asked if timed else None)
         for flat, spent, most, gap, timed in each
     ]
     return block.integral(sums, notes)

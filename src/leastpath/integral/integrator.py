@@ -1,37 +1,531 @@
-"""The only integral: gradients along a path, with error control.
+"""The one integral: gradients along a path, with error control.
 
 On each straight segment, its *residual* (sum of attributions minus change of score) is known exactly. But a zero
 residual proves little: a symmetric bump does not show in it, and errors of two features cancel in it. So a piece counts
 as known only if its attributions and its length also stay the same when it is cut in two *unequal* parts. The pieces
 that change most are cut again, until every example has reached its tolerance.
+
+Refinement goes in rounds. First every segment is measured once. Then each round cuts the pieces that changed most, sums
+along every example's route, and lets examples that are done leave.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_setting
-from leastpath.account.budget import Limits
-from leastpath.account.run import Run
+from leastpath._support.rows import per_row
+from leastpath.account.run import Bar, Limits, Run
 from leastpath.geometry.metric import Conformal, Metric
 from leastpath.geometry.path import Path
-from leastpath.integral.accuracy import Accuracy
-from leastpath.integral.block import Block, Plan
+from leastpath.integral.accuracy import (
+    FLAT,
+    Accuracy,
+    Errors,
+    Integral,
+    Sums,
+    join_integrals,
+    note_done,
+    note_rounding,
+    note_shortfall,
+    say_missing,
+    size_of_error,
+    unknown_integral,
+)
+from leastpath.integral.block import (
+    ALONE,
+    OWN_TOTALS,
+    Block,
+    Division,
+    MeasuredPieces,
+    PieceTable,
+    Plan,
+    classes_before_cutting,
+    classes_of_error,
+    sketch,
+    sum_up,
+)
 from leastpath.integral.fixed_steps import integrate_at_fixed_steps
-from leastpath.integral.pieces import KnownSegments
-from leastpath.integral.refinement import refine
-from leastpath.integral.result import Integral, join_integrals, unknown_integral
-from leastpath.integral.weightings import PathIntegral, Weighting
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
+from leastpath.integral.pieces import (
+    Estimate,
+    KnownSegments,
+    PathIntegral,
+    Weighting,
+    extreme_by,
+    rank_by,
+    sum_by,
+    take_rows,
+)
+from leastpath.score.calls import leave_untouched
+from leastpath.score.score import BoundScore, Score
+
+FIRST_GRADIENTS = 12  # of the first measurement of a path; its verification takes twice as many
+
+
+GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
+
+
+CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
+
+
+LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
+
+
+MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
+
+
+SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but gets one more gradient
+
+
+VERIFIED_SHARE = 0.764  # of a small segment, its last part: the middle of this lies off the nodes of the first time
+
+
+HELD_NUMBERS = 2**21  # of pieces and totals: a block with more is halved, if it has several examples
+
+
+GAP_STEP = 0.1  # of the gradients spent so far, in a round that only closes the gap
+
+
+SCALARS = 16  # numbers of a piece, beside its sketches
+
+
+def refine(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
+    """Cut pieces until every example has reached the tolerance, or its budget is spent.
+
+    Also whether it was interrupted. If `interrupted` before, everything is measured only once.
+    """
+    waiting, finished = [_State.first(block, known)], list[tuple[Tensor, Integral]]()
+    try:
+        while waiting and not interrupted:
+            leaving: _State | None
+            state = waiting[-1]
+            chosen = _choose_payable(state, state.block.affordable(), _limit_round(state))
+            if not chosen.any():
+                leaving, staying = state, list[_State]()
+            else:
+                leaving, staying = _split(state.after_cutting(chosen))
+            # In one statement each, so that no interruption can fall between.
+            ended = [] if leaving is None else [(leaving.rows, _conclude(leaving, False))]
+            waiting, finished = [*waiting[:-1], *staying], [*finished, *ended]
+            bar.advance(sum(len(rows) for rows, _ in ended))
+    except KeyboardInterrupt:
+        interrupted = True
+    finished += [(state.rows, _conclude(state, interrupted)) for state in waiting]
+    bar.advance(sum(len(state.rows) for state in waiting))
+    rows, integrals = zip(*finished, strict=True)
+    return join_integrals(integrals, torch.argsort(torch.cat(rows))), interrupted
+
+
+# ---- the first measurement -----------------------------------------------------------------------------------------
+
+
+def _measure_once(block: Block, known: KnownSegments | None) -> Division:
+    """Each segment in one piece, or in several if it is a large part of a path; fewer if the budget is small.
+
+    Segments that the solver has measured already are not measured again.
+    """
+    s, (count, nodes) = block.segments, _first_counts(block)
+    seen = row = torch.zeros(0, dtype=torch.long)
+    if known is not None and isinstance(block.plan.weighting, PathIntegral):
+        group = block.plan.groups[block.examples[s.owner]]
+        seen, row = known.find(s.tail, s.head, group, len(block.path.points))
+    is_known = torch.bincount(seen, minlength=len(s)) >= count  # a long segment needs more than the solver took
+    seen, row = seen[is_known[seen]], row[is_known[seen]]
+    segment, t0, t1 = _first_pieces(count, ~is_known)
+    classes = classes_before_cutting(block.receiver[torch.cat([segment, seen])], len(block) + len(s))
+
+    def measured() -> Iterator[tuple[MeasuredPieces, Tensor]]:
+        for n, rows in block.chunks(nodes[segment]):
+            yield block.measure(segment[rows], t0[rows], t1[rows], n), classes[rows]
+        if known is not None:
+            for some in torch.arange(len(seen)).split(block.plan.score.batch_size):
+                yield _take_known(block, seen[some], known, row[some]), classes[len(segment) + some]
+
+    return Division.collect(measured())
+
+
+def _first_pieces(count: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments in `count` (segments,) pieces, if `wanted`: (pieces,) their segments, beginnings and ends."""
+    segments, begins, ends = [], [], []
+    for k in torch.unique(count[wanted]).tolist() or [1]:
+        rows = ((count == k) & wanted).nonzero()[:, 0]
+        edges = torch.tensor([0.0, *sorted(i * GOLDEN % 1 for i in range(1, k)), 1.0], dtype=torch.float64)
+        segments.append(rows.repeat_interleave(k))
+        begins.append(edges[:-1].repeat(len(rows)))
+        ends.append(edges[1:].repeat(len(rows)))
+    return torch.cat(segments), torch.cat(begins), torch.cat(ends)
+
+
+def _first_counts(block: Block) -> tuple[Tensor, Tensor]:
+    """Pieces of each segment, and gradients of each of its pieces: (segments,) twice."""
+    s, n, budget = block.segments, block.plan.order, block.affordable()
+    count = block.largest(torch.ceil(block.length_share() * (block.plan.accuracy.n_steps or FIRST_GRADIENTS) / n))
+    count = count.clamp_min(1).long()
+    # A third of the budget for the first measurement leaves two thirds for verifying all of it.
+    pieces = sum_by(count.double()[s.leg_segment], s.leg_example, len(block))
+    tight = (pieces * n * 3 > budget)[s.leg_example]
+    count[s.leg_segment[tight]] = 1
+    # If that is still too much: fewer gradients per segment, but at least one.
+    paid = (budget / torch.bincount(s.leg_example, minlength=len(block))).floor()
+    nodes = extreme_by(paid.clamp(1, n)[s.leg_example], s.leg_segment, len(s), "amin").long()
+    nodes[count > 1] = n
+    return count, nodes
+
+
+def _take_known(block: Block, segment: Tensor, known: KnownSegments, row: Tensor) -> MeasuredPieces:
+    """Pieces of segments (pieces,) as the solver measured them: rows of what is known."""
+    device, forward = block.scores.tail.device, known.tail[row] == block.segments.tail[segment]
+    t0, t1 = known.spans(row, forward)
+    ends = block.score_at_ends(segment, t0, t1)
+    attributions, length, low, high = (part[row.to(device)] for part in known.estimate)
+    sign = torch.where(forward, 1, -1).to(device)
+    estimate = Estimate(attributions * per_row(sign, attributions), length, low, high)
+    return block.record(segment, t0, t1, ends, estimate)
+
+
+# ---- rounds --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _State:
+    """How far the refinement of some examples has come."""
+
+    block: Block
+    rows: Tensor  # (batch,) the numbers of its examples in the block that refinement began with
+    division: Division
+    sums: Sums
+    to_cut: Tensor  # (pieces,) which to cut next: all pieces of some totals
+    done: Tensor  # (batch,) examples that have reached the tolerance
+    stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
+    value_cost: Tensor  # (batch,) float64, gradients that were spent when the values were known; inf if they are not
+
+    @classmethod
+    def first(cls, block: Block, known: KnownSegments | None) -> _State:
+        """Everything measured once, nothing verified."""
+        division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
+        everything = torch.ones(len(division.table.segment), dtype=torch.bool)
+        never = torch.full((len(block),), torch.inf, dtype=torch.float64)
+        return cls(block, torch.arange(len(block)), division, sum_up(block, division), everything, no, no, never)
+
+    def after_cutting(self, chosen: Tensor) -> _State:
+        """One round: the chosen pieces (pieces,) are cut, but for small ones, which get one more gradient."""
+        block, plan = self.block, self.block.plan
+        small = _find_small(self, chosen)
+        cut, whole = chosen & ~small, self.division
+        if small.any():
+            whole = replace(whole, table=_verify_small(block, whole.table, small.nonzero()[:, 0]))
+        kept = [] if bool(cut.all()) else [whole.without(cut)]
+        parts = [Division.collect(_cut(self, cut))] if cut.any() else []
+        division = Division.join([*kept, *parts])
+        sums = sum_up(block, division)
+        limits = plan.allowed(sums)
+        done = sums.errors.within(limits, plan.accuracy.measure)
+        to_cut, stuck = _choose_cuts(block, division, _Allowance.of(block, limits, sums.pieces, ~done), ~done)
+        if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
+            # No piece is bad by itself, but all of them are together.
+            strict = _Allowance.of(block, limits, sums.pieces, idle, averaged=False)
+            more, stuck_too = _choose_cuts(block, division, strict, idle)
+            to_cut, stuck = to_cut | more, torch.where(idle, stuck_too, stuck)
+        cost = torch.minimum(self.value_cost, block.gradients())
+        cost = torch.where(sums.errors.within(limits, "values"), cost, torch.inf)
+        return _State(block, self.rows, division, sums, to_cut, done, stuck, cost)
+
+    def part(self, rows: Tensor) -> _State:
+        """The state of some examples (rows,), without the pieces that only others walk."""
+        block, segment, receiver = self.block.part(rows)
+        stays = (receiver[self.division.totals.receiver] >= 0)[self.division.table.total]
+        return _State(
+            block, self.rows[rows], self.division.part(segment, receiver), self.sums.take(rows), self.to_cut[stays],
+            self.done[rows], self.stuck[rows], self.value_cost[rows],
+        )  # fmt: skip
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes so much memory that some examples should wait.
+
+        Examples that share segments stay together: apart, each would have to pay for all of them.
+        """
+        if len(self.rows) == 1 or bool((self.block.sharers > 1).any()):
+            return False
+        sketches, sums = self.division.table.sketch, self.division.totals.sums
+        return len(sketches) * (2 * sketches.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
+
+
+def _split(state: _State) -> tuple[_State | None, list[_State]]:
+    """The examples that leave, if enough are done, and those that stay: in two halves if they hold too much."""
+    ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
+    leaving = None
+    if len(rest) and len(ready) >= LEAVING_SHARE * len(state.done):
+        leaving, state = state.part(ready), state.part(rest)
+    if not state.is_large:
+        return leaving, [state]
+    return leaving, [state.part(half) for half in torch.arange(len(state.rows)).tensor_split(2)]
+
+
+def _find_small(state: _State, chosen: Tensor) -> Tensor:
+    """(pieces,) which of the chosen ones are segments that add next to nothing, as on a plateau of the score.
+
+    Only of paths with many features and many segments: on a line such a piece is large, and much can hide in it.
+    """
+    block, table = state.block, state.division.table
+    if not block.plan.errors_average:
+        return torch.zeros_like(chosen)
+    s, alone = block.segments, (state.division.totals.error_class == ALONE)[table.total]
+    many = torch.bincount(s.leg_example, minlength=len(block)) >= MANY_SEGMENTS
+    in_many = ~torch.zeros(len(s), dtype=torch.bool).index_fill_(0, s.leg_segment[~many[s.leg_example]], True)
+    whole = (table.t0 == 0) & (table.t1 == 1) & torch.isinf(table.moved).cpu()
+    allowance = _Allowance.of(block, block.plan.allowed(state.sums), state.sums.pieces, ~state.done)
+    sizes = table._replace(moved=size_of_error(table.sketch), length_moved=table.length)
+    return chosen & alone & in_many[table.segment] & whole & (allowance.excess(block, sizes)[0] <= SMALL)
+
+
+def _verify_small(block: Block, table: PieceTable, rows: Tensor) -> PieceTable:
+    """Whole segments (rows,) that get one more gradient, off their middle: have they changed as little as it seems?"""
+    columns = dict(zip(PieceTable._fields, table, strict=True))
+    for some in rows.split(block.plan.score.batch_size):
+        at, segment = some.to(table.length.device), table.segment[some]
+        t1 = torch.ones(len(some), dtype=torch.float64)
+        estimate = block.estimate(segment, t1 - VERIFIED_SHARE, t1, 1, "midpoint")
+        shift = sketch(estimate.attributions) / VERIFIED_SHARE - table.sketch[at]
+        length_shift = estimate.length / VERIFIED_SHARE - table.length[at]
+        new = {
+            "shift": shift, "length_shift": length_shift, "moved": size_of_error(shift),
+            "length_moved": length_shift.abs(), "low": torch.minimum(estimate.low, table.low[at]),
+            "high": torch.maximum(estimate.high, table.high[at]),
+        }  # fmt: skip
+        columns |= {name: columns[name].index_copy(0, at, value) for name, value in new.items()}
+    return PieceTable(**columns)
+
+
+def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor]]:
+    """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
+    block, table, sums = state.block, state.division.table, state.sums
+    parents, n_receivers = table.where(chosen), len(block) + len(block.segments)
+    receiver = take_rows(block.receiver, parents.segment)
+    after = torch.bincount(take_rows(block.receiver, table.segment), minlength=n_receivers)
+    after += torch.bincount(receiver, minlength=n_receivers)  # each piece that is cut becomes two
+    crowded, rank = take_rows(after > OWN_TOTALS, receiver), rank_by(receiver)
+    # Classes of error by what is allowed, as far as it is known before the parts are measured.
+    pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
+    allowance = _Allowance.of(block, block.plan.allowed(sums), pieces, ~state.done) if crowded.any() else None
+    for rows in torch.arange(len(receiver)).split(max(1, block.plan.score.batch_size // 2)):
+        measured = _measure_parts(block, parents if len(rows) == len(receiver) else parents.take(rows))
+        classes = torch.full((2 * len(rows),), ALONE)
+        if allowance is not None:
+            excess, can_cut, _ = allowance.excess(block, measured.table)
+            by_error = classes_of_error(excess, can_cut | (excess <= 1), rank[rows].repeat_interleave(2))
+            classes = torch.where(crowded[rows].repeat_interleave(2), by_error, classes)
+        yield measured, classes
+
+
+def _count_pieces(block: Block, segment: Tensor) -> Tensor:
+    """(batch,) how many of the pieces on `segment` (pieces,) each example walks."""
+    s = block.segments
+    return sum_by(take_rows(torch.bincount(segment, minlength=len(s)), s.leg_segment), s.leg_example, len(block))
+
+
+def _measure_parts(block: Block, parents: PieceTable) -> MeasuredPieces:
+    """Both parts of some pieces."""
+    middle = parents.t0 + CUT * (parents.t1 - parents.t0)
+    t = torch.stack([parents.t0, middle, parents.t1], 1)
+    f = torch.stack([parents.f0, block.score_at(parents.segment, middle), parents.f1], 1)
+    (t0, t1), (f0, f1) = ((of[:, :2].flatten(), of[:, 1:].flatten()) for of in (t, f))
+    measured = block.measure(parents.segment.repeat_interleave(2), t0, t1, block.plan.order, (f0, f1))
+    parts = measured.table
+    shift = parts.sketch.unflatten(0, (-1, 2)).sum(1) - parents.sketch
+    length_shift = parts.length.view(-1, 2).sum(1) - parents.length
+    moved, length_moved = size_of_error(shift), length_shift.abs()
+    # Half of the move is given to both parts equally, half by their residuals, which show where the score was missed.
+    residual = parts.residual.view(-1, 2)
+    share = 0.25 + 0.5 * residual / residual.sum(1, keepdim=True).clamp_min(torch.finfo(residual.dtype).tiny)
+    moved, length_moved = ((share * of_parent[:, None]).flatten() for of_parent in (moved, length_moved))
+    halves = (shift / 2).repeat_interleave(2, 0), (length_shift / 2).repeat_interleave(2)
+    parts = parts._replace(moved=moved, length_moved=length_moved, shift=halves[0], length_shift=halves[1])
+    return measured._replace(table=parts)
+
+
+# ---- which pieces --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Allowance:
+    """What one piece of each segment may err by: (segments,) float64, infinite where no open example walks."""
+
+    attribution: Tensor
+    residual: Tensor
+    length: Tensor
+    logit: Tensor  # the largest that was met, for differences of logits; else zero
+
+    @classmethod
+    def of(
+        cls, block: Block, limits: Errors, pieces: Tensor, is_open: Tensor, *, averaged: bool | None = None
+    ) -> _Allowance:
+        """Errors `limits` (batch,) each, divided by as many `pieces` (batch,), of the examples that are open (batch,).
+
+        Of the examples that walk a segment the strictest one decides. If errors are `averaged`, as the plan says by
+        default, so many pieces may err by more: see `averaged_errors`.
+        """
+        s = block.segments
+        if block.plan.errors_average if averaged is None else averaged:
+            root = pieces.sqrt()
+            limits = Errors(limits.attribution / 2**0.5, limits.gap, limits.length / 8**0.5, limits.residual / 2)
+            limits = Errors(*(limit * root for limit in limits))
+        leg_example, leg_segment = s.leg_example, s.leg_segment
+        if not is_open.all():
+            open_legs = take_rows(is_open, leg_example).nonzero()[:, 0]
+            leg_example, leg_segment = take_rows(leg_example, open_legs), take_rows(leg_segment, open_legs)
+
+        one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
+        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
+        columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)
+        columns = take_rows(columns, leg_example)
+        least = columns.new_full((len(s), 4), torch.inf)
+        least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
+        attribution, residual, length, largest = least.unbind(1)
+        return cls(attribution, residual, length, largest.nan_to_num(posinf=0.0))
+
+    def excess(self, block: Block, table: PieceTable) -> tuple[Tensor, Tensor, Tensor]:
+        """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
+
+        Floating point cannot cut a piece that is too short. Nor does it help to cut one that differs by rounding only.
+        """
+        score = block.plan.score
+        ends = torch.maximum(table.f0.abs(), table.f1.abs())
+        noise = 2 * score.eps * torch.maximum(ends, take_rows(self.logit, table.segment).to(ends.dtype).to(ends.device))
+        errors, measured = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
+        if measured != "values":
+            errors.append((table.length_moved, self.length))
+        if measured != "length":
+            errors += [(table.moved, self.attribution), (table.residual, self.residual)]
+        excess = torch.zeros(len(table.segment), dtype=torch.float64)
+        curable = torch.zeros(len(table.segment), dtype=torch.bool)
+        for error, limits in errors:
+            of_piece, limit = error.cpu().double(), take_rows(limits, table.segment)
+            above = of_piece > limit
+            curable |= above & (error > noise).cpu()
+            times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
+            excess = torch.maximum(excess, times)
+        return excess, curable & _is_long_enough(block, table), excess > 1
+
+
+def _is_long_enough(block: Block, table: PieceTable) -> Tensor:
+    """(pieces,) which floating point can cut."""
+    return (table.t1 - table.t0) > 4 * torch.finfo(block.plan.score.work_dtype).eps
+
+
+def _choose_cuts(block: Block, division: Division, allowance: _Allowance, is_open: Tensor) -> tuple[Tensor, Tensor]:
+    """(pieces,) which to cut next: totals whose pieces have, in the mean, larger errors than they may have.
+
+    Also (batch,) which of the open examples (batch,) want to cut a piece that floating point cannot cut.
+    """
+    s, table, n = block.segments, division.table, len(division.totals)
+    excess, can_cut, too_much = allowance.excess(block, table)
+    count = torch.bincount(table.total, minlength=n).clamp_min(1)
+    too_bad = sum_by(excess.clamp_max(1e300), table.total, n) / count > 1
+    helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, take_rows(table.total, can_cut.nonzero()[:, 0]), True)
+    helps[table.total[~_is_long_enough(block, table)]] = False
+    lost = too_much & ~take_rows(helps, table.total)
+    stuck = torch.zeros(len(block), dtype=torch.bool)
+    if lost.any():
+        hopeless = torch.zeros(len(s), dtype=torch.bool)
+        hopeless[table.segment[lost]] = True
+        stuck[s.leg_example[hopeless[s.leg_segment]]] = True
+    return take_rows(too_bad & helps, table.total), stuck & is_open
+
+
+def _limit_round(state: _State) -> Tensor:
+    """(batch,) gradients to spend before errors are looked at again: all, or a few where only the gap is too large.
+
+    The gap is a sum of errors of both signs, and it is known exactly. To cut every piece that adds to it would take
+    many gradients that change neither attributions nor lengths any more.
+    """
+    block, plan, measured = state.block, state.block.plan, state.block.plan.accuracy.measure
+    if not plan.errors_average or measured == "length":
+        return torch.full((len(block),), torch.inf, dtype=torch.float64)
+    errors, limits = state.sums.errors, plan.allowed(state.sums)
+    only_gap = errors.attribution <= limits.attribution
+    if measured == "all":
+        only_gap &= errors.length <= limits.length
+    return torch.where(only_gap.cpu(), GAP_STEP * block.gradients(), torch.inf)
+
+
+def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
+    """(pieces,) the worst of the totals to cut, as many as all the examples that walk them can pay for.
+
+    `left` (batch,) gradients each example has; the examples of a segment share the cost of a cut. An example that has
+    paid its `round_limit` (batch,) waits for the next round, unless a segment's other examples want to go on.
+    """
+    block, table, s = state.block, state.division.table, state.block.segments
+    rows = state.to_cut.nonzero()[:, 0]
+    total, segment = take_rows(table.total, rows), take_rows(table.segment, rows)
+    each, batch = 2 * block.plan.order * torch.bincount(segment, minlength=len(s)) / block.payers, len(left)
+    may_spend = torch.minimum(left, round_limit)
+    if bool((sum_by(take_rows(each, s.leg_segment), s.leg_example, batch) <= may_spend - 1).all()):
+        return state.to_cut  # enough for all, and a gradient to spare: no need to know what each total costs
+    n = len(state.division.totals)
+    wanted, count = torch.unique(total, return_counts=True)
+    of_total = torch.zeros(n, dtype=torch.long)
+    of_total[total] = segment  # any of its segments: all have the same walkers
+    walkers = block.sharers[of_total[wanted]]  # (wanted,)
+    item = torch.arange(len(wanted)).repeat_interleave(walkers)  # (parts,) each example pays its part of a total
+    first = block.sharers.cumsum(0) - block.sharers
+    place = torch.arange(len(item)) - (walkers.cumsum(0) - walkers).repeat_interleave(walkers)
+    leg = s.leg_segment.argsort()[first[of_total[wanted]][item] + place]
+    payer, part = s.leg_example[leg], 2 * block.plan.order * (count / walkers.double())[item]
+    bill = sum_by(part, payer, batch)
+    if bool((bill <= may_spend).all()):
+        return state.to_cut
+    errors = torch.stack([table.residual, torch.maximum(table.moved, table.residual)]).cpu().double()[:, state.to_cut]
+    closing, badness = (sum_by(of_piece.clamp_max(1e300), total, n)[wanted] / count for of_piece in errors)
+    badness = torch.where(torch.isfinite(round_limit[payer]), closing[item], badness[item])
+    order = torch.as_tensor(np.lexsort((-badness.numpy(), payer.numpy())))
+    item, payer, part = item[order], payer[order], part[order]
+    so_far = part.cumsum(0) - (bill.cumsum(0) - bill)[payer]
+    chosen = torch.zeros(n, dtype=torch.bool)
+    # Sums of thirds are not exact: a millionth of a gradient does not count.
+    chosen[wanted[item[so_far - part < round_limit[payer] - 1e-6]]] = True
+    chosen[wanted[item[so_far > left[payer] + 1e-6]]] = False
+    return state.to_cut & chosen[table.total]
+
+
+def _conclude(state: _State, interrupted: bool) -> Integral:
+    """The result, with one note per example."""
+    block, sums, stuck = state.block, state.sums, state.stuck
+    plan, errors, limits, clock = block.plan, sums.errors, block.plan.allowed(sums), block.plan.run.clock
+    tolerance = plan.accuracy.tolerance
+    assert tolerance is not None
+    by_rounding, done = limits.gap / tolerance > 2 * sums.scale, errors.within(limits, plan.accuracy.measure)
+    dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
+    notes = [note_done(tolerance, round(spent)) for spent in gradients.numpy().tolist()]
+    others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
+    of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
+    columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
+    for i, is_flat, ok, stays, spent, budget, error, limit in zip(
+        *(of.numpy().tolist() for of in (*columns, of_limits)), strict=True
+    ):
+        if is_flat:
+            notes[i] = FLAT
+        elif ok:
+            notes[i] = note_rounding(tolerance, dtype, spent, error[1], limit[1])
+        else:
+            late = clock.words if clock.asked is not None and budget - spent >= 2 * plan.order else ""
+            missing, asked = say_missing(error, limit), plan.run.max_gradients
+            notes[i] = note_shortfall(tolerance, dtype, missing, interrupted, stays, spent, budget, asked, late)
+    return block.integral(sums, notes, state.value_cost)
+
 
 DEFAULT_MAX_GRADIENTS = 10_000  # per example, if the user gives no budget: every call comes to an end
+
+
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
+
+
 PIECES_EXPECTED = 24  # of an example, for sizing blocks
 
 

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, norms
 from leastpath.geometry.path import Path
-from leastpath.integral.pieces import rule_nodes
-from leastpath.integral.result import FLAT, Integral, fixed_steps
-from leastpath.integral.weightings import PathIntegral, Weighting, WholePathWeighting
-from leastpath.score.bound import BoundScore
+from leastpath.integral.accuracy import FLAT, Integral, note_fixed_steps
+from leastpath.integral.pieces import PathIntegral, Weighting, WholePathWeighting, rule_nodes
+from leastpath.score.score import BoundScore
 
 
 class Running(NamedTuple):
@@ -33,7 +32,7 @@ class Running(NamedTuple):
         spent, unknown = torch.full((len(values),), float(k), dtype=torch.float64), torch.full_like(change, torch.nan)
         flat = (high <= low) & ~flat_rows(values).any(1)
         gaps = (flat_rows(values).sum(1) - change).abs().tolist()
-        notes = [FLAT if f else fixed_steps(k, k, math.inf, None, gap) for f, gap in zip(flat, gaps, strict=True)]
+        notes = [FLAT if f else note_fixed_steps(k, k, math.inf, None, gap) for f, gap in zip(flat, gaps, strict=True)]
         length = torch.maximum(self.length, change.abs())
         return Integral(values, change, length, unknown, unknown, low, high, spent, spent, notes)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from leastpath._support.numbers import in_words, write_number
+from leastpath._support.checks import in_words, write_number
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, Table, source_of

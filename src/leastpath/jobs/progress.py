@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
-from leastpath._support.numbers import in_words
+from leastpath._support.checks import in_words
 from leastpath.jobs.shards import Done
 
 if TYPE_CHECKING:

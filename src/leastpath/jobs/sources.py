@@ -26,8 +26,7 @@ from leastpath._support.fingerprint import describe, digest, source_digest
 from leastpath._support.optional import import_by_name, import_optional
 from leastpath.features.images import PICTURES, read_image
 from leastpath.jobs.contents import content_digest
-from leastpath.score.calls import is_out_of_memory
-from leastpath.score.inputs import Inputs
+from leastpath.score.calls import Inputs, is_out_of_memory
 
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")

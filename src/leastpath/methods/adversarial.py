@@ -14,8 +14,8 @@ from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
+from leastpath.score.score import BoundScore
 
 Variant = Literal["sharp", "smooth"]
 SHARP_STEP = 0.1  # Euclidean, the published 100 α

@@ -11,14 +11,13 @@ from torch.nn.functional import cross_entropy
 
 from leastpath._support.checks import Count, Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.account.budget import Budget
-from leastpath.account.run import Run
+from leastpath.account.run import Budget, Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution
 
 PUBLISHED = (36 / 255, 64 / 255, 0.3, 0.5, 0.7, 0.9, 1.1)

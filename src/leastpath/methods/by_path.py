@@ -7,27 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row
-from leastpath.account.budget import Budget, Clock, Limits, OutOfTime
-from leastpath.account.run import Run, Watch
+from leastpath.account.run import Budget, Clock, Limits, OutOfTime, Run, Watch
 from leastpath.features.groups import kind_of_shape
 from leastpath.geometry.metric import Conformal, Metric, compares_features
 from leastpath.geometry.path import Path
-from leastpath.integral.accuracy import ROUNDING, Accuracy
+from leastpath.integral.accuracy import ROUNDING, Accuracy, Integral, unknown_integral
 from leastpath.integral.block import ADDED_FEATURES
-from leastpath.integral.integrator import integrate
-from leastpath.integral.refinement import FIRST_GRADIENTS
-from leastpath.integral.result import Integral, unknown_integral
-from leastpath.integral.weightings import Weighting
+from leastpath.integral.integrator import FIRST_GRADIENTS, integrate
+from leastpath.integral.pieces import Weighting
 from leastpath.methods.method import Along, Explained, Method, Problem, Role
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import read_features
-from leastpath.score.score import Score
+from leastpath.score.score import BoundScore, Score
 from leastpath.solvers.solution import (
     PlansGradients,
     Solution,
@@ -208,17 +203,11 @@ def _longer(ratio: float, work: Measuring, geometry: Score | None) -> tuple[Note
     )
 
 
-def whole_numbers(counts: Tensor, m: int) -> Tensor:
-    """(rows,) -> (examples,) int64 with the same sum: gradients that several examples share come in fractions."""
-    edges = np.rint(np.concatenate([[0.0], np.cumsum(counts.numpy())]))
-    return torch.as_tensor(np.diff(edges).astype(np.int64).reshape(-1, m).sum(1))
-
-
 def _costs(problem: Problem, work: Measuring, solving: Tensor) -> dict[str, Tensor]:
     """Gradients (batch,) of each part of a call. They add up to `n_gradients`: what is not another's is the values'."""
     parts = {"solver": solving, "length": work.length_gradients, "line": work.line_gradients}
-    costs = {f"{name}_gradients": whole_numbers(spent, problem.m) for name, spent in parts.items()}
-    costs["value_gradients"] = whole_numbers(work.budget.spent(), problem.m) - sum(costs.values())
+    costs = {f"{name}_gradients": problem.count(spent) for name, spent in parts.items()}
+    costs["value_gradients"] = problem.count(work.budget.spent()) - sum(costs.values())
     return costs
 
 

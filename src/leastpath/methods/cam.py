@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.captum_peers import explain_chunks, import_captum
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import differentiable_values
+from leastpath.score.score import BoundScore
 
 
 def _name_of(layer: nn.Module | None) -> str:

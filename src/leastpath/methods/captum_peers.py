@@ -25,9 +25,9 @@ from leastpath._support.threads import ONE_AT_A_TIME, own_draws
 from leastpath.features.groups import Groups, kind_of, kind_of_shape, share_evenly, window_sides
 from leastpath.methods.method import KINDS, Explained, Problem, method
 from leastpath.methods.shapley import RowGroups
-from leastpath.score.bound import BoundScore
 from leastpath.score.calls import Output
 from leastpath.score.derivatives import differentiable_values
+from leastpath.score.score import BoundScore
 
 HOOKED = ("input", "output", "input_ref", "output_ref")  # what DeepLift writes on modules while it runs
 

@@ -14,8 +14,8 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.attack import Limits, check_limits, clip_to
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
+from leastpath.score.score import BoundScore
 
 SHARE = 0.01  # of the distance to the reference: about the published step, 256 for images of 224 pixels up to 255
 

@@ -20,8 +20,8 @@ from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import output_gradients
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution, straight_with_note
 
 SOLVER_SHARE = 0.4  # of the budget; the rest is for the integral

@@ -9,6 +9,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,9 +21,8 @@ from leastpath.geometry.path import Path
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Note
 from leastpath.score.baselines import Several
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Baselines, Inputs, Score, bind_paths
-from leastpath.score.untouched import ordinary
+from leastpath.score.calls import ordinary
+from leastpath.score.score import Baselines, BoundScore, Inputs, Score, bind_paths
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Problem:
     def mean(self, of_rows: Tensor) -> Tensor:
         """(rows, …) -> (examples, …), the mean over each example's baselines."""
         return of_rows if self.m == 1 else of_rows.unflatten(0, (-1, self.m)).mean(1)
+
+    def count(self, counts: Tensor) -> Tensor:
+        """(rows,) -> (examples,) int64 with the same sum: gradients that several examples share come in fractions."""
+        edges = np.rint(np.concatenate([[0.0], np.cumsum(counts.numpy())]))
+        return torch.as_tensor(np.diff(edges).astype(np.int64).reshape(-1, self.m).sum(1))
 
     def spread(self, of_rows: Tensor) -> Tensor | None:
         """(rows, …) -> (examples, …), the standard deviation between an example's baselines; None if it has one."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
-from leastpath.integral.weightings import IDG, IDGI, AsPrinted
+from leastpath.integral.pieces import IDG, IDGI, AsPrinted
 from leastpath.methods.adversarial import agi, mfaba
 from leastpath.methods.boundary import BoundaryIG
 from leastpath.methods.by_path import method_of_solver, path_method

@@ -18,7 +18,7 @@ from torch import Tensor
 from leastpath.removal.curves import Order, Scale, removal_scores
 from leastpath.removal.fills import Filling
 from leastpath.score.baselines import blur_images
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 LIMIT = 8.0  # of log-odds: what a saturated class does beyond is no evidence

@@ -13,7 +13,7 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.features.groups import Kind
 from leastpath.removal.fills import Filling, fill_rows
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 Rank = Literal["magnitude", "net", "signed"]
 Scale = Literal["log_odds", "score"]

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_tensor, seed_of
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import check_integer, check_tensor, seed_of, write_number
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, default_groups, kind_of, label_groups, patches
 from leastpath.removal.chance import (
@@ -40,9 +39,8 @@ from leastpath.removal.fills import Filling
 from leastpath.removal.support import judged_score
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.baselines import Several, blur_images
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Baselines, Inputs, Score, bind_paths, rows_of, with_marks
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
+from leastpath.score.calls import leave_untouched, warn_of_training_mode
+from leastpath.score.score import Baselines, BoundScore, Inputs, Score, bind_paths, rows_of, with_marks
 
 Array = Tensor | np.ndarray
 ALPHA = 0.05

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from leastpath.removal.curves import Order, Scale, removal_scores
 from leastpath.removal.fills import Filling
-from leastpath.score.bound import BoundScore
 from leastpath.score.calls import Output
-from leastpath.score.score import Score
+from leastpath.score.score import BoundScore, Score
 
 SHARES = tuple(k / 10 for k in range(1, 10))
 """10, 20, …, 90 % of the features."""

@@ -17,7 +17,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, default_groups, kind_of, label_groups
@@ -25,8 +25,7 @@ from leastpath.removal.curves import Order, Rank, Scale, default_rank
 from leastpath.removal.fills import Filling
 from leastpath.removal.support import SHARES, judged_score, measure_curves
 from leastpath.result.status import Note, Outcome, Status
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Inputs, Score
+from leastpath.score.score import BoundScore, Inputs, Score
 
 MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
 FORWARD_COST = 1 / 3  # of a gradient, roughly

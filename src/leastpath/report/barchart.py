@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath._support.checks import check_integer
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import check_integer, write_number
 from leastpath.report.canvas import BLUE, VERMILION, Values, array, axes_for, plain
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.report.canvas import Values, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import PANEL, limits_of, to_display
 

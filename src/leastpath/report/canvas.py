@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath._support.optional import import_optional
 from leastpath.result.attribution import Attribution
 

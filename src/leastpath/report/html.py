@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from leastpath._support.checks import write_number
 from leastpath._support.files import write_atomically
-from leastpath._support.numbers import write_number
 from leastpath._support.optional import import_optional
 
 if TYPE_CHECKING:

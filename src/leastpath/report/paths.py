@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.geometry.path import Path
 from leastpath.report.canvas import SERIES, Values, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import limits_of, to_display

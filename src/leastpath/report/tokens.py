@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.report.canvas import Values, array, limit, new_figure, plain
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from leastpath.geometry.path import Path
 from leastpath.result.files import read_fields, write_fields
 from leastpath.result.html import result_html
 from leastpath.result.status import Status
-from leastpath.score.inputs import Inputs
+from leastpath.score.calls import Inputs
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.result.status import Status
 
 MOST_EXAMPLES, MOST_BARS = 4, 12

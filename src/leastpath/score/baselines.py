@@ -16,12 +16,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from leastpath._support.checks import Count, NotNegative, Range, as_points, check_setting, seed_of
-from leastpath._support.draws import draw_uniform
 from leastpath._support.registry import Registry
-from leastpath._support.rows import flat_rows
-from leastpath.score.inputs import Inputs, check_inputs, flat_baseline
-from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched, warn_of_training_mode
+from leastpath._support.rows import draw_uniform, flat_rows
+from leastpath.score.calls import Inputs, check_inputs, leave_untouched, warn_of_training_mode
+from leastpath.score.score import Score, flat_baseline
 
 Limits = tuple[float | Tensor, float | Tensor]
 

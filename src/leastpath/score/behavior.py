@@ -16,10 +16,8 @@ from torch import Tensor
 from leastpath._support.files import write_atomically
 from leastpath._support.fingerprint import digest
 from leastpath._support.store import StoreMismatch
-from leastpath.score.calls import is_out_of_memory
-from leastpath.score.inputs import Inputs
+from leastpath.score.calls import Inputs, device_of, is_out_of_memory, leave_untouched
 from leastpath.score.score import Score, rows_of
-from leastpath.score.untouched import device_of, leave_untouched
 
 ROWS = 4
 NUMBERS = 1024  # of a row's output that are kept

@@ -1,5 +1,7 @@
 """ModelCalls, the only file that runs the model, and what its outputs mean: from outputs to one number per row.
 
+The model is left as it was: its buffers, the program's random state, the caller's gradient mode.
+
 Adapters wrap a model in a module of their own, which is then the model that is run here. Methods that are Captum's get
 `differentiable_values` in place of the model. Only `leastpath.captum` gives the user's model to Captum itself, for a
 convergence delta, inside the same guard; `prepare` runs the copy that it makes, to compare it with what it was.
@@ -7,6 +9,10 @@ convergence delta, inside the same guard; `prepare` runs the copy that it makes,
 
 from __future__ import annotations
 
+import functools
+import inspect
+import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,16 +20,260 @@ from dataclasses import Field
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from leastpath._support.checks import check_tensor
+from leastpath._support.rows import flat_rows
 from leastpath._support.threads import in_this_thread
 from leastpath.score.arguments import Answers, Marked, per_example, readings_of, settle_readings, shared
-from leastpath.score.inputs import Inputs, Target, UnfitInputs, check_inputs, explain_failure
-from leastpath.score.untouched import as_user_runs_it, leave_untouched, note_draws, ordinary
+from leastpath.score.failures import UnfitInputs, explain_failure
+
+EMPTY_CELL = types.CellType()  # of a function that is not yet defined to its end
+
+
+def warn_of_training_mode(model: Any) -> None:
+    """Warn where dropout and batch statistics would be explained together with the model."""
+    if isinstance(model, nn.Module) and model.training:
+        why = "dropout and batch statistics would be part of the explanation"
+        warnings.warn(f"the model is in training mode: {why}. Call model.eval() first", UserWarning, stacklevel=3)
+
+
+def device_of(inputs: Any) -> torch.device:
+    """The device of the inputs; the CPU where they are not tensors."""
+    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
+    return first.device if isinstance(first, Tensor) else torch.device("cpu")
+
+
+@contextmanager
+def leave_untouched(model: Any, inputs: Any) -> Iterator[None]:
+    """Around everything that runs a model. Afterwards the model has the buffers, and the program the random state, that
+    they had before.
+
+    BatchNorm in training mode updates its running statistics whenever it runs, some models count their calls in a
+    buffer, and dropout draws random numbers. Modes, gradients and hooks are never changed.
+
+    No graph is recorded inside, whatever the caller's mode. Code that needs derivatives asks for them with
+    `torch.enable_grad()`, which works even if the caller is in inference mode.
+
+    Args:
+        model: a module or callable. Inside a block for the same model there is nothing more to keep.
+        inputs: what it is run on, a tensor or a tuple: they say on which device.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        if any(model is guarded for guarded in _WATCH.models):
+            yield
+            return
+        _WATCH.models.append(model)
+        modules = modules_of(model)
+        may_draw = any(module.training for module in modules)
+        try:
+            with _keep_buffers(modules), _keep_random_state(device_of(inputs), may_draw), cpu_by_default():
+                yield
+        finally:
+            _WATCH.models.pop()
+
+
+def modules_of(model: Any) -> list[nn.Module]:
+    """All modules that a model is made of, also those behind a function: in its closure, its globals, its arguments."""
+    found: dict[int, nn.Module] = {}
+    _collect_modules(model, found, depth=5)
+    return list(found.values())
+
+
+def _collect_modules(thing: Any, found: dict[int, nn.Module], depth: int) -> None:
+    if isinstance(thing, nn.Module):
+        if id(thing) not in found:
+            found.update((id(module), module) for module in thing.modules())
+        return
+    if depth == 0 or isinstance(thing, (Tensor, str, bytes, type)):
+        return
+    for part in _behind(thing):
+        _collect_modules(part, found, depth - 1)
+
+
+def _behind(thing: Any) -> list[Any]:
+    """What a callable, or a container, holds that may be a module."""
+    if isinstance(thing, functools.partial):
+        return [thing.func, *thing.args, *thing.keywords.values()]
+    if inspect.ismethod(thing):
+        return [thing.__self__, thing.__func__]
+    if inspect.isfunction(thing):
+        cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != EMPTY_CELL]
+        named = [thing.__globals__[name] for name in thing.__code__.co_names if name in thing.__globals__]
+        return [*cells, *(part for part in named if isinstance(part, nn.Module) or inspect.isfunction(part))]
+    if isinstance(thing, (list, tuple)):
+        return list(thing[:1000])
+    if isinstance(thing, dict):
+        return list(thing.values())
+    return [] if isinstance(thing, types.ModuleType) else list(getattr(thing, "__dict__", {}).values())
+
+
+@contextmanager
+def _keep_buffers(modules: Sequence[nn.Module]) -> Iterator[None]:
+    saved = [(m, name, buffer, buffer.clone()) for m in modules for name, buffer in m.named_buffers(recurse=False)]
+    try:
+        yield
+    finally:
+        with torch.inference_mode():  # writes to buffers of every kind, and records nothing
+            for module, name, buffer, copy in saved:
+                if getattr(module, name) is not buffer and not isinstance(module, torch.jit.ScriptModule):
+                    module._buffers[name] = buffer  # the model has put another tensor in its place
+                _put_back(buffer, copy)
+
+
+def _put_back(buffer: Tensor, copy: Tensor) -> None:
+    if buffer.shape != copy.shape or not torch.equal(buffer, copy):
+        buffer.resize_(copy.shape).copy_(copy)
+
+
+class _Watch(threading.local):
+    """For each thread: which models are guarded, whether one was seen to draw random numbers in each guarded block,
+    and the device that `torch.set_default_device` was given."""
+
+    def __init__(self) -> None:
+        self.models: list[Any] = []
+        self.drew: list[bool] = []
+        self.device: torch.device | None = None  # the user's default, where it is not the CPU
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def _keep_random_state(device: torch.device, may_draw: bool) -> Iterator[None]:
+    """Put the global random state back if the model drew from it.
+
+    Another thread may draw from it at the same time, and would draw its numbers again if the state were put back
+    without need. So where there are other threads, the state is put back only for a model in training mode, or one
+    that was seen to draw (`note_draws`).
+    """
+    alone, on_gpu = is_alone(), device.type == "cuda"
+    state = torch.get_rng_state()
+    gpu_state = torch.cuda.get_rng_state(device) if on_gpu else None
+    _WATCH.drew.append(False)
+    try:
+        yield
+    finally:
+        drew = _WATCH.drew.pop()
+        if (alone and is_alone()) or may_draw or drew:
+            if not torch.equal(state, torch.get_rng_state()):
+                torch.set_rng_state(state)
+            if gpu_state is not None:
+                torch.cuda.set_rng_state(gpu_state, device)
+
+
+@contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """New tensors are made on the CPU, where our own code expects them, whatever `torch.set_default_device` says."""
+    default = torch.get_default_device()
+    if default.type == "cpu":
+        yield
+        return
+    outer, _WATCH.device = _WATCH.device, default
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        _WATCH.device = outer
+
+
+@contextmanager
+def as_user_runs_it() -> Iterator[None]:
+    """Around a call of the model, which gets the default device that its user chose."""
+    if _WATCH.device is None:
+        yield
+        return
+    with _WATCH.device:
+        yield
+
+
+def _is_compiled(model: Any) -> bool:
+    """Whether the model's steps do not run one by one, so that nothing can look at each."""
+    return isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod")
+
+
+class WatchedDraws(TorchDispatchMode):
+    """Notices whether this thread, inside, drew from a global generator: `drew`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drew = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None:
+            self.drew = True
+        return func(*args, **kwargs)
+
+
+def is_alone() -> bool:
+    """Whether no other thread of this program runs Python code."""
+    return threading.active_count() == 1
+
+
+@contextmanager
+def note_draws(model: Any) -> Iterator[None]:
+    """Around a call of the model: notes for the guard whether it draws random numbers. Does nothing in a program of
+    one thread, which needs no note."""
+    if is_alone() or not _WATCH.drew or _is_compiled(model):
+        yield
+        return
+    with WatchedDraws() as watched:
+        yield
+    _WATCH.drew[-1] |= watched.drew
+
+
+def ordinary(tensor: Tensor) -> Tensor:
+    """The tensor without its graph; a copy, where it was made under inference mode and autograd could not use it."""
+    with torch.inference_mode(False):
+        return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None
+
+
+CheckedTarget = int | Tensor | Callable[[Tensor], Tensor] | None
+
+
+Inputs = Tensor | tuple[Tensor, ...]
+
+
+Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
+
+
+def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
+    """The inputs as a tuple of tensors (batch, *features) without graphs: finite numbers, at least one example."""
+    given: Any = inputs
+    if isinstance(given, list) and given and all(isinstance(part, Tensor) for part in given):
+        raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
+    parts = inputs if isinstance(inputs, tuple) else (inputs,)
+    if not parts:
+        raise ValueError("inputs is an empty tuple, expected a tensor, or a tuple with one tensor per input")
+    for i, part in enumerate(parts):
+        name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"
+        check_tensor(name, part)
+        if part.ndim == 0 or len(part) == 0:
+            raise ValueError(f"{name} has shape {tuple(part.shape)}, expected at least one example: (batch, *features)")
+        if len(part) != len(parts[0]):
+            raise ValueError(f"{name} has {len(part)} examples, inputs[0] has {len(parts[0])}: expected one batch size")
+        if not part.is_floating_point():
+            if not integers_allowed:
+                raise ValueError(
+                    f"{name} has dtype {part.dtype}, which has no gradient: pass {name}.float(), or for token ids "
+                    "explain the embedding, Score(model, target, layer=model.embedding)"
+                )
+        elif not torch.isfinite(part).all():
+            bad = int((~torch.isfinite(flat_rows(part))).any(1).nonzero()[0])
+            remedy = f"drop or repair it, e.g. {name}.nan_to_num()"
+            raise ValueError(f"{name} of example {bad} holds NaN or infinite values: {remedy}")
+    return tuple(ordinary(part) for part in parts)
+
 
 OutputName = Literal["raw", "softmax", "log_softmax", "sigmoid", "logit_margin"]
+
+
 Output = OutputName | Callable[[Tensor], Tensor]
 
 
@@ -111,28 +361,6 @@ def _pick_target(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tenso
     return tensor.gather(1, _check_index(target, tensor))[:, 0]
 
 
-def choose_classes(target: Any, outputs: Tensor) -> Tensor | None:
-    """(rows,) the classes asked for, or those that a model's outputs (rows, classes) predict; None for one output.
-
-    Args:
-        target: a class index, one per row, or None for the predicted ones.
-        outputs: (rows, classes), (rows, 1) or (rows,).
-    """
-    rows, n = len(outputs), 1 if outputs.ndim == 1 else outputs.shape[1]
-    if target is None:
-        return None if n == 1 else outputs.argmax(1)
-    indices = torch.as_tensor(np.array(target), device=outputs.device)  # a copy: pandas' own is read-only
-    if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
-        raise ValueError(f"target={target!r}: expected a class index, or one per row")
-    if indices.ndim and len(indices) != rows:
-        raise ValueError(f"got {len(indices)} targets for {rows} rows: pass one class index, or one per row")
-    if n == 1 and not (indices == 0).all():
-        raise ValueError(f"target={target!r} of a model with a single output: pass target=None, or 0")
-    if int(indices.min()) < 0 or int(indices.max()) >= n:
-        raise ValueError(f"target={target!r} is out of range: the model returns {n} classes, 0 to {n - 1}")
-    return None if n == 1 else indices.long().expand(rows)
-
-
 def check_rows(tensor: Tensor, rows: int) -> None:
     """Refuse a model's output whose first dimension is not the batch."""
     if tensor.ndim == 0 or len(tensor) != rows:
@@ -168,10 +396,15 @@ def _check_range(target: Any, tensor: Tensor) -> None:
 
 T = TypeVar("T")
 
+
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
+
+
 # On a CPU: 3 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
 # than a larger batch saves.
 CPU_BATCH_ELEMENTS = 524_288
+
+
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
 
 
@@ -231,7 +464,9 @@ class ModelCalls:
             if is_out_of_memory(error) or isinstance(error, UnfitInputs):
                 raise
             args = [arg for arg, _ in self._args]
-            raise UnfitInputs(explain_failure(self.model, self.inputs[0], args, self._unmarked, error)) from error
+            modules = modules_of(self.model)
+            said = explain_failure(self.model, modules, self.inputs[0], args, self._unmarked, error)
+            raise UnfitInputs(said) from error
 
     def _first_of_its_kind(self) -> bool:
         """Whether this is the first call with, or the first without gradient."""

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leastpath.score.bound import BoundScore
-from leastpath.score.calls import only_tensor, record_layer
-from leastpath.score.untouched import ordinary
+from leastpath.score.calls import only_tensor, ordinary, record_layer
+from leastpath.score.score import BoundScore
 
 
 class FeatureReader(Protocol):

@@ -19,9 +19,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
 from leastpath._support.fastest import clock_of
-from leastpath.score.calls import output_tensor
-from leastpath.score.inputs import Inputs
-from leastpath.score.untouched import cpu_by_default, device_of, ordinary
+from leastpath.score.calls import Inputs, cpu_by_default, device_of, ordinary, output_tensor
 
 # For a single precision model, of the largest output, and of the gradients' norm: rounding can carry a unit over the
 # kink of its ReLU; measured on four nets: up to 3e-3.

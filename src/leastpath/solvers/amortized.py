@@ -16,7 +16,7 @@ from leastpath._support.threads import own_draws
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.descent.solver import Descent
 from leastpath.solvers.solution import Solution, Solved, paths_of
 

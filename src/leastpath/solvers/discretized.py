@@ -13,7 +13,7 @@ from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution, affordable_knots
 
 Strategy = Literal["greedy", "maxcount"]

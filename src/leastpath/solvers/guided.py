@@ -14,7 +14,7 @@ from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import LINE, Solution, Stop, no_gradients_note, straight_with_note
 
 CLOSE = 1e-9  # distances count as equal below it, absolute or relative, as in the reference implementation

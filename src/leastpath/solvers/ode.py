@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leastpath._support.checks import Count, Range, Settings
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar, Run
+from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import Conformal, Metric, RankOne
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution, Stop, join_blocks
 
 Array = NDArray[np.float64]

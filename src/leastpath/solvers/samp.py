@@ -14,7 +14,7 @@ from leastpath.account.run import Run
 from leastpath.features.groups import kind_of
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import LINE, Solution, Stop, no_gradients_note, straight_with_note
 
 Direction = Literal["insertion", "deletion"]

@@ -16,13 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar, Run
+from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import FeatureMetric, Metric, compares_features
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
-from leastpath.score.bound import BoundScore
 from leastpath.score.derivatives import hessian_vector, pull_back, read_features
+from leastpath.score.score import BoundScore
 
 Hessian = Literal["finite_difference", "double_backward"]
 FIRST_DRAW = 1000  # numbers of random draws, apart from those of other parts of a solver

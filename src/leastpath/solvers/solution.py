@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from leastpath.account.budget import STOPS, OutOfTime
-from leastpath.account.run import Run
+from leastpath.account.run import STOPS, OutOfTime, Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.pieces import KnownSegments
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from leastpath._support.checks import Range, Settings
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution, affordable_knots
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution
 
 

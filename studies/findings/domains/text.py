@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from leastpath.evaluation.masking import Masking
 from leastpath.evaluation.measure import given_attribution
-from leastpath.integral.weightings import IDGI
+from leastpath.integral.pieces import IDGI
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example
 from leastpath.score.score import Score

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from leastpath.explorer.subject import Start, Subject, adding_code
 from leastpath.explorer.uploads import table_from
-from leastpath.score.inputs import home_of
+from leastpath.score.failures import home_of
 from leastpath.score.score import Score
 from leastpath.tabular import Layout, Scored, typical_row
 

@@ -13,8 +13,8 @@ from leastpath.explorer.subject import LayerAsInput, Start, Subject, View, addin
 from leastpath.explorer.uploads import picture_from
 from leastpath.score.arguments import per_example
 from leastpath.score.baselines import Several, baseline
-from leastpath.score.inputs import Baselines, Inputs, flat_baseline
-from leastpath.score.score import Score, rows_of
+from leastpath.score.calls import Baselines, Inputs
+from leastpath.score.score import Score, flat_baseline, rows_of
 
 _IMPORT = ("from leastpath.explorer.sources.tensors import TensorSource",)
 WORDS = {"mean": "mean colour", "blur": "blurred", "uniform": "noise", "zero": "zeros", "given": "as given"}

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import extreme_by, flat_rows, norms, per_row, sum_by
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar, Run
+from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import real_segments
-from leastpath.integral.pieces import Estimate
-from leastpath.integral.refinement import FIRST_GRADIENTS
-from leastpath.score.bound import BoundScore
+from leastpath.integral.integrator import FIRST_GRADIENTS
+from leastpath.integral.pieces import Estimate, extreme_by, sum_by
+from leastpath.score.score import BoundScore
 from leastpath.solvers.shorten import coarse
 from leastpath.solvers.solution import Stop
 

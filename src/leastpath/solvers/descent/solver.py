@@ -24,7 +24,7 @@ from leastpath.geometry.metric import Euclidean, Metric
 from leastpath.geometry.path import Path, without_repeats
 from leastpath.integral.pieces import Estimate, KnownSegments
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import refine_lines, shorten_by_force
 from leastpath.solvers.descent.field import Field, PathSamples, line_estimates, segment_estimates

@@ -16,13 +16,12 @@ from torch import Tensor
 
 from leastpath._support.checks import Count, Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar, Run
+from leastpath.account.run import Bar, Budget, Run
 from leastpath.features.groups import Groups, check_groups, label_groups, number_groups
 from leastpath.geometry.metric import Euclidean, Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jitter_positions, length_force, sampled_length
 from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks, split_ends, straight_with_note
 

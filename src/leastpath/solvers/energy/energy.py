@@ -16,10 +16,10 @@ from torch import Tensor
 
 from leastpath._support.checks import Positive, Range, Settings
 from leastpath._support.rows import norms, per_row
-from leastpath.account.budget import Budget
+from leastpath.account.run import Budget
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import LINE
 
 Sign = Literal["away", "toward"]

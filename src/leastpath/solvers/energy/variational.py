@@ -12,12 +12,11 @@ from leastpath._support.checks import Count, NotNegative, Positive, Range
 from leastpath._support.optional import import_optional
 from leastpath._support.rows import per_row
 from leastpath._support.threads import ONE_AT_A_TIME
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar, Run
+from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.energy.energy import (
     EnergySettings,
     Knots,

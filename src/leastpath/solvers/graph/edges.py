@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import check_features
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar
+from leastpath.account.run import Bar, Budget
 from leastpath.geometry.metric import Metric, compares_features, length, speed_of
 from leastpath.integral.pieces import Estimate, Pieces, chords, quadrature, rule_nodes
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.graph import neighbors
 
 if TYPE_CHECKING:

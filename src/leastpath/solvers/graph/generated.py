@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from leastpath.account.run import Run
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 Generate = Literal["line", "sobol", "adaptive"]
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import norms
-from leastpath.account.budget import Budget
+from leastpath.account.run import Budget
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measure_edges, plain_lengths
 from leastpath.solvers.solution import Solution

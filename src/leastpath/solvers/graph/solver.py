@@ -18,15 +18,13 @@ from torch import Tensor
 
 from leastpath._support.checks import Count, Range, Settings, as_points, check_features, check_setting
 from leastpath._support.files import check_readable, open_arrays, write_atomically
-from leastpath.account.budget import Budget
-from leastpath.account.run import Bar, Run
+from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import Euclidean, Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.pieces import Estimate
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
-from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
+from leastpath.score.calls import leave_untouched
+from leastpath.score.score import BoundScore, Score
 from leastpath.solvers.graph import neighbors
 from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
 from leastpath.solvers.graph.generated import Generate, make_points

@@ -18,8 +18,8 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Metric, decoded, encoded, energy
 from leastpath.result.status import Note, Outcome
-from leastpath.score.bound import BoundScore
-from leastpath.score.untouched import leave_untouched
+from leastpath.score.calls import leave_untouched
+from leastpath.score.score import BoundScore
 from leastpath.solvers.energy.energy import polylines
 from leastpath.solvers.manifold.lbfgs import Lbfgs
 from leastpath.solvers.shorten import inverse_laplacian
