@@ -48,7 +48,7 @@ def attribute(problem: Problem, solver: Any = None, **settings: Any) -> Any:
 
 OWN_START = {"blur_ig", "lpi", "agi", "mfaba", "boundary_ig", "fisher_rao"}
 QUICK: dict[str, dict[str, Any]] = {  # settings that keep a call short
-    "smooth_grad": {"n_samples": 3, "n_steps": 4},
+    "smooth_integrated_gradients": {"n_samples": 3, "n_steps": 4},
     "geodesic_variational": {"n_iterations": 12, "n_points": 5, "n_samples": 2},
     "geodesic_descent": {"max_gradients": 200},
     "geodesic_idgi": {"max_gradients": 150},

@@ -71,7 +71,7 @@ def cases() -> Iterator[Case]:
             continue
         call = partial(method, **NEEDED.get(name, {}))
         for what, (given, words) in BAD_INPUTS.items():
-            said = f"{words}|integers cannot be made noisy" if name == "smooth_grad" else words
+            said = f"{words}|integers cannot be made noisy" if name == "smooth_integrated_gradients" else words
             yield Case(f"methods.METHODS[{name}]", f"inputs: {what}", partial(call, SCORE, given), Refused(said))
         for what, (given, words) in BAD_BASELINES.items():
             if name in CHEAP:

@@ -72,9 +72,9 @@ def test_half_a_result_is_not_kept(tmp_path, kept):
 
 
 def test_the_plan_counts_what_is_known_and_names_what_is_not():
-    methods = [METHODS[name] for name in ("staircase", "saliency", "lime")]
+    methods = [METHODS[name] for name in ("staircase", "saliency", "expected_gradients")]
     said = estimate(picture_case(), methods, {})
-    assert said.startswith("About ") and "besides LIME, whose cost is not known" in said
+    assert said.startswith("About ") and "besides Expected Gradients, whose cost is not known" in said
     assert "2 gradients at" in said and f"{2 * (650 + 1 + 3 * 42):,} forward passes" in said
 
 

@@ -107,58 +107,6 @@ def test_gradient_shap_keeps_to_the_batch_size():
     assert counted.largest <= 8
 
 
-def test_occlusion_of_single_features_in_closed_form():
-    model, x, baselines = mlp(), flat_points(3, 4, 1), flat_points(3, 4, 2)
-    result = METHODS["occlusion"](scored(model), x, baselines)
-    for i in range(4):
-        hidden = x.clone()
-        hidden[:, i] = baselines[:, i]
-        torch.testing.assert_close(result.values[:, i], scored(model)(x) - scored(model)(hidden), atol=1e-5, rtol=1e-4)
-
-
-def test_occlusion_hides_all_columns_of_a_category_together():
-    model, x, baselines = mlp(), flat_points(3, 4, 1), flat_points(3, 4, 2)
-    columns = torch.tensor([5, 2, 5, 5])  # one category in three numbers, and a number
-    result = METHODS["occlusion"](scored(model), x, baselines, groups=columns)
-    for column in (2, 5):
-        hidden = torch.where(columns == column, baselines, x)
-        fall = scored(model)(x) - scored(model)(hidden)
-        torch.testing.assert_close(result.values[:, columns == column].sum(1), fall, atol=1e-5, rtol=1e-4)
-    assert torch.equal(result.values[:, 0], result.values[:, 3])
-    assert result.stats["n_groups"].tolist() == [2, 2, 2]
-    assert "groups=given" in result.method
-    with pytest.raises(ValueError, match="windows or groups"):
-        METHODS["occlusion"](scored(model), x, baselines, groups=columns, window=1)
-
-
-def test_occlusion_of_superpixels_and_of_several_baselines():
-    x, several = flat_points(2, 3 * 16 * 16).view(2, 3, 16, 16), torch.zeros(2, 2, 3, 16, 16)
-    several[:, 1] = 0.5
-    halves = torch.arange(16).ge(8).long().expand(16, 16)
-    score = lp.Score(image_net(), TARGETS[:2])
-    result = METHODS["occlusion"](score, x, several, groups=halves)
-    falls = []
-    for start in several.unbind(1):
-        hidden = torch.where(halves == 1, start, x)
-        falls.append((image_net()(x) - image_net()(hidden))[torch.arange(2), TARGETS[:2]])
-    torch.testing.assert_close(result.values[..., 8:].sum((1, 2, 3)), torch.stack(falls).mean(0), atol=1e-5, rtol=1e-4)
-
-
-def test_occlusion_of_images_hides_patches_of_all_channels():
-    x = flat_points(2, 3 * 16 * 16).view(2, 3, 16, 16)
-    result = METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x)
-    assert result.stats["window"] == (3, 2, 2) and result.stats["stride"] == (3, 1, 1)
-    assert torch.equal(result.values[:, 0], result.values[:, 2])
-    coarse = METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x, window=8, stride=8, support=False)
-    assert int(coarse.n_forwards[1]) <= 3 + 2 + 4  # four patches, the input itself, the ends and a check
-    corner = x.clone()
-    corner[..., :8, :8] = 0
-    fall = (image_net()(x) - image_net()(corner))[torch.arange(2), TARGETS[:2]]
-    torch.testing.assert_close(coarse.values[..., :8, :8].sum((1, 2, 3)), fall, atol=1e-5, rtol=1e-4)
-    with pytest.raises(ValueError, match=r"window=\(3, 20, 2\) does not fit"):
-        METHODS["occlusion"](lp.Score(image_net(), TARGETS[:2]), x, window=(3, 20, 2))
-
-
 def shapley(f, x: Tensor, baseline: Tensor) -> Tensor:
     """By enumeration of all orders' prefixes: x, baseline (k,)."""
     from itertools import permutations

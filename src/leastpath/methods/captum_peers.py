@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, check_setting
 from leastpath._support.optional import import_optional
-from leastpath._support.rows import flat_rows, per_row
+from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
-from leastpath.features.groups import Groups, kind_of, kind_of_shape, share_evenly, window_sides
-from leastpath.methods.method import KINDS, Explained, Problem, method
+from leastpath.features.groups import SUPERPIXELS, Groups, kind_of_shape, share_evenly
+from leastpath.methods.method import Explained, Problem, method
 from leastpath.methods.shapley import RowGroups
 from leastpath.score.calls import Output
 from leastpath.score.derivatives import differentiable_values
@@ -112,65 +112,16 @@ def deep_lift(problem: Problem) -> Explained:
     return Explained(values, remarks=_remark_on_gaps(values, problem.change, _find_unruled(score.output, model)))
 
 
-def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
-    return 0, 225 if kind_of_shape(shape) == "image" else math.prod(shape)
+def _surrogate_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
+    """As many coalitions as about 50 superpixels, or single features, are given."""
+    n = SUPERPIXELS if kind_of_shape(shape) == "image" else math.prod(shape)
+    return 0, settings["n_samples"] or max(50, 10 * n)
 
 
-@method("Occlusion", "How the score falls without a window.", extra="captum", recommended=KINDS, cost=_occlusion_cost)
-def occlusion(
-    problem: Problem,
-    *,
-    window: int | tuple[int, ...] | None = None,
-    stride: int | tuple[int, ...] | None = None,
-    groups: Groups = None,
-) -> Explained:
-    """Occlusion: how much the score falls where a window of the input is replaced by the baseline.
-
-    The fall is shared evenly by the window's features, so that the values of a token add up to what hiding it costs. A
-    feature of several windows has the mean of its shares. Captum gives every feature of a window the whole fall.
-
-    Args:
-        window: hidden at once: one number, or one per dimension of the features. None: an eighth of an image's sides,
-            or of a series' time, in all channels; a token of a layer's (tokens, width); otherwise single features.
-        stride: between windows, one number or one per dimension. None: half a window, rounded up.
-        groups: hidden one after another in place of windows, as for `kernel_shap`. So all numbers that stand for one
-            category of a table are hidden together: groups=torch.tensor([0, 1, 1, 1]).
-    """
-    if groups is not None:
-        return _hide_groups(problem, window, stride, groups)
-    peer = import_captum("occlusion").Occlusion(_forward_of(problem))
-    size = window_sides(window, problem.bound.shape, kind_of(problem.bound))
-    if not isinstance(stride, tuple):
-        check_integer("occlusion: stride", stride, 1, or_none=", a tuple, or None for half a window")
-    sides = zip(size, problem.bound.shape, strict=True)
-    step = stride if isinstance(stride, tuple) else tuple(w if w == n else (stride or -(-w // 2)) for w, n in sides)
-
-    def chunk(x: Tensor, start: Tensor, rows: Tensor) -> Tensor:
-        return peer.attribute(
-            x, size, strides=step, baselines=start, additional_forward_args=(rows,),
-            perturbations_per_eval=max(1, problem.bound.batch_size // len(x)),
-        )  # fmt: skip
-
-    values = explain_chunks(problem, chunk) / math.prod(size)
-    return Explained(values, {"window": size, "stride": step})
-
-
-def _hide_groups(problem: Problem, window: Any, stride: Any, groups: Groups) -> Explained:
-    """What hiding each group costs, shared evenly by its features."""
-    if window is not None or stride is not None:
-        raise ValueError("occlusion hides windows or groups: pass groups alone, or window and stride")
-    grouped, values = RowGroups.of(problem, groups), []
-    for row, k in enumerate(grouped.counts.tolist()):
-        members, start, end = grouped.members[row].to(problem.end.device), problem.start[row], problem.end[row]
-        is_hidden = members == per_row(torch.arange(k, device=end.device), members[None])  # (k, *shape)
-        points = torch.cat([end[None], torch.where(is_hidden, start, end)])
-        scores = problem.bound.values(points, torch.full((k + 1,), row))
-        values.append(share_evenly(scores[0] - scores[1:], members))
-        problem.bar.advance()
-    return grouped.explain(problem, torch.stack(values), "each of {} groups of features hidden once")
-
-
-@method("Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum")
+@method(
+    "Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum",
+    cost=_surrogate_cost,
+)  # fmt: skip
 def kernel_shap(problem: Problem, *, n_samples: int | None = None, groups: Groups = None) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
 
@@ -187,7 +138,7 @@ def kernel_shap(problem: Problem, *, n_samples: int | None = None, groups: Group
     return _fit_surrogate(problem, lambda row: peer, n_samples, groups, "kernel_shap")
 
 
-@method("LIME", "A sparse linear model of the score around the input.", extra="captum")
+@method("LIME", "A sparse linear model of the score around the input.", extra="captum", cost=_surrogate_cost)
 def lime(problem: Problem, *, n_samples: int | None = None, groups: Groups = None, alpha: float = 0.01) -> Explained:
     """LIME: a sparse linear model of the score on random coalitions, weighted by their likeness to the input.
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.features.groups import (
+    SUPERPIXELS,
     Groups,
     group_features,
     is_cuttable,
@@ -48,7 +49,15 @@ class RowGroups:
         return Explained(values, {**stats, "n_groups": self.counts[:: problem.m]}, remarks)
 
 
-@method("Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True)
+def _permutation_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
+    n = SUPERPIXELS if kind_of_shape(shape) == "image" else math.prod(shape)
+    return 0, 2 * settings["n_permutations"] * (n - 1) + 2
+
+
+@method(
+    "Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True,
+    cost=_permutation_cost,
+)  # fmt: skip
 def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Groups = None) -> Explained:
     """Permutation SHAP: what each group adds when groups join one by one, averaged over orders and their reverses.
 

@@ -18,7 +18,6 @@ from leastpath.methods.captum_peers import (
     input_x_gradient,
     kernel_shap,
     lime,
-    occlusion,
     saliency,
 )
 from leastpath.methods.counterfactual import ig2
@@ -26,10 +25,14 @@ from leastpath.methods.fisher_rao import FisherRaoPath
 from leastpath.methods.floor import random
 from leastpath.methods.manipulation import samp, samp_plus_plus
 from leastpath.methods.method import KINDS, Explained, Method, Methods, Role, Rowwise, Whole, settings_of
+from leastpath.methods.noisy_gradients import smooth_grad, smooth_grad_squared, var_grad
+from leastpath.methods.owen import owen
 from leastpath.methods.references import expected_gradients, lpi
+from leastpath.methods.rise import rise
 from leastpath.methods.sequential import sequential_ig
 from leastpath.methods.shapley import permutation_shap, staircase
 from leastpath.methods.smoothing import smooth
+from leastpath.methods.windows import occlusion
 from leastpath.result.attribution import Attribution
 from leastpath.solvers import (
     BlurIG,
@@ -64,10 +67,15 @@ BUILT_IN = (
     gradient_shap,
     expected_gradients,
     deep_lift,
-    smooth(integrated_gradients.with_settings(tolerance=None, n_steps=20), name="smooth_grad"),
+    smooth_grad,
+    smooth_grad_squared,
+    var_grad,
+    smooth(integrated_gradients.with_settings(tolerance=None, n_steps=20)),
     occlusion,
+    rise,
     kernel_shap,
     permutation_shap,
+    owen,
     staircase,
     lime,
     path_method(
