@@ -28,6 +28,7 @@ from leastpath.methods.method import KINDS, Explained, Method, Methods, Role, Ro
 from leastpath.methods.noisy_gradients import smooth_grad, smooth_grad_squared, var_grad
 from leastpath.methods.owen import owen
 from leastpath.methods.references import expected_gradients, lpi
+from leastpath.methods.relevance import lrp
 from leastpath.methods.rise import rise
 from leastpath.methods.sequential import sequential_ig
 from leastpath.methods.shapley import permutation_shap, staircase
@@ -58,6 +59,7 @@ BUILT_IN = (
     random,
     input_x_gradient,
     saliency,
+    lrp,
     grad_cam,
     grad_cam_plus_plus,
     xgrad_cam,
