@@ -1,6 +1,5 @@
 """The public names: this table is read by type checkers, by editors, and by `__init__.py`, which imports them late."""
 
-from leastpath.account.run import Limits as Limits
 from leastpath.account.run import Run as Run
 from leastpath.attribution import attribute as attribute
 from leastpath.explorer import explore as explore
@@ -36,6 +35,7 @@ from leastpath.geometry.metric import (
 from leastpath.geometry.path import Path as Path
 from leastpath.integral.accuracy import Accuracy as Accuracy
 from leastpath.integral.accuracy import Integral as Integral
+from leastpath.integral.accuracy import Limits as Limits
 from leastpath.integral.integrator import integrate as integrate
 from leastpath.integral.pieces import IDG as IDG
 from leastpath.integral.pieces import IDGI as IDGI

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import seed_of
+from leastpath._support.checks import SEEDS, check_seed
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, kind_of
@@ -88,7 +88,8 @@ def attribute(
     if groups is not None and chosen is not None and "groups" in chosen.defaults:
         settings["groups"] = groups
     (chosen or DEFAULTS["table"]).check(score, baselines, settings)
-    run = Run(seed_of(seed), progress=progress)
+    check_seed(seed)
+    run = Run(int(seed) % SEEDS, progress=progress)
     warn_of_training_mode(score.model)
     with leave_untouched(score.model, inputs):
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
@@ -165,7 +166,7 @@ def _put_together(problem: Problem, explained: Explained, test: Verdict) -> Attr
     if along is None:  # the integral refuses what is not finite itself, and marks what an interruption left unknown
         _check_finite(problem, flat, explained.described)
     statuses = [Status(notes) for notes in _notes(explained, flat)]
-    spread = None if explained.uses_all_baselines else problem.spread(values)
+    spread = None if explained.uses_all_baselines or m == 1 else problem.spread(values)
     result = without_path(
         bound.space.split(mean(values)),
         mean(flat.sum(1) - change if along is None else along.gap),

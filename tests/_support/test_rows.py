@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leastpath._support.rows import draw_normal, draw_uniform, flat_rows, norms, per_row
-from leastpath.integral.pieces import extreme_by, rank_by, share_by, sum_by
+from leastpath.integral.block import extreme_by, rank_by, share_by, sum_by
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 4), (3,), (0, 5), (2, 0)])

@@ -161,7 +161,7 @@ def test_the_plan_respects_the_budget():
 def test_a_watch_names_the_limit():
     now = [0.0]
     bound = lp.Score(lambda x: x.sum(1)).bind(torch.ones(1, 2))
-    watch = Watch(lp.Run(clock=Clock(10, lambda: now[0])), bound, (0, 50))
+    watch = Watch(lp.Run(clock=Clock(10, lambda: now[0])), bound, lambda: (0, 50))
     assert watch.sentence(0.5) == "about 25 s, and no more than max_seconds=10: 50 gradients, at 500 ms per gradient"
     now[0] = 6.0
     watch()  # no solver works: nothing is ended
@@ -300,9 +300,9 @@ def test_settling_keeps_the_sum(counts, later):
     for example, cost in enumerate(later):
         spend(score, example, cost)
     shares = torch.full((EXAMPLES,), sum(later) / EXAMPLES, dtype=torch.float64)
-    budget.settle(before, shares)
+    score.settle(before, shares)
     torch.testing.assert_close(budget.spent(), torch.tensor(counts).double() + shares)
-    budget.settle(budget.spent(), shares + 1)  # an interrupted integral: nothing was counted since
+    score.settle(budget.spent(), shares + 1)  # an interrupted integral: nothing was counted since
     assert float(budget.spent().sum()) == pytest.approx(sum(counts) + sum(later))
 
 

@@ -1,6 +1,7 @@
 """What sums may err by."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from leastpath.integral.accuracy import (
     unknown_integral,
 )
 
+TENTH = Accuracy(0.1)
+
 
 def example(**given) -> Sums:
     """One example with values (3, -1), Δf = 2, and a score between 0 and 4."""
@@ -29,17 +32,19 @@ def example(**given) -> Sums:
 
 
 def test_allowed_errors_against_their_definition():
-    attribution, gap, length, residual = (float(part) for part in example().allowed(0.1, 0.0, 0.1))
+    attribution, gap, length, residual = (float(part) for part in example().allowed(TENTH, 0.0))
     assert (attribution, gap, length, residual) == pytest.approx((0.4, 0.2, 0.5, 0.4))
-    assert float(example(change=1).allowed(0.1, 0.0, 0.1).residual) == pytest.approx(0.1)  # not complete: gap 1
-    assert float(example(change=0).allowed(0.1, 0.0, 0.1).gap) == pytest.approx(0.1 * 0.01 * 4)  # of the score's range
-    assert float(example().allowed(0.1, 1e-3, 0.1).gap) == pytest.approx(0.2 + 64 * 1e-3 * 4)
+    assert float(example(change=1).allowed(TENTH, 0.0).residual) == pytest.approx(0.1)  # not complete: gap 1
+    assert float(example(change=0).allowed(TENTH, 0.0).gap) == pytest.approx(0.1 * 0.01 * 4)  # of the score's range
+    assert float(example().allowed(TENTH, 1e-3).gap) == pytest.approx(0.2 + 64 * 1e-3 * 4)
 
 
 def test_a_length_that_is_only_compared_against_its_definition():
     """Length 5: 10 % beside a length far away, half of the difference beside a near one, its own 1 % at least."""
     for rival, allowed in ((50.0, 0.5), (0.1, 0.5), (5.4, 0.2), (5.0, 0.05)):
-        assert float(example(rival=rival).allowed(0.1, 0.0, 0.01).length) == pytest.approx(allowed)
+        assert float(example(rival=rival).allowed(replace(TENTH, length_tolerance=0.01), 0.0).length) == pytest.approx(
+            allowed
+        )
 
 
 def test_averaged_errors_against_random_walks():
@@ -57,10 +62,10 @@ def test_averaged_errors_against_random_walks():
 
 @pytest.mark.parametrize("wrong", [{"moved": 0.41}, {"change": 1.7}, {"length_moved": 0.51}, {"residual": 0.41}])
 def test_an_example_is_done_when_every_error_is_within(wrong):
-    assert example().errors.within(example().allowed(0.1, 0.0, 0.1), "all").all()
+    assert example().errors.within(example().allowed(TENTH, 0.0), "all").all()
     sums = example(**wrong)
-    assert not sums.errors.within(sums.allowed(0.1, 0.0, 0.1), "all").any()
-    assert sums.errors.within(sums.allowed(0.1, 0.0, 0.1), "length").all() == ("length_moved" not in wrong)
+    assert not sums.errors.within(sums.allowed(TENTH, 0.0), "all").any()
+    assert sums.errors.within(sums.allowed(TENTH, 0.0), "length").all() == ("length_moved" not in wrong)
 
 
 def test_flat_and_taken():

@@ -97,18 +97,18 @@ def test_sums_against_a_loop(pieces):
     receiver, error_class = torch.tensor(pieces).T.contiguous()
     attributions = torch.arange(2.0 * len(pieces)).view(-1, 2)
     totals, row = Totals.add_up(attributions, receiver, error_class)
-    for b in range(len(totals)):
+    for b in range(len(totals.receiver)):
         torch.testing.assert_close(totals.sums[b], attributions[row == b].sum(0))
         assert set(receiver[row == b].tolist()) == {int(totals.receiver[b])}
         assert set(error_class[row == b].tolist()) == {int(totals.error_class[b])}
     alone = int((error_class == ALONE).sum())
-    assert len(totals) == alone + len({pair for pair in pieces if pair[1] != ALONE})
+    assert len(totals.receiver) == alone + len({pair for pair in pieces if pair[1] != ALONE})
 
 
 def test_joined_totals_of_one_class_are_one():
     one = Totals(torch.ones(2, 3), torch.tensor([0, 0]), torch.tensor([ALONE, 4]))
     both, row = Totals.join([one, one])
-    assert len(both) == 3 and row[1] == row[3] and row[0] != row[2]
+    assert len(both.receiver) == 3 and row[1] == row[3] and row[0] != row[2]
     assert both.sums[row[1]].tolist() == [2, 2, 2]
 
 
@@ -152,14 +152,14 @@ def parts(x):
 @pytest.mark.parametrize("knots", [2, 5])
 def test_sums_held_do_not_grow_with_gradients_and_values_are_right(monkeypatch, knots):
     """Hundreds of pieces, against the closed form of a sum over features."""
-    held, old = [], integrator._State.after_cutting
+    held, old = [], integrator._cut_round
 
     def watched(state, chosen):
         after = old(state, chosen)
-        held.append(len(after.division.totals))
+        held.append(len(after.division.totals.receiver))
         return after
 
-    monkeypatch.setattr(integrator._State, "after_cutting", watched)
+    monkeypatch.setattr(integrator, "_cut_round", watched)
     path = lp.Path.polyline(torch.rand(2, knots, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     found = lp.integrate(lp.Score(kinked), path, tolerance=2e-3)
     assert found.n_gradients.max() > 8 * OWN_TOTALS and max(held) <= 2 * (OWN_TOTALS + CLASSES)

@@ -8,7 +8,7 @@ import numbers
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -48,10 +48,14 @@ def check_features(what: str, given: Sequence[int], inputs: Sequence[int]) -> No
         raise ValueError(f"{what} has features {tuple(given)}, the inputs {tuple(inputs)}: expected the same features")
 
 
+check_seed = partial(check_integer, "seed", advice="the same one gives the same result, as seed=0 does")
+SEEDS = 2**63  # as many as every generator takes
+
+
 def seed_of(seed: object) -> int:
     """A seed that every generator takes, from any whole number: NumPy's, negative ones, `time.time_ns()`."""
-    check_integer("seed", seed, advice="the same one gives the same result, as seed=0 does")
-    return int(seed) % 2**63  # type: ignore[call-overload]
+    check_seed(seed)
+    return int(seed) % SEEDS  # type: ignore[call-overload]
 
 
 def show_value(given: object) -> str:
@@ -105,14 +109,8 @@ class Range:
 
 
 Count = Annotated[int, Range(least=1)]
-
-
 Positive = Annotated[float, Range(above=0)]
-
-
 NotNegative = Annotated[float, Range(least=0)]
-
-
 Share = Annotated[float, Range(above=0, most=1)]
 
 
@@ -239,8 +237,6 @@ def as_points(name: str, given: object) -> Tensor:
 
 
 SMALLEST, LARGEST = 1e-4, 1e15  # beyond these, powers of ten are easier to read than zeros
-
-
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

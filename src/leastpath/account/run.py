@@ -15,39 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, in_words
+from leastpath._support.checks import in_words
 from leastpath._support.rows import draw_normal, draw_uniform
 from leastpath.score.score import BoundScore
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a call may spend. None: as much as it takes.
-
-    Args:
-        max_gradients: per example, solver and integral together.
-        max_seconds: for the whole call.
-
-    Example:
-        >>> Limits(max_gradients=500)
-        Limits(max_gradients=500, max_seconds=None)
-    """
-
-    max_gradients: int | None = None
-    max_seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        check_integer("max_gradients", self.max_gradients, 1, or_none=", or None")
-        asked: object = self.max_seconds
-        if asked is not None and not (isinstance(asked, int | float) and asked > 0):
-            raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")
-
 
 Examples = Tensor | int | slice  # which examples of the batch
 
@@ -110,6 +86,9 @@ class Clock:
         if self.max_seconds is None or not gradients:
             return math.inf if self.left() else 0.0
         return self.left() * gradients / max(self.spent(), 1e-9)
+
+
+NO_LIMIT = Clock()
 
 
 @dataclass(frozen=True)
@@ -226,16 +205,6 @@ class Budget:
         limit[examples[0]] += self.left(examples).sum()
         return replace(self, limit=limit, reserved=torch.zeros_like(limit))
 
-    def settle(self, before: Tensor, shares: Tensor) -> None:
-        """What has been spent since `before` (batch,) is charged as `shares` (batch,) say.
-
-        The score counts a segment that several examples walk for one of them only. The sum stays what was counted:
-        shares of an interrupted integral, which do not add up to it, change nothing.
-        """
-        counted = self.spent() - before
-        if abs(float(shares.sum() - counted.sum())) < 0.5:  # thirds are not exact
-            self.score.gradients_spent[:] = (before + shares).numpy()
-
 
 def _counts(cost: float | Tensor) -> Tensor:
     return torch.as_tensor(cost, dtype=torch.float64)
@@ -291,7 +260,7 @@ class Run:
     max_gradients: int | None = None
     progress: bool = False
     reserved: int = 0
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = NO_LIMIT
 
     def budget(self, score: BoundScore) -> Budget:
         """What each example of a bound score may still spend. Solvers take a share: `run.budget(score).share(0.5)`."""
@@ -313,6 +282,12 @@ class Run:
     @contextmanager
     def bar(self, description: str, total: float) -> Iterator[Bar]:
         """A progress bar for the time of a `with` block; silent unless `progress` is set or somebody watches."""
+        with self._make_bar(description, total) as bar:
+            bar.advance(0)  # shows it
+            yield bar
+
+    @contextmanager
+    def _make_bar(self, description: str, total: float) -> Iterator[Bar]:
         show = _shown_by.get()
         if show is not None:
             yield _ToldBar(show, description, total)
@@ -351,7 +326,6 @@ class _ToldBar(Bar):
 
     def __init__(self, show: Show, description: str, total: float) -> None:
         self._show, self._description, self._total, self._done = show, description, total, 0.0
-        show(description, 0.0)
 
     def advance(self, steps: float = 1, note: str = "") -> None:
         self._done += steps
@@ -391,7 +365,7 @@ class Watch:
 
     run: Run
     score: BoundScore
-    planned: tuple[int, int]
+    plan: Callable[[], tuple[int, int]]  # gradients to find a path and to measure it, about
     said: bool = False
 
     def __post_init__(self) -> None:
@@ -411,7 +385,8 @@ class Watch:
         """While a solver works on these scores, which share one count."""
         self.solving = True
         for score in scores:
-            score.after_gradients = self
+            if self.run.progress or self.run.clock.max_seconds is not None:
+                score.after_gradients = self
         try:
             yield
         finally:
@@ -419,7 +394,7 @@ class Watch:
 
     def sentence(self, seconds: float) -> str:
         """The plan, where a gradient takes `seconds`."""
-        finding, measuring = self.planned
+        finding, measuring = self.plan()
         total = seconds * (finding + measuring) * self.score.batch
         what = (
             f"{finding} gradients to find a path and {measuring} to measure it" if finding else f"{measuring} gradients"

@@ -14,12 +14,13 @@ from torch import Tensor
 from leastpath._support.checks import check_integer, in_words
 from leastpath._support.fingerprint import describe, digest
 from leastpath._support.store import Store, Unit
-from leastpath.account.run import STOPS, Bar, Clock, Limits, OutOfTime, Run
+from leastpath.account.run import STOPS, Bar, Clock, OutOfTime, Run
 from leastpath.evaluation.comparison import EVIDENCE, RESERVED, Comparison
 from leastpath.evaluation.measure import HoldsExamples, Measure, Measured, measure_all
 from leastpath.evaluation.statistics import check_level
 from leastpath.evaluation.table import MEASURES
 from leastpath.features.groups import kind_of
+from leastpath.integral.accuracy import Limits
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.behavior import check_behavior

@@ -18,6 +18,30 @@ from leastpath.integral.pieces import Weighting
 from leastpath.result.status import Note, Outcome
 from leastpath.score.score import BoundScore
 
+
+@dataclass(frozen=True)
+class Limits:
+    """What a call may spend. None: as much as it takes.
+
+    Args:
+        max_gradients: per example, solver and integral together.
+        max_seconds: for the whole call.
+
+    Example:
+        >>> Limits(max_gradients=500)
+        Limits(max_gradients=500, max_seconds=None)
+    """
+
+    max_gradients: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("max_gradients", self.max_gradients, 1, or_none=", or None")
+        asked: object = self.max_seconds
+        if asked is not None and not (isinstance(asked, int | float) and asked > 0):
+            raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")
+
+
 Rule = Literal["gauss_legendre", "midpoint", "trapezoid"]
 
 
@@ -167,7 +191,7 @@ class Sums(NamedTuple):
         gap = (flat_rows(self.values).sum(1) - self.change).abs()
         return Errors(self.moved, gap, self.length_moved, self.residual)
 
-    def allowed(self, tolerance: float, eps: float, length_tolerance: float) -> Errors:
+    def allowed(self, asked: Accuracy, eps: float) -> Errors:
         """The errors allowed for each example.
 
         A length that is only compared may err by 10 %, if that cannot change which of the two is longer.
@@ -175,12 +199,14 @@ class Sums(NamedTuple):
         Residuals of pieces cancel if the score goes up and down. If what remains, the gap, is within the tolerance,
         their sum may be as large as the error of the attributions.
         """
+        tolerance = asked.tolerance
+        assert tolerance is not None
         rounding = ROUNDING * eps * torch.maximum(self.low.abs(), self.high.abs())
         at_least = max(tolerance, 8 * eps)
         attribution = at_least * torch.maximum(flat_rows(self.values).abs().sum(1), self.scale) + rounding
         gap = tolerance * self.scale + rounding
         residual = torch.where(self.errors.gap <= gap, torch.maximum(gap, attribution), gap)
-        length = max(length_tolerance, 8 * eps) * self.length
+        length = max(asked.length_tolerance or tolerance, 8 * eps) * self.length
         apart = torch.minimum(COMPARED * self.length, (self.length - self.rival).abs() / 2)
         length = torch.where(torch.isnan(self.rival), length, torch.maximum(length, apart))
         return Errors(attribution, gap, length + rounding, residual)
@@ -208,6 +234,28 @@ class Integral:
     n_gradients: Tensor  # float64: gradients of shared segments are split between the examples that share them
     value_gradients: Tensor  # float64: spent when the values were known; the rest is the length's
     notes: list[Note]
+
+    @classmethod
+    def of(cls, sums: Sums, notes: list[Note], spent: Tensor, of_values: Tensor, inputs: Tensor) -> Integral:
+        """From the sums, with a note for each example.
+
+        Args:
+            sums: over all pieces.
+            notes: what became of each example.
+            spent: (batch,) float64 gradients.
+            of_values: (batch,) those that were spent when the values were known; the same where it is infinite.
+            inputs: (batch,) the row of the inputs that each belongs to, for the error.
+        """
+        bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
+        if len(bad):
+            raise ValueError(
+                f"the gradient of example {int(inputs[int(bad[0])])} is NaN or infinite along its path, "
+                "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"
+            )
+        return cls(
+            sums.values, sums.change, sums.length, sums.length_moved, sums.moved,
+            sums.low, sums.high, spent, torch.minimum(of_values, spent), notes,
+        )  # fmt: skip
 
     def where(self, mask: Tensor, other: Integral) -> Integral:
         """The measurements of `other` for the examples in `mask` (batch,), these for the rest."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -26,21 +26,44 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path, Segments
-from leastpath.integral.accuracy import Accuracy, Errors, Integral, Sums, averaged_errors, size_of_error
-from leastpath.integral.pieces import (
-    Estimate,
-    Pieces,
-    Weighting,
-    WholePathWeighting,
-    extreme_by,
-    quadrature,
-    rank_by,
-    share_by,
-    sum_by,
-    take_rows,
-)
-from leastpath.result.status import Note
+from leastpath.integral.accuracy import Accuracy, Sums, averaged_errors, size_of_error
+from leastpath.integral.pieces import Estimate, Pieces, Weighting, WholePathWeighting, quadrature
 from leastpath.score.score import BoundScore
+
+
+def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
+    """`tensor[rows]` for row numbers (n,) of any device: several times as fast."""
+    return tensor.index_select(0, rows if rows.device == tensor.device else rows.to(tensor.device))
+
+
+# ---- rows that belong together -------------------------------------------------------------------------------------
+
+
+def sum_by(values: Tensor, index: Tensor, n: int) -> Tensor:
+    """Sums of `values` (rows, …) by `index` (rows,): (n, …)."""
+    return values.new_zeros(n, *values.shape[1:]).index_add_(0, index, values)
+
+
+def share_by(sizes: Tensor, index: Tensor, n: int) -> Tensor:
+    """(rows,) each row's share of the sum by `index` (rows,); equal shares if the sum is zero."""
+    total = sum_by(sizes, index, n)[index]
+    count = sum_by(torch.ones_like(sizes), index, n)[index]
+    return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
+
+
+def extreme_by(values: Tensor, index: Tensor, n: int, reduce: Literal["amin", "amax"]) -> Tensor:
+    """Smallest or largest of `values` (rows,) by `index` (rows,): (n,); ±inf if there is none."""
+    empty = torch.inf if reduce == "amin" else -torch.inf
+    return values.new_full((n,), empty).scatter_reduce_(0, index, values, reduce)
+
+
+def rank_by(index: Tensor) -> Tensor:
+    """(rows,) the place of each row among those with the same `index` (rows,), in order."""
+    order = torch.argsort(index, stable=True)
+    _, counts = torch.unique_consecutive(index[order], return_counts=True)
+    first = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return torch.empty_like(index).scatter_(0, order, torch.arange(len(index)) - first)
+
 
 OWN_TOTALS = 48  # pieces of a path that have a total of their own
 
@@ -115,9 +138,6 @@ class Totals:
     receiver: Tensor  # (totals,) on the CPU
     error_class: Tensor  # (totals,) of its pieces, or `ALONE`
 
-    def __len__(self) -> int:
-        return self.receiver.shape[0]
-
     def take(self, rows: Tensor) -> Totals:
         """Some of them (rows,)."""
         return Totals(*(take_rows(part, rows) for part in (self.sums, self.receiver, self.error_class)))
@@ -168,7 +188,7 @@ class Division:
         if len(parts) == 1:
             return parts[0]
         totals, row = Totals.join([part.totals for part in parts])
-        shifts = torch.tensor([0, *(len(part.totals) for part in parts)]).cumsum(0).tolist()
+        shifts = torch.tensor([0, *(len(part.totals.receiver) for part in parts)]).cumsum(0).tolist()
         tables = [p.table._replace(total=row[p.table.total + at]) for p, at in zip(parts, shifts[:-1], strict=True)]
         return cls(PieceTable(*map(torch.cat, zip(*tables, strict=True))), totals)
 
@@ -176,7 +196,7 @@ class Division:
         """What is left when the pieces in `gone` (pieces,), all of some totals, are taken away."""
         if not gone.any():
             return self
-        stays = torch.ones(len(self.totals), dtype=torch.bool)
+        stays = torch.ones(len(self.totals.receiver), dtype=torch.bool)
         stays.index_fill_(0, take_rows(self.table.total, gone.nonzero()[:, 0]), False)
         return self._keep(~gone, stays)
 
@@ -261,12 +281,6 @@ class Plan:
         """Whether errors of pieces are independent, so that those of many cancel in part: not for few features."""
         return self.score.n_features > ADDED_FEATURES
 
-    def allowed(self, sums: Sums) -> Errors:
-        """The errors allowed for each example."""
-        asked = self.accuracy
-        assert asked.tolerance is not None
-        return sums.allowed(asked.tolerance, self.score.eps, asked.length_tolerance or asked.tolerance)
-
     @cached_property
     def groups(self) -> Tensor:
         """(batch,) `BoundScore.groups`, computed once."""
@@ -326,9 +340,9 @@ class Block:
         def at(point: Tensor) -> Tensor:
             return values[torch.searchsorted(keys, groups[segments.owner] * n + point).to(f.device)]
 
+        spent, before = (torch.zeros(size, dtype=torch.float64) for size in (len(segments), batch))
         low, high = extreme_by(f, visitor, batch, "amin"), extreme_by(f, visitor, batch, "amax")
         scores = Scores(at(segments.tail), at(segments.head), f[last] - f[first], low, high)
-        spent, before = (torch.zeros(size, dtype=torch.float64) for size in (len(segments), batch))
         return cls(plan, path, examples, segments, scores, spent, before)
 
     def __len__(self) -> int:
@@ -406,8 +420,10 @@ class Block:
 
     def affordable(self) -> Tensor:
         """(batch,) float64 gradients each example may still spend: what its budget and the time pay for."""
-        time = self.plan.run.clock.affordable(float(self.plan.score.gradients_spent.sum())) / len(self)
-        return (self.budget - self.gradients()).clamp_max(time)
+        left, clock = self.budget - self.gradients(), self.plan.run.clock
+        if clock.max_seconds is None:
+            return left
+        return left.clamp_max(clock.affordable(float(self.plan.score.gradients_spent.sum())) / len(self))
 
     def gradients(self) -> Tensor:
         """(batch,) float64 gradients spent so far; those of a shared segment are split between its examples."""
@@ -482,8 +498,10 @@ class Block:
         return f
 
     def _inner_score(self, segment: Tensor, t: Tensor) -> Tensor:
-        pieces = self._pieces(segment, t, t)
-        return self.plan.score.values(pieces.at(t, self.plan.score.work_dtype), pieces.example)
+        pieces, dtype = self._pieces(segment, t, t), self.plan.score.work_dtype
+        start, end = pieces.ends(dtype)
+        points = torch.lerp(start, end, per_row(t.to(dtype).to(start.device), start))
+        return self.plan.score.values(points, pieces.example)
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
@@ -494,25 +512,6 @@ class Block:
     def _segment_example(self) -> Tensor:
         """(segments,) the number in the bound score of an example that walks each."""
         return self.examples[self.segments.owner]
-
-    def integral(self, sums: Sums, notes: list[Note], value_gradients: Tensor | None = None) -> Integral:
-        """The sums as the public result, with a note for each example.
-
-        `value_gradients` (batch,) were spent when the values were known: all of them by default.
-        """
-        gradients = self.gradients()
-        value_gradients = gradients if value_gradients is None else torch.minimum(value_gradients, gradients)
-        bad = (~torch.isfinite(flat_rows(sums.values)).all(1)).nonzero()
-        if len(bad):
-            row = self.plan.score.space.row(int(self.examples[int(bad[0])]))
-            raise ValueError(
-                f"the gradient of example {row} is NaN or infinite along its path, "
-                "though its score is finite: look for sqrt(0), log(0), 0/0 or norm(0) in the model"
-            )
-        return Integral(
-            sums.values, sums.change, sums.length, sums.length_moved, sums.moved,
-            sums.low, sums.high, gradients, value_gradients, notes,
-        )  # fmt: skip
 
 
 # ---- what it comes to ----------------------------------------------------------------------------------------------

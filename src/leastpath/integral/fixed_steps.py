@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from leastpath.integral.accuracy import FLAT, Integral, note_fixed_steps
-from leastpath.integral.block import Block, Division, MeasuredPieces, sum_up
-from leastpath.integral.pieces import WholePathWeighting, extreme_by, share_by, sum_by
+from leastpath.integral.block import Block, Division, MeasuredPieces, extreme_by, share_by, sum_by, sum_up
+from leastpath.integral.pieces import WholePathWeighting
 
 STEPS_PER_INTERVAL = 4  # on average, where fixed steps follow the score: one each, and three to share out
 
@@ -42,7 +42,7 @@ def integrate_at_fixed_steps(block: Block) -> Integral:
         else note_fixed_steps(asked, spent, most, run.max_gradients, gap, run.clock.asked if timed else None)
         for flat, spent, most, gap, timed in each
     ]
-    return block.integral(sums, notes)
+    return Integral.of(sums, notes, block.gradients(), block.gradients(), plan.score.space.source[block.examples])
 
 
 def _measure(

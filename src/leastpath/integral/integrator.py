@@ -21,7 +21,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_setting
 from leastpath._support.rows import per_row
-from leastpath.account.run import Bar, Limits, Run
+from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Conformal, Metric
 from leastpath.geometry.path import Path
 from leastpath.integral.accuracy import (
@@ -29,6 +29,7 @@ from leastpath.integral.accuracy import (
     Accuracy,
     Errors,
     Integral,
+    Limits,
     Sums,
     join_integrals,
     note_done,
@@ -48,59 +49,36 @@ from leastpath.integral.block import (
     Plan,
     classes_before_cutting,
     classes_of_error,
-    sketch,
-    sum_up,
-)
-from leastpath.integral.fixed_steps import integrate_at_fixed_steps
-from leastpath.integral.pieces import (
-    Estimate,
-    KnownSegments,
-    PathIntegral,
-    Weighting,
     extreme_by,
     rank_by,
+    sketch,
     sum_by,
+    sum_up,
     take_rows,
 )
+from leastpath.integral.fixed_steps import integrate_at_fixed_steps
+from leastpath.integral.pieces import Estimate, KnownSegments, PathIntegral, Weighting
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import BoundScore, Score
 
 FIRST_GRADIENTS = 12  # of the first measurement of a path; its verification takes twice as many
-
-
 GOLDEN = 0.6180339887498949  # multiples of it, modulo one, are the first cuts: spread evenly and never symmetric
-
-
 CUT = 0.4  # unequal, so that a symmetric score does not look the same before and after
-
-
 LEAVING_SHARE = 0.3  # of a block's examples that must be done before they leave it
-
-
 MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
-
-
 SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but gets one more gradient
-
-
 VERIFIED_SHARE = 0.764  # of a small segment, its last part: the middle of this lies off the nodes of the first time
-
-
 HELD_NUMBERS = 2**21  # of pieces and totals: a block with more is halved, if it has several examples
-
-
 GAP_STEP = 0.1  # of the gradients spent so far, in a round that only closes the gap
-
-
 SCALARS = 16  # numbers of a piece, beside its sketches
 
 
-def refine(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
+def _refine(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bool = False) -> tuple[Integral, bool]:
     """Cut pieces until every example has reached the tolerance, or its budget is spent.
 
     Also whether it was interrupted. If `interrupted` before, everything is measured only once.
     """
-    waiting, finished = [_State.first(block, known)], list[tuple[Tensor, Integral]]()
+    waiting, finished = [_begin(block, known)], list[tuple[Tensor, Integral]]()
     try:
         while waiting and not interrupted:
             leaving: _State | None
@@ -109,7 +87,7 @@ def refine(block: Block, known: KnownSegments | None, bar: Bar, interrupted: boo
             if not chosen.any():
                 leaving, staying = state, list[_State]()
             else:
-                leaving, staying = _split(state.after_cutting(chosen))
+                leaving, staying = _split(_cut_round(state, chosen))
             # In one statement each, so that no interruption can fall between.
             ended = [] if leaving is None else [(leaving.rows, _conclude(leaving, False))]
             waiting, finished = [*waiting[:-1], *staying], [*finished, *ended]
@@ -205,56 +183,58 @@ class _State:
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
     value_cost: Tensor  # (batch,) float64, gradients that were spent when the values were known; inf if they are not
 
-    @classmethod
-    def first(cls, block: Block, known: KnownSegments | None) -> _State:
-        """Everything measured once, nothing verified."""
-        division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
-        everything = torch.ones(len(division.table.segment), dtype=torch.bool)
-        never = torch.full((len(block),), torch.inf, dtype=torch.float64)
-        return cls(block, torch.arange(len(block)), division, sum_up(block, division), everything, no, no, never)
 
-    def after_cutting(self, chosen: Tensor) -> _State:
-        """One round: the chosen pieces (pieces,) are cut, but for small ones, which get one more gradient."""
-        block, plan = self.block, self.block.plan
-        small = _find_small(self, chosen)
-        cut, whole = chosen & ~small, self.division
-        if small.any():
-            whole = replace(whole, table=_verify_small(block, whole.table, small.nonzero()[:, 0]))
-        kept = [] if bool(cut.all()) else [whole.without(cut)]
-        parts = [Division.collect(_cut(self, cut))] if cut.any() else []
-        division = Division.join([*kept, *parts])
-        sums = sum_up(block, division)
-        limits = plan.allowed(sums)
-        done = sums.errors.within(limits, plan.accuracy.measure)
-        to_cut, stuck = _choose_cuts(block, division, _Allowance.of(block, limits, sums.pieces, ~done), ~done)
-        if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
-            # No piece is bad by itself, but all of them are together.
-            strict = _Allowance.of(block, limits, sums.pieces, idle, averaged=False)
-            more, stuck_too = _choose_cuts(block, division, strict, idle)
-            to_cut, stuck = to_cut | more, torch.where(idle, stuck_too, stuck)
-        cost = torch.minimum(self.value_cost, block.gradients())
-        cost = torch.where(sums.errors.within(limits, "values"), cost, torch.inf)
-        return _State(block, self.rows, division, sums, to_cut, done, stuck, cost)
+def _begin(block: Block, known: KnownSegments | None) -> _State:
+    """Everything measured once, nothing verified."""
+    division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
+    everything = torch.ones(len(division.table.segment), dtype=torch.bool)
+    never = torch.full((len(block),), torch.inf, dtype=torch.float64)
+    return _State(block, torch.arange(len(block)), division, sum_up(block, division), everything, no, no, never)
 
-    def part(self, rows: Tensor) -> _State:
-        """The state of some examples (rows,), without the pieces that only others walk."""
-        block, segment, receiver = self.block.part(rows)
-        stays = (receiver[self.division.totals.receiver] >= 0)[self.division.table.total]
-        return _State(
-            block, self.rows[rows], self.division.part(segment, receiver), self.sums.take(rows), self.to_cut[stays],
-            self.done[rows], self.stuck[rows], self.value_cost[rows],
-        )  # fmt: skip
 
-    @property
-    def is_large(self) -> bool:
-        """Whether it takes so much memory that some examples should wait.
+def _cut_round(state: _State, chosen: Tensor) -> _State:
+    """One round: the chosen pieces (pieces,) are cut, but for small ones, which get one more gradient."""
+    block, plan = state.block, state.block.plan
+    small = _find_small(state, chosen)
+    cut, whole = chosen & ~small, state.division
+    if small.any():
+        whole = replace(whole, table=_verify_small(block, whole.table, small.nonzero()[:, 0]))
+    kept = [] if bool(cut.all()) else [whole.without(cut)]
+    parts = [Division.collect(_cut(state, cut))] if cut.any() else []
+    division = Division.join([*kept, *parts])
+    sums = sum_up(block, division)
+    limits = sums.allowed(plan.accuracy, plan.score.eps)
+    done = sums.errors.within(limits, plan.accuracy.measure)
+    to_cut, stuck = _choose_cuts(block, division, _allow(block, limits, sums.pieces, ~done), ~done)
+    if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
+        # No piece is bad by itself, but all of them are together.
+        strict = _allow(block, limits, sums.pieces, idle, averaged=False)
+        more, stuck_too = _choose_cuts(block, division, strict, idle)
+        to_cut, stuck = to_cut | more, torch.where(idle, stuck_too, stuck)
+    cost = torch.minimum(state.value_cost, block.gradients())
+    cost = torch.where(sums.errors.within(limits, "values"), cost, torch.inf)
+    return _State(block, state.rows, division, sums, to_cut, done, stuck, cost)
 
-        Examples that share segments stay together: apart, each would have to pay for all of them.
-        """
-        if len(self.rows) == 1 or bool((self.block.sharers > 1).any()):
-            return False
-        sketches, sums = self.division.table.sketch, self.division.totals.sums
-        return len(sketches) * (2 * sketches.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
+
+def _part_of(state: _State, rows: Tensor) -> _State:
+    """The state of some examples (rows,), without the pieces that only others walk."""
+    block, segment, receiver = state.block.part(rows)
+    stays = (receiver[state.division.totals.receiver] >= 0)[state.division.table.total]
+    return _State(
+        block, state.rows[rows], state.division.part(segment, receiver), state.sums.take(rows), state.to_cut[stays],
+        state.done[rows], state.stuck[rows], state.value_cost[rows],
+    )  # fmt: skip
+
+
+def _is_large(state: _State) -> bool:
+    """Whether it takes so much memory that some examples should wait.
+
+    Examples that share segments stay together: apart, each would have to pay for all of them.
+    """
+    if len(state.rows) == 1 or bool((state.block.sharers > 1).any()):
+        return False
+    sketches, sums = state.division.table.sketch, state.division.totals.sums
+    return len(sketches) * (2 * sketches.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
 
 
 def _split(state: _State) -> tuple[_State | None, list[_State]]:
@@ -262,10 +242,10 @@ def _split(state: _State) -> tuple[_State | None, list[_State]]:
     ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
     leaving = None
     if len(rest) and len(ready) >= LEAVING_SHARE * len(state.done):
-        leaving, state = state.part(ready), state.part(rest)
-    if not state.is_large:
+        leaving, state = _part_of(state, ready), _part_of(state, rest)
+    if not _is_large(state):
         return leaving, [state]
-    return leaving, [state.part(half) for half in torch.arange(len(state.rows)).tensor_split(2)]
+    return leaving, [_part_of(state, half) for half in torch.arange(len(state.rows)).tensor_split(2)]
 
 
 def _find_small(state: _State, chosen: Tensor) -> Tensor:
@@ -280,9 +260,10 @@ def _find_small(state: _State, chosen: Tensor) -> Tensor:
     many = torch.bincount(s.leg_example, minlength=len(block)) >= MANY_SEGMENTS
     in_many = ~torch.zeros(len(s), dtype=torch.bool).index_fill_(0, s.leg_segment[~many[s.leg_example]], True)
     whole = (table.t0 == 0) & (table.t1 == 1) & torch.isinf(table.moved).cpu()
-    allowance = _Allowance.of(block, block.plan.allowed(state.sums), state.sums.pieces, ~state.done)
+    limits = state.sums.allowed(block.plan.accuracy, block.plan.score.eps)
+    allowance = _allow(block, limits, state.sums.pieces, ~state.done)
     sizes = table._replace(moved=size_of_error(table.sketch), length_moved=table.length)
-    return chosen & alone & in_many[table.segment] & whole & (allowance.excess(block, sizes)[0] <= SMALL)
+    return chosen & alone & in_many[table.segment] & whole & (_excess_of(allowance, block, sizes)[0] <= SMALL)
 
 
 def _verify_small(block: Block, table: PieceTable, rows: Tensor) -> PieceTable:
@@ -313,12 +294,14 @@ def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor
     crowded, rank = take_rows(after > OWN_TOTALS, receiver), rank_by(receiver)
     # Classes of error by what is allowed, as far as it is known before the parts are measured.
     pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
-    allowance = _Allowance.of(block, block.plan.allowed(sums), pieces, ~state.done) if crowded.any() else None
+    allowance = None
+    if crowded.any():
+        allowance = _allow(block, sums.allowed(block.plan.accuracy, block.plan.score.eps), pieces, ~state.done)
     for rows in torch.arange(len(receiver)).split(max(1, block.plan.score.batch_size // 2)):
         measured = _measure_parts(block, parents if len(rows) == len(receiver) else parents.take(rows))
         classes = torch.full((2 * len(rows),), ALONE)
         if allowance is not None:
-            excess, can_cut, _ = allowance.excess(block, measured.table)
+            excess, can_cut, _ = _excess_of(allowance, block, measured.table)
             by_error = classes_of_error(excess, can_cut | (excess <= 1), rank[rows].repeat_interleave(2))
             classes = torch.where(crowded[rows].repeat_interleave(2), by_error, classes)
         yield measured, classes
@@ -362,56 +345,59 @@ class _Allowance:
     length: Tensor
     logit: Tensor  # the largest that was met, for differences of logits; else zero
 
-    @classmethod
-    def of(
-        cls, block: Block, limits: Errors, pieces: Tensor, is_open: Tensor, *, averaged: bool | None = None
-    ) -> _Allowance:
-        """Errors `limits` (batch,) each, divided by as many `pieces` (batch,), of the examples that are open (batch,).
 
-        Of the examples that walk a segment the strictest one decides. If errors are `averaged`, as the plan says by
-        default, so many pieces may err by more: see `averaged_errors`.
-        """
-        s = block.segments
-        if block.plan.errors_average if averaged is None else averaged:
-            root = pieces.sqrt()
-            limits = Errors(limits.attribution / 2**0.5, limits.gap, limits.length / 8**0.5, limits.residual / 2)
-            limits = Errors(*(limit * root for limit in limits))
-        leg_example, leg_segment = s.leg_example, s.leg_segment
-        if not is_open.all():
-            open_legs = take_rows(is_open, leg_example).nonzero()[:, 0]
-            leg_example, leg_segment = take_rows(leg_example, open_legs), take_rows(leg_segment, open_legs)
+def _allow(
+    block: Block, limits: Errors, pieces: Tensor, is_open: Tensor, *, averaged: bool | None = None
+) -> _Allowance:
+    """Errors `limits` (batch,) each, divided by as many `pieces` (batch,), of the examples that are open (batch,).
 
-        one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
-        logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
-        columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)
-        columns = take_rows(columns, leg_example)
-        least = columns.new_full((len(s), 4), torch.inf)
-        least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
-        attribution, residual, length, largest = least.unbind(1)
-        return cls(attribution, residual, length, largest.nan_to_num(posinf=0.0))
+    Of the examples that walk a segment the strictest one decides. If errors are `averaged`, as the plan says by
+    default, so many pieces may err by more: see `averaged_errors`.
+    """
+    s = block.segments
+    if block.plan.errors_average if averaged is None else averaged:
+        root = pieces.sqrt()
+        limits = Errors(limits.attribution / 2**0.5, limits.gap, limits.length / 8**0.5, limits.residual / 2)
+        limits = Errors(*(limit * root for limit in limits))
+    leg_example, leg_segment = s.leg_example, s.leg_segment
+    if not is_open.all():
+        open_legs = take_rows(is_open, leg_example).nonzero()[:, 0]
+        leg_example, leg_segment = take_rows(leg_example, open_legs), take_rows(leg_segment, open_legs)
 
-    def excess(self, block: Block, table: PieceTable) -> tuple[Tensor, Tensor, Tensor]:
-        """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
+    one = (torch.stack([limits.attribution, limits.residual, limits.length], 1) / pieces[:, None]).cpu().double()
+    logit = torch.as_tensor(block.plan.score.largest_logit)[block.examples]
+    columns = torch.cat([one, torch.where(logit > 0, logit, torch.inf)[:, None]], 1)
+    columns = take_rows(columns, leg_example)
+    least = columns.new_full((len(s), 4), torch.inf)
+    least.scatter_reduce_(0, leg_segment[:, None].expand_as(columns), columns, "amin")
+    attribution, residual, length, largest = least.unbind(1)
+    return _Allowance(attribution, residual, length, largest.nan_to_num(posinf=0.0))
 
-        Floating point cannot cut a piece that is too short. Nor does it help to cut one that differs by rounding only.
-        """
-        score = block.plan.score
-        ends = torch.maximum(table.f0.abs(), table.f1.abs())
-        noise = 2 * score.eps * torch.maximum(ends, take_rows(self.logit, table.segment).to(ends.dtype).to(ends.device))
-        errors, measured = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
-        if measured != "values":
-            errors.append((table.length_moved, self.length))
-        if measured != "length":
-            errors += [(table.moved, self.attribution), (table.residual, self.residual)]
-        excess = torch.zeros(len(table.segment), dtype=torch.float64)
-        curable = torch.zeros(len(table.segment), dtype=torch.bool)
-        for error, limits in errors:
-            of_piece, limit = error.cpu().double(), take_rows(limits, table.segment)
-            above = of_piece > limit
-            curable |= above & (error > noise).cpu()
-            times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
-            excess = torch.maximum(excess, times)
-        return excess, curable & _is_long_enough(block, table), excess > 1
+
+def _excess_of(allowance: _Allowance, block: Block, table: PieceTable) -> tuple[Tensor, Tensor, Tensor]:
+    """(pieces,) the errors of pieces in units of what they may err by, which can be cut, and which are too large.
+
+    Floating point cannot cut a piece that is too short. Nor does it help to cut one that differs by rounding only.
+    """
+    score = block.plan.score
+    ends = torch.maximum(table.f0.abs(), table.f1.abs())
+    noise = (
+        2 * score.eps * torch.maximum(ends, take_rows(allowance.logit, table.segment).to(ends.dtype).to(ends.device))
+    )
+    errors, measured = list[tuple[Tensor, Tensor]](), block.plan.accuracy.measure
+    if measured != "values":
+        errors.append((table.length_moved, allowance.length))
+    if measured != "length":
+        errors += [(table.moved, allowance.attribution), (table.residual, allowance.residual)]
+    excess = torch.zeros(len(table.segment), dtype=torch.float64)
+    curable = torch.zeros(len(table.segment), dtype=torch.bool)
+    for error, limits in errors:
+        of_piece, limit = error.cpu().double(), take_rows(limits, table.segment)
+        above = of_piece > limit
+        curable |= above & (error > noise).cpu()
+        times = torch.where(torch.isfinite(limit), of_piece / limit.clamp_min(1e-300), 0.0)
+        excess = torch.maximum(excess, times)
+    return excess, curable & _is_long_enough(block, table), excess > 1
 
 
 def _is_long_enough(block: Block, table: PieceTable) -> Tensor:
@@ -424,8 +410,8 @@ def _choose_cuts(block: Block, division: Division, allowance: _Allowance, is_ope
 
     Also (batch,) which of the open examples (batch,) want to cut a piece that floating point cannot cut.
     """
-    s, table, n = block.segments, division.table, len(division.totals)
-    excess, can_cut, too_much = allowance.excess(block, table)
+    s, table, n = block.segments, division.table, len(division.totals.receiver)
+    excess, can_cut, too_much = _excess_of(allowance, block, table)
     count = torch.bincount(table.total, minlength=n).clamp_min(1)
     too_bad = sum_by(excess.clamp_max(1e300), table.total, n) / count > 1
     helps = torch.zeros(n, dtype=torch.bool).index_fill_(0, take_rows(table.total, can_cut.nonzero()[:, 0]), True)
@@ -448,7 +434,7 @@ def _limit_round(state: _State) -> Tensor:
     block, plan, measured = state.block, state.block.plan, state.block.plan.accuracy.measure
     if not plan.errors_average or measured == "length":
         return torch.full((len(block),), torch.inf, dtype=torch.float64)
-    errors, limits = state.sums.errors, plan.allowed(state.sums)
+    errors, limits = state.sums.errors, state.sums.allowed(plan.accuracy, plan.score.eps)
     only_gap = errors.attribution <= limits.attribution
     if measured == "all":
         only_gap &= errors.length <= limits.length
@@ -468,7 +454,7 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
     may_spend = torch.minimum(left, round_limit)
     if bool((sum_by(take_rows(each, s.leg_segment), s.leg_example, batch) <= may_spend - 1).all()):
         return state.to_cut  # enough for all, and a gradient to spare: no need to know what each total costs
-    n = len(state.division.totals)
+    n = len(state.division.totals.receiver)
     wanted, count = torch.unique(total, return_counts=True)
     of_total = torch.zeros(n, dtype=torch.long)
     of_total[total] = segment  # any of its segments: all have the same walkers
@@ -497,8 +483,8 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
 def _conclude(state: _State, interrupted: bool) -> Integral:
     """The result, with one note per example."""
     block, sums, stuck = state.block, state.sums, state.stuck
-    plan, errors, limits, clock = block.plan, sums.errors, block.plan.allowed(sums), block.plan.run.clock
-    tolerance = plan.accuracy.tolerance
+    plan, errors, clock, tolerance = block.plan, sums.errors, block.plan.run.clock, block.plan.accuracy.tolerance
+    limits = sums.allowed(plan.accuracy, plan.score.eps)
     assert tolerance is not None
     by_rounding, done = limits.gap / tolerance > 2 * sums.scale, errors.within(limits, plan.accuracy.measure)
     dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
@@ -517,15 +503,11 @@ def _conclude(state: _State, interrupted: bool) -> Integral:
             late = clock.words if clock.asked is not None and budget - spent >= 2 * plan.order else ""
             missing, asked = say_missing(error, limit), plan.run.max_gradients
             notes[i] = note_shortfall(tolerance, dtype, missing, interrupted, stays, spent, budget, asked, late)
-    return block.integral(sums, notes, state.value_cost)
+    return Integral.of(sums, notes, gradients, state.value_cost, plan.score.space.source[block.examples])
 
 
 DEFAULT_MAX_GRADIENTS = 10_000  # per example, if the user gives no budget: every call comes to an end
-
-
 BLOCK_ELEMENTS = 2**26  # numbers held at once while refining
-
-
 PIECES_EXPECTED = 24  # of an example, for sizing blocks
 
 
@@ -611,12 +593,12 @@ def _integrate_blocks(plan: Plan, path: Path, known: KnownSegments | None) -> In
             part = len(examples) / (len(path) - int(examples[0]))  # of the time that is left
             try:
                 timed = replace(plan, run=replace(plan.run, clock=plan.run.clock.part(part)))
-                block = Block.make(timed, path.select(examples), examples)
+                block = Block.make(timed, path if len(examples) == len(path) else path.select(examples), examples)
                 if plan.accuracy.tolerance is None:
                     integral = integrate_at_fixed_steps(block)
                     bar.advance(len(examples))
                 else:
-                    integral, interrupted = refine(block, known, bar, interrupted)
+                    integral, interrupted = _refine(block, known, bar, interrupted)
             except KeyboardInterrupt:
                 if not parts:
                     raise

@@ -16,44 +16,9 @@ from torch import Tensor
 
 from leastpath._support.checks import check_settings_of
 from leastpath._support.rows import norms, per_row
-from leastpath.geometry.metric import Euclidean, FeatureMetric, Metric, compares_features, length, speed_of
+from leastpath.geometry.metric import Euclidean, FeatureMetric, Metric, compares_features, speed_of
 from leastpath.score.derivatives import read_features
 from leastpath.score.score import BoundScore
-
-
-def take_rows(tensor: Tensor, rows: Tensor) -> Tensor:
-    """`tensor[rows]` for row numbers (n,) of any device: several times as fast."""
-    return tensor.index_select(0, rows if rows.device == tensor.device else rows.to(tensor.device))
-
-
-# ---- rows that belong together -------------------------------------------------------------------------------------
-
-
-def sum_by(values: Tensor, index: Tensor, n: int) -> Tensor:
-    """Sums of `values` (rows, …) by `index` (rows,): (n, …)."""
-    return values.new_zeros(n, *values.shape[1:]).index_add_(0, index, values)
-
-
-def share_by(sizes: Tensor, index: Tensor, n: int) -> Tensor:
-    """(rows,) each row's share of the sum by `index` (rows,); equal shares if the sum is zero."""
-    total = sum_by(sizes, index, n)[index]
-    count = sum_by(torch.ones_like(sizes), index, n)[index]
-    return torch.where(total > 0, sizes / total.clamp_min(1e-300), 1 / count)
-
-
-def extreme_by(values: Tensor, index: Tensor, n: int, reduce: Literal["amin", "amax"]) -> Tensor:
-    """Smallest or largest of `values` (rows,) by `index` (rows,): (n,); ±inf if there is none."""
-    empty = torch.inf if reduce == "amin" else -torch.inf
-    return values.new_full((n,), empty).scatter_reduce_(0, index, values, reduce)
-
-
-def rank_by(index: Tensor) -> Tensor:
-    """(rows,) the place of each row among those with the same `index` (rows,), in order."""
-    order = torch.argsort(index, stable=True)
-    _, counts = torch.unique_consecutive(index[order], return_counts=True)
-    first = (counts.cumsum(0) - counts).repeat_interleave(counts)
-    return torch.empty_like(index).scatter_(0, order, torch.arange(len(index)) - first)
-
 
 By = Literal["segment", "length"]
 
@@ -298,13 +263,14 @@ class Pieces:
 
     def take(self, rows: Tensor) -> Pieces:
         """Some of the pieces (rows,)."""
-        return Pieces(
-            self.points, *(take_rows(of, rows) for of in (self.tail, self.head, self.example, self.t0, self.t1))
-        )
+        columns = (self.tail, self.head, self.example, self.t0, self.t1)
+        return Pieces(self.points, *(of.index_select(0, rows) for of in columns))
 
     def ends(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """First and last point of each whole segment: (pieces, *features) twice."""
-        return take_rows(self.points, self.tail).to(dtype), take_rows(self.points, self.head).to(dtype)
+        points, device = self.points, self.points.device
+        tail, head = (points.index_select(0, rows.to(device)).to(dtype) for rows in (self.tail, self.head))
+        return tail, head
 
     def at(self, t: Tensor, dtype: torch.dtype) -> Tensor:
         """The point of each segment at parameter t (pieces,): (pieces, *features). Exact at the knots."""
@@ -419,9 +385,7 @@ def quadrature(
         else:
             total += torch.einsum("k,mk...->m...", w, weighed)
     attributions = weighting.finish(total, step) * per_row(span, start)
-    lengths = (
-        chords(score, pieces, metric, n, strict=strict) if compares_features(metric) else length(speeds, weights) * span
-    )
+    lengths = chords(score, pieces, metric, n, strict=strict) if compares_features(metric) else speeds @ weights * span
     return Estimate(attributions, lengths, values.amin(1), values.amax(1))
 
 

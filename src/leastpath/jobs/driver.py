@@ -17,7 +17,8 @@ import torch
 from leastpath._support.checks import check_kind
 from leastpath._support.files import write_atomically
 from leastpath._support.store import Store, StoreMismatch
-from leastpath.account.run import Clock, Limits
+from leastpath.account.run import Clock
+from leastpath.integral.accuracy import Limits
 from leastpath.jobs.contents import remember, save
 from leastpath.jobs.executors import Executor, Processes, end_if_imported_by_a_worker, executor_of
 from leastpath.jobs.job import DType, Job, Keep

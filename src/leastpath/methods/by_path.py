@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import per_row
-from leastpath.account.run import Budget, Clock, Limits, OutOfTime, Run, Watch
+from leastpath.account.run import Budget, Clock, OutOfTime, Run, Watch
 from leastpath.features.groups import kind_of_shape
 from leastpath.geometry.metric import Conformal, Metric, compares_features
 from leastpath.geometry.path import Path
-from leastpath.integral.accuracy import ROUNDING, Accuracy, Integral, unknown_integral
+from leastpath.integral.accuracy import ROUNDING, Accuracy, Integral, Limits, unknown_integral
 from leastpath.integral.block import ADDED_FEATURES
 from leastpath.integral.integrator import FIRST_GRADIENTS, integrate
 from leastpath.integral.pieces import Weighting
@@ -72,16 +72,16 @@ class PathSettings:
         named: Any = asked if isinstance(asked, str) else None  # the name of an output
         geometry = asked if named is None else replace(score, output=named)
         for name, given, kind in zip(EXAMPLES, (metric, geometry, weighting), (Metric, Score, Weighting), strict=True):
-            check_part(name, given, kind, EXAMPLES[name])
+            _check_part(name, given, kind, EXAMPLES[name])
         if words["measure"] == "length":
             raise ValueError("measure='length' leaves the values out: use 'all' or 'values', or lp.integrate")
-        accuracy = Accuracy(**{f.name: words[f.name] for f in fields(Accuracy) if f.name in words})
         limits = Limits(**{f.name: words[f.name] for f in fields(Limits)})
+        accuracy = Accuracy(**{f.name: words[f.name] for f in fields(Accuracy) if f.name in words})
         accuracy.check_with(weighting, limits.max_gradients)
         return cls(metric or Conformal(), geometry, weighting, accuracy, limits)
 
 
-def check_part(name: str, given: Any, kind: type, example: str) -> None:
+def _check_part(name: str, given: Any, kind: type, example: str) -> None:
     """Refuse what is no metric, score, weighting or solver."""
     if isinstance(given, type):
         raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
@@ -92,20 +92,20 @@ def check_part(name: str, given: Any, kind: type, example: str) -> None:
 # ---- explaining --------------------------------------------------------------------------------------------------
 
 
-def explain_by_path(problem: Problem, solver: Solver, how: PathSettings) -> Explained:
+def _explain_by_path(problem: Problem, solver: Solver, how: PathSettings) -> Explained:
     """Find a path for each row, integrate along it, and compare it with the straight line."""
     accuracy, limits, clock = how.accuracy, how.limits, Clock(how.limits.max_seconds)
     run = replace(
-        problem.run, max_gradients=limits.max_gradients, reserved=steps_reserved(accuracy), clock=clock
+        problem.run, max_gradients=limits.max_gradients, reserved=_steps_reserved(accuracy), clock=clock
     )  # fmt: skip
-    watch = Watch(run, problem.bound, planned_gradients(solver, accuracy, limits.max_gradients))
+    watch = Watch(run, problem.bound, lambda: planned_gradients(solver, accuracy, limits.max_gradients))
     solution = _solve(problem, solver, how, watch)
     _check_ends(problem, solution.path, solver)
-    work = Measuring(problem.bound, how.metric, how.weighting, accuracy, run, bool(solution.samples))
+    work = _begin_measuring(problem.bound, how, run, bool(solution.samples))
     solving = work.budget.spent()
-    integral = work.of_path(solution, worth_keeping=bool(solving.any()))
-    solution, integral, line = compared_with_line(work, solution, integral)
-    samples = work.of_samples(solution.samples)
+    integral = _measure_path(work, solution, worth_keeping=bool(solving.any()))
+    solution, integral, line = _compare_with_line(work, solution, integral)
+    samples = _measure_samples(work, solution.samples)
     # Where the line has no length, the ratio is 1 for a path without length and infinite for any other.
     ratio = torch.where(
         (line.length == 0) & (integral.length == 0), torch.ones_like(line.length), integral.length / line.length
@@ -119,10 +119,9 @@ def explain_by_path(problem: Problem, solver: Solver, how: PathSettings) -> Expl
         _certificate(work, solution.path, integral), integral.attribution_error, work.budget.spent(), samples,
         repr(how.geometry or problem.score), repr(how.metric), work.interrupted,
     )  # fmt: skip
+    found, described = integral.values, repr(solver)
     stats = {**solution.stats, **_costs(problem, work, solving)}
-    return Explained(
-        integral.values, stats, change=integral.change, notes=notes, along=along, run=run, described=repr(solver)
-    )  # fmt: skip
+    return Explained(found, stats, change=integral.change, notes=notes, along=along, run=run, described=described)
 
 
 def _solve(problem: Problem, solver: Solver, how: PathSettings, watch: Watch) -> Solution:
@@ -161,10 +160,10 @@ def _check_ends(problem: Problem, path: Path, solver: Solver) -> None:
         )
 
 
-def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
+def _certificate(work: _Measuring, path: Path, integral: Integral) -> Tensor:
     """(batch,) length over what no length can be below: the change of score, or the distance of the path's ends."""
-    bound, metric, length = work.bound, work.metric, integral.length
-    if work.accuracy.measure == "values":
+    bound, metric, length = work.bound, work.how.metric, integral.length
+    if work.how.accuracy.measure == "values":
         return torch.full_like(length, torch.nan)
     if compares_features(metric):
         everyone = torch.arange(len(path))
@@ -180,10 +179,10 @@ def _certificate(work: Measuring, path: Path, integral: Integral) -> Tensor:
     return torch.where(least <= rounding, torch.inf, (length / least).clamp_min(1))
 
 
-def _longer(ratio: float, work: Measuring, geometry: Score | None) -> tuple[Note, ...]:
+def _longer(ratio: float, work: _Measuring, geometry: Score | None) -> tuple[Note, ...]:
     """What to say of a path that is longer than the line, or of which that is not known."""
     if math.isnan(ratio):
-        if work.accuracy.measure == "values":
+        if work.how.accuracy.measure == "values":
             return ()
         limit = "max_seconds" if work.budget.out_of_time else "max_gradients"
         why, kind = f"nothing is left of {limit}", Outcome.BUDGET_SPENT
@@ -203,7 +202,7 @@ def _longer(ratio: float, work: Measuring, geometry: Score | None) -> tuple[Note
     )
 
 
-def _costs(problem: Problem, work: Measuring, solving: Tensor) -> dict[str, Tensor]:
+def _costs(problem: Problem, work: _Measuring, solving: Tensor) -> dict[str, Tensor]:
     """Gradients (batch,) of each part of a call. They add up to `n_gradients`: what is not another's is the values'."""
     parts = {"solver": solving, "length": work.length_gradients, "line": work.line_gradients}
     costs = {f"{name}_gradients": problem.count(spent) for name, spent in parts.items()}
@@ -255,7 +254,7 @@ class BySolver:
             changed = {name: value for name, value in settings.items() if value is not kept[name]}
             return replace(self.solver, **changed) if changed else self.solver  # type: ignore[type-var]
         given: Solver | None = settings.pop("solver")
-        check_part("solver", given, Solver, "StraightLine()")
+        _check_part("solver", given, Solver, "StraightLine()")
         if given is None and self.needs and all(settings[name] is None for name in self.needs):
             what, example = NEEDED[self.needs[0]]
             raise ValueError(f"{self.name} needs {what}: pass {self.needs[0]}, as in method(score, inputs, {example})")
@@ -263,7 +262,7 @@ class BySolver:
 
     def __call__(self, problem: Problem, **settings: Any) -> Explained:
         solver, how = self._parts(problem.score, settings)
-        return explain_by_path(problem, solver, how)
+        return _explain_by_path(problem, solver, how)
 
     def cost(self, shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int] | None:
         """About how many gradients a path takes to find and to measure."""
@@ -303,10 +302,9 @@ def path_method(
     changed = {} if weighting is None else {"weighting": weighting, **fixed}
     explain = BySolver(name, solver, own, changed, needs)
     role: Role = "path" if weighting is None else "weighting"
-    complete, starts_itself = weighting is None or weighting.complete, chooses_start(solver)
     return Method(
-        name, title, role, summary, complete, explain, explain.defaults, takes_baselines=not starts_itself,
-        needs=needs, costs=explain.cost, **more,
+        name, title, role, summary, weighting is None or weighting.complete, explain, explain.defaults,
+        takes_baselines=not chooses_start(solver), needs=needs, costs=explain.cost, **more,
     )  # fmt: skip
 
 
@@ -344,14 +342,14 @@ def planned_gradients(solver: Solver, accuracy: Accuracy, max_gradients: int | N
     return min(finding, max_gradients // 2), min(measuring, max_gradients - min(finding, max_gradients // 2))
 
 
-def steps_reserved(accuracy: Accuracy) -> int:
+def _steps_reserved(accuracy: Accuracy) -> int:
     """Gradients per example that no solver may spend: fixed steps are promised, and a quarter as many for the line."""
     n_steps = accuracy.n_steps
     return 0 if accuracy.tolerance is not None or n_steps is None else n_steps + math.ceil(n_steps / 4)
 
 
 @dataclass
-class Measuring:
+class _Measuring:
     """The integrals of one call: how they are made, and what they may cost.
 
     If there are further paths, they keep half of what the solver has left. The rest is for the solver's path and the
@@ -359,138 +357,141 @@ class Measuring:
     """
 
     bound: BoundScore
-    metric: Metric
-    weighting: Weighting | None
-    accuracy: Accuracy
+    how: PathSettings
     run: Run
-    has_samples: bool  # whether the solver gave further paths
+    budget: Budget
+    for_path: Budget
+    length_gradients: Tensor  # (rows,) what the length took beyond the values
+    line_gradients: Tensor  # (rows,) those of the straight line
     interrupted: bool = False  # then a coarse look at the rest must be enough
 
-    def __post_init__(self) -> None:
-        self.run = replace(self.run, clock=self.run.clock.part(TIME_FOR_INTEGRALS))
-        self.length_gradients = self.line_gradients = torch.zeros(self.bound.batch, dtype=torch.float64)
-        self.budget = self.for_path = self.run.budget(self.bound).with_reserved
-        if self.has_samples:
-            self.for_path = self.budget.keeping(torch.floor(self.budget.left() / 2))
 
-    def of_path(self, solution: Solution, worth_keeping: bool) -> Integral:
-        """The integral along the solution's path.
+def _begin_measuring(bound: BoundScore, how: PathSettings, run: Run, has_samples: bool) -> _Measuring:
+    """Nothing is measured yet. `has_samples`: whether the solver gave further paths."""
+    run = replace(run, reserved=0, clock=run.clock.part(TIME_FOR_INTEGRALS))  # what is reserved is for the integrals
+    budget = for_path = run.budget(bound)
+    if has_samples:
+        for_path = budget.keeping(torch.floor(budget.left() / 2))
+    none = torch.zeros(bound.batch, dtype=torch.float64)
+    return _Measuring(bound, how, run, budget, for_path, none, none)
 
-        Where it is interrupted before anything is known, it is unknown, or an error if the path is not worth keeping.
-        """
-        budget, run, compares = (
-            self.for_path,
-            self.run,
-            self.accuracy.measure == "all" and not solution.path.is_straight.all(),
-        )
-        if (
-            self.accuracy.tolerance is not None and compares
-        ):  # a bent path keeps a quarter, for measuring the straight line
-            budget = budget.keeping(torch.where(solution.path.is_straight, 0, torch.floor(budget.left() / 4)))
-        if compares or solution.samples:
-            run = replace(run, clock=run.clock.part(0.75 if compares else 0.5))
-        integral = self.tried(solution.path, budget, run, known=solution.known, weighting=self.weighting)
-        if integral is None and not worth_keeping:
-            raise KeyboardInterrupt
-        if integral is None:
-            return unknown_integral(self.bound, len(solution.path))
-        self.length_gradients = integral.n_gradients - integral.value_gradients
-        if self.accuracy.measure == "all":
-            return integral
-        unknown = torch.full_like(integral.length, torch.nan)
-        return replace(integral, length=unknown, length_error=unknown)
 
-    @property
-    def length_tolerance(self) -> float | None:
-        """Lengths say themselves how exact they are, so they need not be as exact as values.
+def _measure_path(work: _Measuring, solution: Solution, worth_keeping: bool) -> Integral:
+    """The integral along the solution's path.
 
-        With few features they are, since there their errors are the least certain, and gradients the cheapest.
-        """
-        tolerance = self.accuracy.tolerance
-        return None if tolerance is None or self.few_features else min(LENGTH_FACTOR * tolerance, 0.5)
-
-    @property
-    def few_features(self) -> bool:
-        """Whether there are so few that everything is measured to the tolerance."""
-        return self.bound.n_features <= ADDED_FEATURES
-
-    def of_lines(self, lines: Path, **how: Any) -> Integral | None:
-        """The integral along straight lines that paths are compared with; what it costs is counted as theirs."""
-        before = self.budget.spent()
-        measured = self.tried(lines, self.for_path, **how)
-        self.line_gradients = self.line_gradients + (self.budget.spent() - before)
-        return measured
-
-    def of_samples(self, samples: Sequence[Path]) -> list[Tensor]:
-        """Attributions (batch, *features) along further paths, each with an equal part of what is left."""
-        found: list[Tensor] = []
-        for done, path in enumerate(samples):
-            if self.budget.out_of_time:
-                break
-            budget, run = self.budget.shared_by(len(samples) - done), self.run
-            run = replace(run, clock=run.clock.part(1 / (len(samples) - done)))
-            integral = self.tried(path, budget, run, weighting=self.weighting, measure="values")
-            if integral is None:
-                break
-            found.append(integral.values)
-        return found
-
-    def tried(self, path: Path, budget: Budget, run: Run | None = None, **how: Any) -> Integral | None:
-        """The integral along a path; None where it was interrupted before anything was known."""
-        before = budget.spent()
-        accuracy = replace(self.accuracy, length_tolerance=self.length_tolerance)
-        if self.interrupted:
-            accuracy = replace(accuracy, tolerance=None, n_steps=FIRST_GRADIENTS)
-        try:
-            integral = integrate(
-                self.bound, path, self.metric, accuracy=accuracy, run=run or self.run, max_gradients=budget.grant(),
-                **how,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            self.interrupted = True
-            return None
-        budget.settle(before, integral.n_gradients)
-        self.interrupted |= any(note.outcome is Outcome.INTERRUPTED for note in integral.notes)
+    Where it is interrupted before anything is known, it is unknown, or an error if the path is not worth keeping.
+    """
+    budget, run, asked, straight = work.for_path, work.run, work.how.accuracy, solution.path.is_straight
+    compares = asked.measure == "all" and not straight.all()
+    if asked.tolerance is not None and compares:  # a bent path keeps a quarter, for measuring the straight line
+        budget = budget.keeping(torch.where(straight, 0, torch.floor(budget.left() / 4)))
+    if compares or solution.samples:
+        run = replace(run, clock=run.clock.part(0.75 if compares else 0.5))
+    integral = _try_integral(work, solution.path, budget, run, known=solution.known, weighting=work.how.weighting)
+    if integral is None and not worth_keeping:
+        raise KeyboardInterrupt
+    if integral is None:
+        return unknown_integral(work.bound, len(solution.path))
+    work.length_gradients = integral.n_gradients - integral.value_gradients
+    if asked.measure == "all":
         return integral
+    unknown = torch.full_like(integral.length, torch.nan)
+    return replace(integral, length=unknown, length_error=unknown)
+
+
+def _has_few_features(work: _Measuring) -> bool:
+    """Whether there are so few that everything is measured to the tolerance."""
+    return work.bound.n_features <= ADDED_FEATURES
+
+
+def _choose_accuracy(work: _Measuring) -> Accuracy:
+    """Lengths say themselves how exact they are, so they need not be as exact as values.
+
+    With few features they are, since there their errors are the least certain, and gradients the cheapest.
+    """
+    asked = work.how.accuracy
+    if work.interrupted:
+        return replace(asked, tolerance=None, n_steps=FIRST_GRADIENTS)
+    if asked.tolerance is None or _has_few_features(work):
+        return asked
+    return replace(asked, length_tolerance=min(LENGTH_FACTOR * asked.tolerance, 0.5))
+
+
+def _measure_lines(work: _Measuring, lines: Path, **how: Any) -> Integral | None:
+    """The integral along straight lines that paths are compared with; what it costs is counted as theirs."""
+    before = work.budget.spent()
+    measured = _try_integral(work, lines, work.for_path, work.run, **how)
+    work.line_gradients = work.line_gradients + (work.budget.spent() - before)
+    return measured
+
+
+def _measure_samples(work: _Measuring, samples: Sequence[Path]) -> list[Tensor]:
+    """Attributions (batch, *features) along further paths, each with an equal part of what is left."""
+    found: list[Tensor] = []
+    for done, path in enumerate(samples):
+        if work.budget.out_of_time:
+            break
+        budget, run = work.budget.shared_by(len(samples) - done), work.run
+        run = replace(run, clock=run.clock.part(1 / (len(samples) - done)))
+        integral = _try_integral(work, path, budget, run, weighting=work.how.weighting, measure="values")
+        if integral is None:
+            break
+        found.append(integral.values)
+    return found
+
+
+def _try_integral(work: _Measuring, path: Path, budget: Budget, run: Run, **how: Any) -> Integral | None:
+    """The integral along a path; None where it was interrupted before anything was known."""
+    before, granted = budget.spent(), budget.grant()
+    try:
+        integral = integrate(
+            work.bound, path, work.how.metric, accuracy=_choose_accuracy(work), run=run, max_gradients=granted, **how
+        )
+    except KeyboardInterrupt:
+        work.interrupted = True
+        return None
+    work.bound.settle(before, integral.n_gradients)
+    work.interrupted |= any(note.outcome is Outcome.INTERRUPTED for note in integral.notes)
+    return integral
 
 
 @dataclass(frozen=True)
-class Line:
+class _Line:
     """The straight lines between the ends of the paths: NaN where they could not be measured any more."""
 
     length: Tensor  # (batch,)
     values: Tensor  # (batch, *features) its attributions, as exact as its length needs
 
 
-def compared_with_line(work: Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, Line]:
+def _compare_with_line(work: _Measuring, solution: Solution, integral: Integral) -> tuple[Solution, Integral, _Line]:
     """Bent paths are measured against the straight lines between their ends.
 
     A line replaces a path that is longer, if the solution promises never to be longer.
     """
     bent, known = ~solution.path.is_straight, torch.isfinite(integral.length).cpu()
-    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & work.for_path.affords(1)
+    lines, payable = Path.straight(solution.path.start, solution.path.end), bent & known & (work.for_path.left() >= 1)
     is_bent = bent.to(integral.length.device)
-    line = Line(
+    line = _Line(
         torch.where(is_bent, torch.nan, integral.length),
         torch.where(per_row(is_bent, integral.values), torch.nan, integral.values),
     )
     measured = None
     if payable.any():
-        rival = None if work.few_features else integral.length
-        measured = work.of_lines(lines.only(payable), known=solution.line, measure="length", rival=rival)
+        rival = None if _has_few_features(work) else integral.length
+        measured = _measure_lines(work, lines.only(payable), known=solution.line, measure="length", rival=rival)
     if measured is None:
         return solution, integral, line
     line = _replaced(line, payable, measured)
     longer = payable & (integral.length > line.length).cpu()
     if not solution.never_longer or not longer.any():
         return solution, integral, line
-    again = longer & work.for_path.affords(measured.n_gradients.clamp_min(1))
+    again = longer & (work.for_path.left() >= measured.n_gradients.clamp_min(1))
     better = None
     if again.any():
-        better = work.of_lines(lines.only(again), known=solution.line, weighting=work.weighting)
+        better = _measure_lines(work, lines.only(again), known=solution.line, weighting=work.how.weighting)
     if better is not None:
         measured = measured.where(again, better)
-    if work.weighting is not None:  # the attributions of the first measurement are not those that were asked for
+    if work.how.weighting is not None:  # the attributions of the first measurement are not those that were asked for
         longer = again if better is not None else torch.zeros_like(again)
     if longer.any():
         solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
@@ -498,10 +499,10 @@ def compared_with_line(work: Measuring, solution: Solution, integral: Integral) 
     return solution, integral, line
 
 
-def _replaced(line: Line, rows: Tensor, measured: Integral) -> Line:
+def _replaced(line: _Line, rows: Tensor, measured: Integral) -> _Line:
     """The lines, with what was measured of the examples in `rows` (batch,)."""
     at = rows.to(line.length.device)
-    return Line(
+    return _Line(
         torch.where(at, measured.length, line.length),
         torch.where(per_row(at, line.values), measured.values, line.values),
     )

@@ -232,14 +232,8 @@ def ordinary(tensor: Tensor) -> Tensor:
 
 
 Target = int | Sequence[int] | Tensor | Callable[[Tensor], Tensor] | None
-
-
 CheckedTarget = int | Tensor | Callable[[Tensor], Tensor] | None
-
-
 Inputs = Tensor | tuple[Tensor, ...]
-
-
 Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
 
 
@@ -272,8 +266,6 @@ def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
 
 
 OutputName = Literal["raw", "softmax", "log_softmax", "sigmoid", "logit_margin"]
-
-
 Output = OutputName | Callable[[Tensor], Tensor]
 
 
@@ -395,16 +387,10 @@ def _check_range(target: Any, tensor: Tensor) -> None:
 
 
 T = TypeVar("T")
-
-
 DEFAULT_BATCH_ELEMENTS = 4_194_304  # numbers of the inputs in one model call by default: 27 ImageNet images
-
-
 # On a CPU: 3 of them. The memory of larger activations is given back and zeroed anew in every call, which takes longer
 # than a larger batch saves.
 CPU_BATCH_ELEMENTS = 524_288
-
-
 DEFAULT_BATCH_CEILING = 8_192  # rows: larger batches are not faster
 
 

@@ -270,6 +270,16 @@ class BoundScore:
             spent[examples.numpy()] = spent[examples.numpy()].mean()
         self.largest_logit[examples.numpy()] = self.largest_logit[examples.numpy()].max()
 
+    def settle(self, before: Tensor, shares: Tensor) -> None:
+        """What has been spent since `before` (batch,) is charged as `shares` (batch,) say.
+
+        A segment that several examples walk is counted for one of them only. The sum stays what was counted: shares of
+        an interrupted integral, which do not add up to it, change nothing.
+        """
+        counted = torch.as_tensor(self.gradients_spent) - before
+        if abs(float(shares.sum() - counted.sum())) < 0.5:  # thirds are not exact
+            self.gradients_spent[:] = (before + shares).numpy()
+
     # ---- f and its gradient --------------------------------------------------------------------------------------
 
     def values(self, points: Tensor, examples: Tensor, *, strict: bool = True) -> Tensor:
@@ -483,8 +493,6 @@ _DEPENDENT_ROWS = (
     "Attributions would mix examples. Call model.eval() (BatchNorm, dropout), "
     "or explain one example at a time with Score(…, batch_size=1)"
 )
-
-
 __all__ = ["Baselines", "Inputs", "Score", "Target"]
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath._support.rows import draw_uniform, flat_rows, norms, per_row
 from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import FeatureMetric, Metric, compares_features
 from leastpath.geometry.path import Path
@@ -120,7 +120,7 @@ class _Shortener:
 def jitter_positions(run: Run, segments: int, samples: int, like: Tensor, draw: int) -> Tensor:
     """Stratified random positions along a polyline, in units of segments, the same for every example: (n,)."""
     n = segments * samples
-    jitter = run.uniform((n,), like, draw)
+    jitter = draw_uniform(run.seed, (n,), like, draw)
     return (torch.arange(n, device=jitter.device, dtype=jitter.dtype) + jitter) / samples
 
 
@@ -236,7 +236,7 @@ def shortest_of(score: BoundScore, metric: Metric, paths: Sequence[Path], run: R
     for path in paths:
         before = budget.spent()
         measured = integrate(score, path.only(able), metric, measure="length", max_gradients=grant, run=quiet)
-        budget.settle(before, measured.n_gradients)
+        score.settle(before, measured.n_gradients)
         lengths.append(measured.length)
     best, which = torch.stack(lengths).min(0)
     return which.cpu(), best

@@ -15,8 +15,9 @@ from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Bar, Budget, Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import real_segments
+from leastpath.integral.block import extreme_by, sum_by
 from leastpath.integral.integrator import FIRST_GRADIENTS
-from leastpath.integral.pieces import Estimate, extreme_by, sum_by
+from leastpath.integral.pieces import Estimate
 from leastpath.score.score import BoundScore
 from leastpath.solvers.shorten import coarse
 from leastpath.solvers.solution import Stop

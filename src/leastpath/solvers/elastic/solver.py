@@ -8,7 +8,9 @@ gradients, which see kinks, at positions that are drawn anew every round, so tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import chain
 from typing import Annotated
 
 import torch
@@ -23,7 +25,7 @@ from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.score import BoundScore
 from leastpath.solvers.shorten import Shortening, inverse_laplacian, jitter_positions, length_force, sampled_length
-from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks, split_ends, straight_with_note
+from leastpath.solvers.solution import LINE, Solution, Stop, split_ends, straight_with_note
 
 FIRST_DRAW = 9000  # numbers of random draws, apart from those of other solvers
 BLOCK_ELEMENTS = 2**27  # numbers held at once
@@ -91,16 +93,22 @@ class ElasticBand(Settings):
         rounds = self._affordable_rounds(run.budget(score).share(SOLVER_SHARE))
         if not rounds:
             return straight_with_note(start, end, self._unaffordable(run))
-        parts, stop = [], Stop(run)
+        found: list[tuple[list[Tensor], list[tuple[Note, ...]], Tensor, Tensor]] = []
         with run.bar("elastic band", len(start) * rounds) as bar:
+            stop = Stop(run)
             for examples, a, b in split_ends(start, end, self._block(score.n_features), score.work_dtype):
                 own = labels
                 if labels is not None and len(labels) > 1:
                     own = labels[[score.space.row(b) for b in examples.tolist()]]
-                band = _Band(self, score, metric, run, stop, examples, a, b, own)
-                parts.append((examples, band.solution(rounds, bar)))
+                band = _begin(self, score, metric, run, examples, a, b, own)
+                with stop.catch():
+                    if not stop.caught:
+                        band._descend(rounds, bar)
+                found.append(band._end(rounds, stop))
+        knots, notes, ratio, stretch = zip(*found, strict=True)
+        stats = {"sampled_ratio": torch.cat(ratio), "stretch": torch.cat(stretch)}
         # The line stretches least, so a path that is longer than the line has the larger objective, too.
-        return replace(join_blocks(parts), never_longer=True)
+        return Solution(Path.ragged([*chain(*knots)]), (*chain(*notes),), stats, never_longer=True)
 
     def _labels(self, end: Tensor, inputs: int) -> Tensor | None:
         """The group of each feature, numbered from 0: (1 or inputs, all features); None: every feature by itself."""
@@ -133,49 +141,50 @@ class ElasticBand(Settings):
         return BLOCK_ELEMENTS // (held * n_features)
 
 
+@dataclass(eq=False)
 class _Band:
     """One block of examples on its way: the best knots so far of each, beginning with the line."""
 
-    def __init__(
-        self,
-        settings: ElasticBand,
-        score: BoundScore,
-        metric: Metric,
-        run: Run,
-        stop: Stop,
-        examples: Tensor,
-        start: Tensor,
-        end: Tensor,
-        labels: Tensor | None,
-    ) -> None:
-        self.settings, self.score, self.metric, self.run, self.stop = settings, score, metric, run, stop
-        self.examples = examples
-        self.start, self.end, self.labels = start, end, None if labels is None else labels.to(start.device)
-        self.segments = settings.n_knots + 1
-        t = torch.linspace(0, 1, self.segments + 1, device=start.device, dtype=start.dtype)[1:-1]
-        self.t = t.view(1, -1, *[1] * (start.ndim - 1))  # where the knots of the line are
-        self.distance = norms(end - start, 1).clamp_min(torch.finfo(start.dtype).tiny)  # (batch,)
-        self.how = Shortening(samples=settings.n_samples)
-        self.inverse = inverse_laplacian(settings.n_knots, start)
-        self.knots = torch.cat([start[:, None], self._line(), end[:, None]], 1)
-        self.best = torch.full_like(self.distance, torch.inf)  # (batch,) objective
-        self.line = torch.full_like(self.distance, torch.nan)  # sampled length of the straight line
-        self.ratio, self.stretch = torch.ones_like(self.best), torch.zeros_like(self.best)
-        self.bent = torch.zeros_like(self.best, dtype=torch.bool)  # whether something better than the line was found
+    settings: ElasticBand
+    score: BoundScore
+    metric: Metric
+    run: Run
+    examples: Tensor  # (batch,)
+    start: Tensor  # (batch, *features)
+    end: Tensor
+    labels: Tensor | None
+    t: Tensor  # (1, n_knots, …) where the knots of the line are
+    knots: Tensor  # (batch, knots, *features)
+    best: Tensor  # (batch,) objective
+    line: Tensor  # (batch,) sampled length of the straight line
+    ratio: Tensor
+    stretch: Tensor
+    bent: Tensor  # (batch,) whether something better than the line was found
 
-    def solution(self, rounds: int, bar: Bar) -> Solution:
-        with self.stop.catch():
-            if not self.stop.caught:
-                self._descend(rounds, bar)
+    @cached_property
+    def _segments(self) -> int:
+        return self.settings.n_knots + 1
+
+    @cached_property
+    def _distance(self) -> Tensor:
+        """(batch,) of the ends."""
+        return norms(self.end - self.start, 1).clamp_min(torch.finfo(self.start.dtype).tiny)
+
+    @cached_property
+    def _inverse(self) -> Tensor:
+        return inverse_laplacian(self.settings.n_knots, self.start)
+
+    def _end(self, rounds: int, stop: Stop) -> tuple[list[Tensor], list[tuple[Note, ...]], Tensor, Tensor]:
+        """Polyline and notes of each example, its length beside that of the line, and how much it stretches."""
         each = zip(self.knots, self.bent.tolist(), strict=True)
-        path = Path.ragged([knots if bent else knots[[0, -1]] for knots, bent in each])
-        stats = {"sampled_ratio": self.ratio.float().cpu(), "stretch": self.stretch.float().cpu()}
-        return Solution(path, tuple(self._note(b, rounds) for b in range(len(path))), stats)
+        knots = [knots if bent else knots[[0, -1]] for knots, bent in each]
+        notes = [self._note(b, rounds, stop) for b in range(len(knots))]
+        return knots, notes, self.ratio.float().cpu(), self.stretch.float().cpu()
 
-    def _note(self, b: int, rounds: int) -> tuple[Note, ...]:
-        if self.stop.caught:
+    def _note(self, b: int, rounds: int, stop: Stop) -> tuple[Note, ...]:
+        if stop.caught:
             what = "the best path so far is returned" if self.bent[b] else LINE
-            return (self.stop.note(f"interrupted: {what}"),)
+            return (stop.note(f"interrupted: {what}"),)
         if not math.isfinite(float(self.line[b])):
             return (Note(Outcome.FELL_BACK, "the gradient is NaN or infinite on the straight line, which was used"),)
         if rounds < self.settings.n_rounds:
@@ -188,11 +197,9 @@ class _Band:
 
     def _descend(self, rounds: int, bar: Bar) -> None:
         """A round judges the knots that it begins with, so the last ones are measured once more."""
-        knots = self.knots
+        knots, how = self.knots, Shortening(samples=self.settings.n_samples)
         for number in range(rounds):
-            length, pull = length_force(
-                self.score, self.metric, knots, self.examples, self._positions(number), self.how
-            )
+            length, pull = length_force(self.score, self.metric, knots, self.examples, self._positions(number), how)
             self.line = length if number == 0 else self.line
             self._keep(knots, length, bent=number > 0)
             knots = self._step(knots, pull, number)
@@ -201,7 +208,7 @@ class _Band:
         self._keep(knots, length, bent=True)
 
     def _positions(self, number: int) -> Tensor:
-        return jitter_positions(self.run, self.segments, self.settings.n_samples, self.start, FIRST_DRAW + number)
+        return jitter_positions(self.run, self._segments, self.settings.n_samples, self.start, FIRST_DRAW + number)
 
     def _keep(self, knots: Tensor, length: Tensor, *, bent: bool) -> None:
         """Knots become the best so far where they look better: a place without a finite length never does."""
@@ -209,7 +216,7 @@ class _Band:
         # Σ‖step‖² relative to that of the line, less 1: zero for the line, whatever is rounded.
         none = torch.zeros_like(knots[:, :1])
         away = torch.cat([none, knots[:, 1:-1] - self._line(), none], 1)
-        stretch = (norms(away.diff(dim=1), 2) ** 2).sum(1) * self.segments / self.distance**2
+        stretch = (norms(away.diff(dim=1), 2) ** 2).sum(1) * self._segments / self._distance**2
         objective = ratio + self.settings.stiffness * stretch
         better = objective < self.best  # false for what is no number
         self.best = torch.where(better, objective, self.best)
@@ -224,11 +231,11 @@ class _Band:
         smaller in such a way that it is their mean which counts.
         """
         inner, stiffness = knots[:, 1:-1], self.settings.stiffness
-        pull = torch.einsum("kl,bl...->bk...", self.inverse, per_row(1 / self.line, pull) * pull[:, 1:-1])
-        move = -per_row(self.distance**2 / (2 * self.segments), pull) * pull - stiffness * (inner - self._line())
+        pull = torch.einsum("kl,bl...->bk...", self._inverse, per_row(1 / self.line, pull) * pull[:, 1:-1])
+        move = -per_row(self._distance**2 / (2 * self._segments), pull) * pull - stiffness * (inner - self._line())
         move = torch.where(per_row(torch.isfinite(norms(move, 1)), move), move, 0)
         largest = norms(move, 2).amax(1).clamp_min(torch.finfo(move.dtype).tiny)
-        most = STEP * self.distance / largest
+        most = STEP * self._distance / largest
         share = most if stiffness == 0 else most.clamp_max(1 / stiffness)
         inner = inner + per_row(share / (number + 2), move) * move
         inner = self._make_rising(inner) if self.settings.monotone else inner
@@ -258,3 +265,21 @@ class _Band:
     def _line(self) -> Tensor:
         """The knots of the straight line between its ends: (batch, n_knots, *features)."""
         return self.start[:, None] + self.t * (self.end - self.start)[:, None]
+
+
+def _begin(
+    settings: ElasticBand, score: BoundScore, metric: Metric, run: Run, examples: Tensor, start: Tensor, end: Tensor,
+    labels: Tensor | None,
+) -> _Band:  # fmt: skip
+    """The straight lines of a block of examples, of whose lengths nothing is known yet."""
+    t = torch.linspace(0, 1, settings.n_knots + 2, device=start.device, dtype=start.dtype)[1:-1]
+    t = t.view(1, -1, *[1] * (start.ndim - 1))
+    line = start[:, None] + t * (end - start)[:, None]
+    unknown = start.new_full((len(start),), torch.nan)
+    one, none = torch.ones_like(unknown), torch.zeros_like(unknown)
+    labels = None if labels is None else labels.to(start.device)
+    knots = torch.cat([start[:, None], line, end[:, None]], 1)
+    return _Band(
+        settings, score, metric, run, examples, start, end, labels, t, knots,
+        best=torch.full_like(unknown, torch.inf), line=unknown, ratio=one, stretch=none, bent=none.bool(),
+    )  # fmt: skip
