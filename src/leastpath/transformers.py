@@ -381,7 +381,7 @@ def tokenize(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: in
         *columns, padding=len(texts) > 1, truncation=True, max_length=max_length, return_tensors="pt",
         return_special_tokens_mask=True, return_attention_mask=True,
     )  # fmt: skip
-    length, most = encoded["input_ids"].shape[1], _positions(model)
+    length, most = encoded["input_ids"].shape[1], count_positions(model)
     if length > most:
         raise ValueError(
             f"a text has {length} tokens, and the model has positions for {most}: cut it with max_length={most}"
@@ -403,7 +403,7 @@ def _check_free(texts: list[Text], free: Tensor) -> None:
         )
 
 
-def _positions(model: nn.Module) -> float:
+def count_positions(model: nn.Module) -> float:
     """How many tokens a model can tell apart by their place; endless where its configuration has no limit."""
     most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if not isinstance(most, int) or most < 1:

@@ -1,0 +1,268 @@
+"""explain(): the door. Read the prompt and the answer, choose where words start, ask the verb, put it together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leastpath._support.checks import check_integer
+from leastpath.attribution import attribute
+from leastpath.language.answers import Answer, AnswerScores, generate_answer, read_answer, sum_columns
+from leastpath.language.baselines import Baseline, Natural, find_starts
+from leastpath.language.explanation import PromptExplanation, sum_features
+from leastpath.language.prompts import Chat, Groups, Prompt, cut_features, read_prompt
+from leastpath.language.rows import leave_one_out, rows_along, token_staircase
+from leastpath.language.size import check_gradients, checkpointed, frozen, input_device
+from leastpath.methods.method import Method
+from leastpath.methods.table import method_of
+from leastpath.result.attribution import Attribution
+from leastpath.score.arguments import per_example
+from leastpath.score.score import Score
+from leastpath.score.untouched import leave_untouched
+from leastpath.solvers.solution import Solver
+from leastpath.transformers import Piece, count_positions, embedding_of
+
+OWN = {"leave_one_out": leave_one_out, "token_staircase": token_staircase, "staircase": token_staircase}
+DEFAULT = leave_one_out  # what studies/language chose (docs/language.md)
+
+
+def explain(
+    model: nn.Module,
+    tokenizer: Any,
+    prompt: str | Chat,
+    continuation: Answer | None = None,
+    *,
+    contrast: Answer | None = None,
+    baseline: Baseline | Sequence[Baseline] | None = None,
+    groups: Groups = "words",
+    method: str | Method | Solver | None = None,
+    matrix: bool | None = None,
+    max_new_tokens: int = 1,
+    generation: Mapping[str, Any] | None = None,
+    support: bool = True,
+    keep_special: bool = True,
+    checkpointing: bool = False,
+    embedding: nn.Module | None = None,
+    batch_size: int | None = None,
+    **settings: Any,
+) -> PromptExplanation:
+    """Explain why a language model gives this answer to this prompt, in log-probability.
+
+    Args:
+        model: a causal language model of Hugging Face, or any module that takes `input_ids` and returns logits
+            (batch, length, vocabulary).
+        tokenizer: its fast tokenizer.
+        prompt: a text, or the messages of a chat, [{"role": "user", "content": "…"}]; what the chat template adds is
+            fixed.
+        continuation: the answer that is explained, a text or token ids. A space is put between two words. None: what
+            the model says, `max_new_tokens` of it.
+        contrast: an answer that it is compared with: log p of the one minus log p of the other.
+        baseline: where words start. None: natural text, four everyday sentences; `Natural([…])` for others. A contrast
+            prompt with as many tokens, "The capital of Italy is": only the words that differ move. A token id, "end",
+            "mask", "pad", "zero" or "mean", with a warning. Several in a list: the mean over them.
+        groups: the features: "words", "tokens", "sentences", "turns" of a chat, or spans that you mark: pieces of the
+            prompt in reading order, ["France", "is"], or (begin, end) in characters; all else is fixed.
+        method: "leave_one_out" by default, "token_staircase", "integrated_gradients", "elastic_band", or any other of
+            `leastpath.attribute`.
+
+    Rarely needed:
+        matrix: what each feature and each earlier token of the answer does to each token of the answer. None: where the
+            answer has several tokens.
+        max_new_tokens: of the answer that the model gives itself.
+        generation: further settings of `model.generate`, such as {"do_sample": True}.
+        support: test the result by removal of features.
+        keep_special: special tokens are fixed.
+        checkpointing: gradients take less memory and a third more time.
+        embedding: the module that turns ids into vectors, where the model does not name it itself.
+        batch_size: rows in one model call.
+        settings: tolerance, n_steps, seed, progress, …: as in `leastpath.attribute`.
+
+    Example:
+        >>> import leastpath.language
+        >>> from leastpath.language.toy import toy_model
+        >>> model, tokenizer = toy_model()
+        >>> explained = leastpath.language.explain(model, tokenizer, "the cat sat on the", support=False)
+        >>> [piece.text for piece in explained.features]
+        ['the', 'cat', 'sat', 'on', 'the']
+    """
+    check_integer("max_new_tokens", max_new_tokens, 1)
+    chosen = choose_method(method)
+    check_gradients(model, chosen.has_path, chosen.name)
+    embedding = embedding or embedding_of(model)
+    with ExitStack() as stack:
+        stack.enter_context(frozen(model))
+        if checkpointing:
+            stack.enter_context(checkpointed(model))
+        question = ask(
+            model, tokenizer, prompt, continuation, contrast=contrast, groups=groups, embedding=embedding,
+            keep_special=keep_special, max_new_tokens=max_new_tokens, generation=generation or {},
+            batch_size=batch_size,
+        )  # fmt: skip
+        starts = find_starts(tokenizer, embedding, question.prompt, question.ids, question.free, baseline)
+        result = attribute(
+            question.score, question.ids, starts.vectors[None], groups=question.labels(starts.vectors), method=chosen,
+            support=support, **settings,
+        )  # fmt: skip
+        rows = None
+        if len(question.continuation) > 1 if matrix is None else matrix:
+            rows = _find_matrix(question, result, chosen, tokenizer, embedding, baseline, settings)
+        return _put_together(tokenizer, question, starts.names, starts.vectors[None], result, rows)
+
+
+def choose_method(method: str | Method | Solver | None) -> Method:
+    """The method that is meant; those of this room first."""
+    if method is None:
+        return DEFAULT
+    if isinstance(method, str) and method in OWN:
+        return OWN[method]
+    return method_of(method)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt and its answers as a score over token ids."""
+
+    prompt: Prompt
+    features: tuple[Piece, ...]
+    continuation: Tensor  #: (n,) ids
+    contrast: Tensor | None
+    ids: Tensor  #: (1, length) of the prompt and of the continuation but its last token
+    free: Tensor  #: (1, length) bool: tokens of features
+    score: Score
+
+    def labels(self, like: Tensor) -> Tensor:
+        """(1, length, width) the feature of each token, −1 where it is fixed; `like` has the width."""
+        numbers = torch.full((self.ids.shape[1],), -1)
+        for k, piece in enumerate(self.features):
+            numbers[list(piece.positions)] = k
+        return numbers[None, :, None].expand(1, -1, like.shape[-1])
+
+    def of_answer(self) -> Question:
+        """The same score as a question about the answer's own tokens but the last; the prompt is fixed."""
+        first = len(self.prompt.ids)
+        free = torch.zeros_like(self.free)
+        free[:, first:] = True
+        pieces = tuple(Piece(str(k), "", (first + k,)) for k in range(len(self.continuation) - 1))
+        return replace(
+            self, features=pieces, free=free, score=replace(self.score, additional_forward_args=(per_example(free),))
+        )
+
+
+def ask(
+    model: nn.Module, tokenizer: Any, prompt: str | Chat, continuation: Answer | None, *, contrast: Answer | None,
+    groups: Groups, embedding: nn.Module, keep_special: bool = True, max_new_tokens: int = 1,
+    generation: Mapping[str, Any] | None = None, batch_size: int | None = None,
+) -> Question:  # fmt: skip
+    """Prompt, features and answers, read and checked. See `explain`."""
+    read = read_prompt(tokenizer, prompt, keep_special)
+    features = cut_features(read, groups)
+    device = input_device(model, embedding)
+    ids = read.ids[None].to(device)
+    if continuation is None:
+        with leave_untouched(model, ids):
+            answer = generate_answer(model, tokenizer, ids, max_new_tokens, generation or {})
+    else:
+        answer = read_answer(tokenizer, read, continuation)
+    other = None if contrast is None else read_answer(tokenizer, read, contrast, "contrast")
+    if other is not None and torch.equal(other, answer):
+        raise ValueError(f"contrast={contrast!r} is the continuation itself: pass the answer that it is compared with")
+    ids = torch.cat([ids, answer[None, :-1].to(device)], 1)
+    longest = ids.shape[1] if other is None else max(ids.shape[1], len(read.ids) + len(other) - 1)
+    if longest > count_positions(model):
+        raise ValueError(
+            f"prompt and answer have {longest} tokens, and the model has positions for {count_positions(model)}: "
+            "shorten the prompt"
+        )
+    free = torch.zeros(ids.shape, dtype=torch.bool)
+    for piece in features:
+        free[0, list(piece.positions)] = True
+    end = getattr(tokenizer, "eos_token_id", None)
+    wrapped = AnswerScores(model, embedding, len(read.ids), answer, other, 0 if end is None else int(end))
+    free = free.to(device)
+    score = Score(
+        wrapped, sum_columns, layer=wrapped.probe, additional_forward_args=(per_example(free),), batch_size=batch_size
+    )
+    return Question(read, features, answer, other, ids, free, score)
+
+
+def _find_matrix(
+    question: Question, result: Attribution, method: Method, tokenizer: Any, embedding: nn.Module, baseline: Any,
+    settings: Mapping[str, Any],
+) -> Tensor:  # fmt: skip
+    """(columns, features + continuation): what the prompt does given the answer so far, and the answer so far given the
+    prompt, each by the same method."""
+    prompt_part = sum_features(_rows_of(question, result), question.features)
+    n = len(question.continuation)
+    part = torch.zeros(len(prompt_part), n, dtype=prompt_part.dtype)
+    if n > 1:
+        own = question.of_answer()
+        start = find_starts(tokenizer, embedding, own.prompt, own.ids, own.free, _without_contrast(baseline)).vectors
+        kept = {name: value for name, value in settings.items() if name in ("seed", "progress", "tolerance", "n_steps")}
+        found = attribute(
+            own.score, own.ids, start[None], groups=own.labels(start), method=method, support=False, **kept
+        )
+        part[:, : n - 1] = sum_features(_rows_of(own, found), own.features)
+        part[n:] = 0.0  # a contrast does not follow the continuation
+    return torch.cat([prompt_part, part], 1)
+
+
+def _without_contrast(baseline: Any) -> Any:
+    """What an answer's tokens start from: a contrast prompt says nothing of them."""
+    return (
+        baseline if isinstance(baseline, (Natural, int)) or baseline in ("end", "mask", "pad", "zero", "mean") else None
+    )
+
+
+def _rows_of(question: Question, result: Attribution) -> Tensor:
+    """(columns, length) what each token does to each token of the answers."""
+    if "rows" in result.stats:
+        return torch.as_tensor(result.stats["rows"])[0]
+    if result.path is None:
+        raise ValueError(
+            f"{result.method.partition('(')[0]} explains one number at a time, so it has no matrix: pass matrix=False, "
+            'or method="leave_one_out", "token_staircase" or one with a path'
+        )
+    m = len(result.path)
+    bound = question.score.bind(question.ids, m)
+    with leave_untouched(question.score.model, question.ids):
+        return rows_along(bound, result.path, range(m), max(16, int(result.n_gradients[0]) // m))
+
+
+def _put_together(
+    tokenizer: Any, question: Question, names: tuple[str, ...], starts: Tensor, result: Attribution, rows: Tensor | None
+) -> PromptExplanation:
+    assert isinstance(result.values, Tensor)
+    n, m = len(question.prompt.ids), len(names)
+    of_tokens = result.values[0].double().sum(-1).cpu()  # (length,)
+    spread = torch.full((len(question.features),), torch.nan, dtype=torch.float64)
+    if isinstance(result.baseline_spread, Tensor) and m > 1:
+        spread = sum_features(result.baseline_spread[0].double().sum(-1).cpu(), question.features)
+    columns = question.score.outputs(question.ids)[0].double().cpu()
+    columns[len(question.continuation) :] *= -1
+
+    def spell(ids: Tensor) -> tuple[str, ...]:
+        return tuple(tokenizer.decode([i], clean_up_tokenization_spaces=False) for i in ids.tolist())
+
+    return PromptExplanation(
+        text=question.prompt.text,
+        features=question.features,
+        values=sum_features(of_tokens, question.features),
+        spread=spread,
+        tokens=question.prompt.tokens,
+        token_values=of_tokens[:n],
+        continuation=spell(question.continuation),
+        contrast=() if question.contrast is None else spell(question.contrast),
+        log_probabilities=columns,
+        matrix=rows,
+        baselines=names,
+        result=result,
+        score=question.score,
+        inputs=question.ids,
+        starts=starts,
+        labels=question.labels(starts),
+    )

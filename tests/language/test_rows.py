@@ -1,0 +1,101 @@
+"""Leaving out and staircases against brute force; every row of the matrix against its own explanation."""
+
+import itertools
+
+import pytest
+import torch
+
+import leastpath as lp
+from leastpath.language import Natural, explain
+from leastpath.language.rows import leave_one_out, token_staircase
+from leastpath.language.toy import toy_model
+
+pytest.importorskip("transformers")
+
+PROMPT, TEXTS = "the cat sat on", Natural(["a dog ran to the house", "big red bird flew in"])
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return toy_model()
+
+
+def test_leave_one_out_against_brute_force(toy):
+    """Words replaced in the text itself."""
+    model, tokenizer = toy
+    found = explain(model, tokenizer, PROMPT, " the", baseline=TEXTS, support=False)
+
+    def log_p(words):
+        ids = torch.tensor([tokenizer(" ".join(words))["input_ids"]])
+        token = tokenizer(" the")["input_ids"][0]
+        return float(model(input_ids=ids).logits[0, -1].log_softmax(-1)[token].detach())
+
+    words = PROMPT.split()
+    for k, value in enumerate(found.values.tolist()):
+        falls = []
+        for text in TEXTS.texts:
+            other = [*words]
+            other[k] = text.split()[k]
+            falls.append(log_p(words) - log_p(other))
+        assert value == pytest.approx(sum(falls) / 2, abs=1e-4)
+
+
+def test_all_orders_of_a_staircase_are_shapley_values(toy):
+    """Against the mean over all 24 orders; sampled orders come near it."""
+    model, tokenizer = toy
+    settings = {"baseline": Natural(["a dog ran to"]), "support": False}
+    found = explain(model, tokenizer, PROMPT, " the", method="token_staircase", n_orders=60, **settings)
+    bound = found.score.bind(found.inputs)
+    start, end = found.starts[0, 0], bound.space.points()[0]
+
+    def value(present):
+        here = torch.tensor([k in present for k in range(4)])[:, None]
+        return float(bound.values(torch.where(here, end, start)[None], torch.tensor([0])))
+
+    known = {s: value(s) for n in range(5) for s in map(frozenset, itertools.combinations(range(4), n))}
+    exact = torch.zeros(4, dtype=torch.float64)
+    for order in itertools.permutations(range(4)):
+        for place, k in enumerate(order):
+            exact[k] += (known[frozenset(order[: place + 1])] - known[frozenset(order[:place])]) / 24
+    torch.testing.assert_close(found.values, exact, atol=0.35, rtol=0.1)
+    assert float(found.values.sum()) == pytest.approx(float(exact.sum()), abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["leave_one_out", "token_staircase", "integrated_gradients", lp.ElasticBand()])
+def test_rows_add_up_to_the_answer_and_are_those_of_single_tokens(toy, method):
+    """The row of a token against an explanation of that token alone, the answer before it in the prompt and fixed."""
+    model, tokenizer = toy
+    path = not isinstance(method, str) or method == "integrated_gradients"
+    settings = {"baseline": TEXTS, "support": False, "method": method}
+    whole = explain(model, tokenizer, PROMPT, " the mat .", **settings)
+    prompt_part = whole.matrix[:, :4]
+    torch.testing.assert_close(prompt_part.sum(0), whole.values, atol=0.1 if path else 1e-5, rtol=0.1 if path else 1e-5)
+    assert (whole.matrix[0, 4:] == 0).all() and (whole.matrix[1, 5:] == 0).all() and whole.matrix[2, 5] != 0
+    if method == "leave_one_out":
+        last = explain(model, tokenizer, f"{PROMPT} the mat", " .", groups=PROMPT.split(), **settings)
+        torch.testing.assert_close(prompt_part[2], last.values, atol=1e-5, rtol=1e-4)
+    if method == "integrated_gradients":
+        last = explain(model, tokenizer, f"{PROMPT} the mat", " .", groups=PROMPT.split(), **settings)
+        torch.testing.assert_close(prompt_part[2], last.values, atol=0.1, rtol=0.1)
+
+
+def test_one_pass_serves_every_row(toy):
+    """As many forwards for three tokens of an answer as for one."""
+    model, tokenizer = toy
+    settings = {"baseline": TEXTS, "support": False, "matrix": False}
+    counts = [
+        explain(model, tokenizer, PROMPT, answer, **settings).result.n_forwards for answer in (" the", " the mat .")
+    ]
+    assert torch.equal(*counts)
+
+
+def test_what_equals_its_baseline_costs_nothing(toy):
+    model, tokenizer = toy
+    few = explain(model, tokenizer, PROMPT, " the", baseline="the dog sat on", support=False)
+    assert (few.values != 0).tolist() == [False, True, False, False]
+    many = explain(model, tokenizer, PROMPT, " the", baseline="a dog ran in", support=False)
+    assert int(many.result.n_forwards) - int(few.result.n_forwards) == 3
+
+
+def test_names():
+    assert (leave_one_out.name, token_staircase.name) == ("leave_one_out", "token_staircase")

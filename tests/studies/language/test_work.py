@@ -1,0 +1,52 @@
+"""One prompt on a toy model: every explanation is there, integrals agree with the library, sets with their words."""
+
+import pytest
+import torch
+
+from leastpath.language import Natural, explain
+from leastpath.language.baselines import NEUTRAL_TEXTS
+from leastpath.language.toy import toy_model
+from studies.language.prompts import Case
+from studies.language.work import NATURAL, _sets, ask_case, control_precision, study_case
+
+pytest.importorskip("transformers")
+CASE = Case("facts", "the capital of France is", "Paris", "Rome", ("France",))
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return toy_model()
+
+
+def test_values_are_those_of_the_library(toy):
+    found = study_case(*toy, CASE, band=True)
+    assert found["words"] == ["the", "capital", "of", "France", "is"]
+    texts = Natural(NEUTRAL_TEXTS["en"])
+    own = explain(*toy, CASE.prompt, " Paris", contrast=" Rome", baseline=texts, support=False)
+    torch.testing.assert_close(
+        torch.tensor(found["values"]["leave one out, natural × 4"], dtype=torch.float64),
+        own.values,
+        atol=1e-4,
+        rtol=1e-4,
+    )
+    margin = float(own.log_probabilities[0] - own.log_probabilities[1])
+    assert found["margin"] == pytest.approx(margin, abs=1e-4)
+    assert set(found["gaps"]) >= {"zeros", "mean", "end of text", *NATURAL}
+    for kind in ("natural", "end of text", "deleted"):
+        assert set(found["gains"][kind]) == set(found["values"]) and "elastic band, natural 0" in found["values"]
+
+
+def test_sets_are_the_first_and_the_last_of_an_order():
+    first = _sets(torch.tensor([3.0, 1.0, 2.0, 0.0]))[0]
+    assert first == (frozenset({0}), frozenset({3}))
+
+
+def test_an_answer_that_goes_on_with_a_number_has_no_space(toy):
+    case = Case("greater than", "the book of France", "Paris", "Rome", ("book",))
+    question = ask_case(*toy, case)
+    assert question.continuation.tolist() == toy[1]("Paris")["input_ids"]
+
+
+def test_precision_is_the_models(toy):
+    gaps = control_precision(toy[0], toy[1], CASE, steps=5)
+    assert set(gaps) == {"zeros", "end of text", NATURAL[0]}
