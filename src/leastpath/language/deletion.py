@@ -10,8 +10,8 @@ from torch import Tensor
 from leastpath.language.answers import AnswerScores
 from leastpath.removal.chance import order_differences
 from leastpath.removal.curves import Order
+from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
 
 Removal = Literal["natural", "end", "deleted"]
 

@@ -22,8 +22,8 @@ from leastpath.methods.method import Method
 from leastpath.methods.table import method_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example
+from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
-from leastpath.score.untouched import leave_untouched
 from leastpath.solvers.solution import Solver
 from leastpath.transformers import Piece, count_positions, embedding_of
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import write_number
 from leastpath._support.files import write_atomically
-from leastpath._support.numbers import write_number
 from leastpath._support.optional import import_optional
 from leastpath.language.deletion import Removal, measure_removal
 from leastpath.language.page import explanation_html, matrix_html

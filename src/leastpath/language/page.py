@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from leastpath._support.numbers import write_number
+from leastpath._support.checks import write_number
 from leastpath.report.tokens import colour
 from leastpath.transformers import Piece
 

@@ -16,7 +16,7 @@ from leastpath.features.groups import Groups
 from leastpath.geometry.path import Path
 from leastpath.methods.method import Explained, Problem, method
 from leastpath.methods.shapley import RowGroups
-from leastpath.score.bound import BoundScore
+from leastpath.score.score import BoundScore
 
 
 @method("Leave one out", "How the score falls without each word, all others as they are.", fits=("tokens",))
