@@ -259,7 +259,7 @@ def test_shares_add_up_to_what_is_left(counts, limit, n, part, cost):
     torch.testing.assert_close(budget.share(part).left() + budget.share(1 - part).left(), left)
     torch.testing.assert_close(n * budget.shared_by(n).left(), left)
     torch.testing.assert_close(budget.at_most(cost).left() + budget.keeping(cost).left(), left)
-    pooled = budget.pooled(torch.tensor([1, 0])).left()
+    pooled = budget.pool(torch.tensor([1, 0])).left()
     assert pooled[0] == 0 and pooled[2] == 0 and float(pooled[1]) == float(left[0] + left[1])
 
 

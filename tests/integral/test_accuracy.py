@@ -32,17 +32,17 @@ def example(**given) -> Sums:
 
 
 def test_allowed_errors_against_their_definition():
-    attribution, gap, length, residual = (float(part) for part in example().allowed(TENTH, 0.0))
+    attribution, gap, length, residual = (float(part) for part in example().allow(TENTH, 0.0))
     assert (attribution, gap, length, residual) == pytest.approx((0.4, 0.2, 0.5, 0.4))
-    assert float(example(change=1).allowed(TENTH, 0.0).residual) == pytest.approx(0.1)  # not complete: gap 1
-    assert float(example(change=0).allowed(TENTH, 0.0).gap) == pytest.approx(0.1 * 0.01 * 4)  # of the score's range
-    assert float(example().allowed(TENTH, 1e-3).gap) == pytest.approx(0.2 + 64 * 1e-3 * 4)
+    assert float(example(change=1).allow(TENTH, 0.0).residual) == pytest.approx(0.1)  # not complete: gap 1
+    assert float(example(change=0).allow(TENTH, 0.0).gap) == pytest.approx(0.1 * 0.01 * 4)  # of the score's range
+    assert float(example().allow(TENTH, 1e-3).gap) == pytest.approx(0.2 + 64 * 1e-3 * 4)
 
 
 def test_a_length_that_is_only_compared_against_its_definition():
     """Length 5: 10 % beside a length far away, half of the difference beside a near one, its own 1 % at least."""
     for rival, allowed in ((50.0, 0.5), (0.1, 0.5), (5.4, 0.2), (5.0, 0.05)):
-        assert float(example(rival=rival).allowed(replace(TENTH, length_tolerance=0.01), 0.0).length) == pytest.approx(
+        assert float(example(rival=rival).allow(replace(TENTH, length_tolerance=0.01), 0.0).length) == pytest.approx(
             allowed
         )
 
@@ -62,10 +62,10 @@ def test_averaged_errors_against_random_walks():
 
 @pytest.mark.parametrize("wrong", [{"moved": 0.41}, {"change": 1.7}, {"length_moved": 0.51}, {"residual": 0.41}])
 def test_an_example_is_done_when_every_error_is_within(wrong):
-    assert example().errors.within(example().allowed(TENTH, 0.0), "all").all()
+    assert example().errors.within(example().allow(TENTH, 0.0), "all").all()
     sums = example(**wrong)
-    assert not sums.errors.within(sums.allowed(TENTH, 0.0), "all").any()
-    assert sums.errors.within(sums.allowed(TENTH, 0.0), "length").all() == ("length_moved" not in wrong)
+    assert not sums.errors.within(sums.allow(TENTH, 0.0), "all").any()
+    assert sums.errors.within(sums.allow(TENTH, 0.0), "length").all() == ("length_moved" not in wrong)
 
 
 def test_flat_and_taken():

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import toy_jobs
 from leastpath import jobs
 from leastpath.commands import cli
-from leastpath.jobs.command import _chosen
+from leastpath.jobs.command import _choose_executor
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")
@@ -94,7 +94,7 @@ def test_fail_fast_raises(file, monkeypatch):
     ],
 )
 def test_which_executor(given, chosen):
-    assert _chosen(*given) == chosen
+    assert _choose_executor(*given) == chosen
 
 
 @pytest.mark.parametrize(

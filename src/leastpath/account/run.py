@@ -199,7 +199,7 @@ class Budget:
 
     # ---- costs that several examples share -----------------------------------------------------------------------
 
-    def pooled(self, examples: Tensor) -> Budget:
+    def pool(self, examples: Tensor) -> Budget:
         """All that `examples` (n,) have left, in the hands of the first, who spends for all of them."""
         limit = self.spent()
         limit[examples[0]] += self.left(examples).sum()

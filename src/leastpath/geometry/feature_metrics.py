@@ -30,7 +30,7 @@ class _OfFeatures(Damped):
             "ElasticBand, NeighborGraph or StraightLine, or another metric, as in metric=lp.Conformal()"
         )
 
-    def _damped(self, distance: Tensor, step: Tensor) -> Tensor:
+    def _damp(self, distance: Tensor, step: Tensor) -> Tensor:
         """√(distance² + ε‖step‖²): (rows,)."""
         if not self.damping:
             return distance
@@ -84,7 +84,7 @@ class Fisher(_OfFeatures):
         apart = torch.linalg.vector_norm(after - before, dim=1)
         if self.output != "sigmoid":  # arccos of the inner product would lose half of the digits
             apart = 4 * torch.asin((apart / 2).clamp_max(1))
-        return self._damped(apart, step)
+        return self._damp(apart, step)
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +128,7 @@ class Pullback(_OfFeatures):
 
     def distance(self, before: Tensor, after: Tensor, step: Tensor) -> Tensor:
         """(rows,)"""
-        return self._damped(torch.linalg.vector_norm(after - before, dim=1), step)
+        return self._damp(torch.linalg.vector_norm(after - before, dim=1), step)
 
     def __repr__(self) -> str:
         where = f"outputs={self.outputs!r}"

@@ -238,7 +238,7 @@ class Reconstruction(Settings):
 
     def error(self, point: Tensor) -> Tensor:
         """(rows, *features) -> (rows,) distance from a point to its reconstruction."""
-        return norms(point - decoded(self.decoder, encoded(self.encoder, point), point), 1)
+        return norms(point - decode(self.decoder, encode(self.encoder, point), point), 1)
 
     def speed(self, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         return torch.sqrt(1 + (self.error(point) / self.scale) ** 2) * norms(step, 1)
@@ -307,7 +307,7 @@ class Mixed(Settings):
         return torch.linalg.vector_norm(weighed, dim=0)  # unlike √(Σ²), it has a derivative where both are zero
 
 
-def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Tensor) -> Tensor:
+def encode(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Tensor) -> Tensor:
     """The latent points (rows, *latent), in the encoder's dtype; the first part of a tuple, a VAE's mean."""
     out = encoder(point.to(_dtype_of(encoder, point)))
     latent = out[0] if isinstance(out, tuple) else out
@@ -320,7 +320,7 @@ def encoded(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Ten
     return latent
 
 
-def decoded(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
+def decode(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
     """Points (rows, *features) with the features and dtype of `like`."""
     point = decoder(latent.to(_dtype_of(decoder, latent)))
     shape, wanted = _shape(point), (len(latent), *like.shape[1:])

@@ -191,7 +191,7 @@ class Sums(NamedTuple):
         gap = (flat_rows(self.values).sum(1) - self.change).abs()
         return Errors(self.moved, gap, self.length_moved, self.residual)
 
-    def allowed(self, asked: Accuracy, eps: float) -> Errors:
+    def allow(self, asked: Accuracy, eps: float) -> Errors:
         """The errors allowed for each example.
 
         A length that is only compared may err by 10 %, if that cannot change which of the two is longer.

@@ -50,13 +50,13 @@ def _measure(
 ) -> Division:
     """Pieces with `nodes` (pieces,) gradients each, whose attributions are summed at once: none is cut any more."""
 
-    def measured() -> Iterator[tuple[MeasuredPieces, Tensor]]:
+    def measure_each() -> Iterator[tuple[MeasuredPieces, Tensor]]:
         for n, rows in block.chunks(nodes):
             at = rows.to(block.scores.tail.device)
             known = None if ends is None else (ends[0][at], ends[1][at])
             yield block.measure(segment[rows], t0[rows], t1[rows], n, known), torch.zeros_like(rows)
 
-    return Division.collect(measured())
+    return Division.collect(measure_each())
 
 
 def _share_out(share: Tensor, piece: Tensor, example: Tensor, n_steps: Tensor) -> Tensor:

@@ -118,14 +118,14 @@ def _measure_once(block: Block, known: KnownSegments | None) -> Division:
     segment, t0, t1 = _first_pieces(count, ~is_known)
     classes = classes_before_cutting(block.receiver[torch.cat([segment, seen])], len(block) + len(s))
 
-    def measured() -> Iterator[tuple[MeasuredPieces, Tensor]]:
+    def measure_each() -> Iterator[tuple[MeasuredPieces, Tensor]]:
         for n, rows in block.chunks(nodes[segment]):
             yield block.measure(segment[rows], t0[rows], t1[rows], n), classes[rows]
         if known is not None:
             for some in torch.arange(len(seen)).split(block.plan.score.batch_size):
                 yield _take_known(block, seen[some], known, row[some]), classes[len(segment) + some]
 
-    return Division.collect(measured())
+    return Division.collect(measure_each())
 
 
 def _first_pieces(count: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,7 +203,7 @@ def _cut_round(state: _State, chosen: Tensor) -> _State:
     parts = [Division.collect(_cut(state, cut))] if cut.any() else []
     division = Division.join([*kept, *parts])
     sums = sum_up(block, division)
-    limits = sums.allowed(plan.accuracy, plan.score.eps)
+    limits = sums.allow(plan.accuracy, plan.score.eps)
     done = sums.errors.within(limits, plan.accuracy.measure)
     to_cut, stuck = _choose_cuts(block, division, _allow(block, limits, sums.pieces, ~done), ~done)
     if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
@@ -260,7 +260,7 @@ def _find_small(state: _State, chosen: Tensor) -> Tensor:
     many = torch.bincount(s.leg_example, minlength=len(block)) >= MANY_SEGMENTS
     in_many = ~torch.zeros(len(s), dtype=torch.bool).index_fill_(0, s.leg_segment[~many[s.leg_example]], True)
     whole = (table.t0 == 0) & (table.t1 == 1) & torch.isinf(table.moved).cpu()
-    limits = state.sums.allowed(block.plan.accuracy, block.plan.score.eps)
+    limits = state.sums.allow(block.plan.accuracy, block.plan.score.eps)
     allowance = _allow(block, limits, state.sums.pieces, ~state.done)
     sizes = table._replace(moved=size_of_error(table.sketch), length_moved=table.length)
     return chosen & alone & in_many[table.segment] & whole & (_excess_of(allowance, block, sizes)[0] <= SMALL)
@@ -296,7 +296,7 @@ def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor
     pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
     allowance = None
     if crowded.any():
-        allowance = _allow(block, sums.allowed(block.plan.accuracy, block.plan.score.eps), pieces, ~state.done)
+        allowance = _allow(block, sums.allow(block.plan.accuracy, block.plan.score.eps), pieces, ~state.done)
     for rows in torch.arange(len(receiver)).split(max(1, block.plan.score.batch_size // 2)):
         measured = _measure_parts(block, parents if len(rows) == len(receiver) else parents.take(rows))
         classes = torch.full((2 * len(rows),), ALONE)
@@ -434,7 +434,7 @@ def _limit_round(state: _State) -> Tensor:
     block, plan, measured = state.block, state.block.plan, state.block.plan.accuracy.measure
     if not plan.errors_average or measured == "length":
         return torch.full((len(block),), torch.inf, dtype=torch.float64)
-    errors, limits = state.sums.errors, state.sums.allowed(plan.accuracy, plan.score.eps)
+    errors, limits = state.sums.errors, state.sums.allow(plan.accuracy, plan.score.eps)
     only_gap = errors.attribution <= limits.attribution
     if measured == "all":
         only_gap &= errors.length <= limits.length
@@ -484,7 +484,7 @@ def _conclude(state: _State, interrupted: bool) -> Integral:
     """The result, with one note per example."""
     block, sums, stuck = state.block, state.sums, state.stuck
     plan, errors, clock, tolerance = block.plan, sums.errors, block.plan.run.clock, block.plan.accuracy.tolerance
-    limits = sums.allowed(plan.accuracy, plan.score.eps)
+    limits = sums.allow(plan.accuracy, plan.score.eps)
     assert tolerance is not None
     by_rounding, done = limits.gap / tolerance > 2 * sums.scale, errors.within(limits, plan.accuracy.measure)
     dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()

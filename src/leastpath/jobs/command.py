@@ -37,7 +37,7 @@ def run(
     from leastpath.jobs.page import report as write_report
 
     read, settings = Job.from_toml(job, allow)
-    kind, settings = _chosen(settings, executor, workers, address)
+    kind, settings = _choose_executor(settings, executor, workers, address)
     if out is not None:
         read = replace(read, out=out)
     read = replace(read, fail_fast=fail_fast or read.fail_fast)
@@ -57,7 +57,7 @@ def run(
         raise ValueError(f"all {len(found):,} rows failed: {reasons.most_common(1)[0][0]}")
 
 
-def _chosen(
+def _choose_executor(
     settings: dict[str, Any], executor: str | None, workers: int | None, address: str | None
 ) -> tuple[str, dict[str, Any]]:
     """The executor and its settings: those of the file, unless the command line gives others."""

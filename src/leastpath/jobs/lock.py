@@ -136,7 +136,7 @@ def _in_use(folder: Path, owner: dict[str, Any]) -> FolderInUse:
 
 
 def _this_process() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "machine": _machine(), "pid": os.getpid(), "begun": _begun(os.getpid())}
+    return {"host": socket.gethostname(), "machine": _machine(), "pid": os.getpid(), "begun": _read_start(os.getpid())}
 
 
 def _machine() -> str:
@@ -149,7 +149,7 @@ def _machine() -> str:
     return " ".join(parts)
 
 
-def _begun(pid: int) -> str:
+def _read_start(pid: int) -> str:
     """When a process began, in the system's own count; another process may get its number later. "" if it has ended."""
     try:
         found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -171,4 +171,4 @@ def _lives_here(owner: dict[str, Any]) -> bool:
         return False
     except (OSError, KeyError, ValueError):
         return True
-    return owner.get("begun") == _begun(int(owner["pid"]))
+    return owner.get("begun") == _read_start(int(owner["pid"]))

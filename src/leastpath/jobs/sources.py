@@ -147,7 +147,7 @@ class _Files(Settings):
     def what(self) -> Any:
         """Its settings, and the files by name and content. Every byte is read once (`contents.py`)."""
         contents = hashlib.sha256()
-        for name, file in self._named_files():
+        for name, file in self._name_files():
             contents.update(f"{name}\0{content_digest(file)}\n".encode())
         return {**self.listing, "contents": contents.hexdigest()[:16]}
 
@@ -155,14 +155,14 @@ class _Files(Settings):
     def listing(self) -> dict[str, Any]:
         """What a worker compares: settings, and the files by name and size. Their contents are not read again."""
         listed = hashlib.sha256()
-        for name, file in self._named_files():
+        for name, file in self._name_files():
             listed.update(f"{name}\0{file.stat().st_size}\n".encode())
         settings = {k: v for k, v in describe(self).items() if k != "path"}
         code = {f"source of {k}": found for k, v in settings.items() if (found := source_digest(v)) is not None}
         names = {"path": Path(self.path).name, "files": len(self._files), "listing": listed.hexdigest()[:16]}
         return {**names, **settings, **code}
 
-    def _named_files(self) -> Iterator[tuple[str, Path]]:
+    def _name_files(self) -> Iterator[tuple[str, Path]]:
         root = Path(self.path)
         for file in self._files:
             yield file.name if root.is_file() else file.relative_to(root).as_posix(), file
@@ -638,14 +638,14 @@ def _cache_by_version(n: int) -> Callable[[Callable[..., Any]], Callable[..., An
 
     def of(read: Callable[..., Any]) -> Callable[..., Any]:
         @lru_cache(maxsize=n)
-        def kept(file: Path, _version: tuple[int, ...], *rest: Any) -> Any:
+        def read_kept(file: Path, _version: tuple[int, ...], *rest: Any) -> Any:
             return read(file, *rest)
 
         @wraps(read)
         def current(file: Path, *rest: Any) -> Any:
             stat = file.stat()
             with _readable(file):
-                return kept(file, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino), *rest)
+                return read_kept(file, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino), *rest)
 
         return current
 

@@ -246,9 +246,9 @@ class BySolver:
         if words["tolerance"] is None:  # fixed steps: as many as the solver takes
             words |= {name: settings[name] for name in self.own}
         how = PathSettings.of(score, {**WORDS, **words})
-        return self._made(settings), how
+        return self._make_solver(settings), how
 
-    def _made(self, settings: dict[str, Any]) -> Solver:
+    def _make_solver(self, settings: dict[str, Any]) -> Solver:
         if not isinstance(self.solver, type):
             kept = {name: value for name, value in _fields_of(self.solver).items() if name not in WORDS}
             changed = {name: value for name, value in settings.items() if value is not kept[name]}
@@ -481,7 +481,7 @@ def _compare_with_line(work: _Measuring, solution: Solution, integral: Integral)
         measured = _measure_lines(work, lines.only(payable), known=solution.line, measure="length", rival=rival)
     if measured is None:
         return solution, integral, line
-    line = _replaced(line, payable, measured)
+    line = _put_lines(line, payable, measured)
     longer = payable & (integral.length > line.length).cpu()
     if not solution.never_longer or not longer.any():
         return solution, integral, line
@@ -495,11 +495,11 @@ def _compare_with_line(work: _Measuring, solution: Solution, integral: Integral)
         longer = again if better is not None else torch.zeros_like(again)
     if longer.any():
         solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
-        line = _replaced(line, longer, integral)
+        line = _put_lines(line, longer, integral)
     return solution, integral, line
 
 
-def _replaced(line: _Line, rows: Tensor, measured: Integral) -> _Line:
+def _put_lines(line: _Line, rows: Tensor, measured: Integral) -> _Line:
     """The lines, with what was measured of the examples in `rows` (batch,)."""
     at = rows.to(line.length.device)
     return _Line(

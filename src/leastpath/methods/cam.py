@@ -68,12 +68,12 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
         layer: as for `grad_cam`.
     """
 
-    def combined(maps: Tensor, g: Tensor) -> Tensor:
+    def combine(maps: Tensor, g: Tensor) -> Tensor:
         below = 2 * g**2 + g**3 * maps.sum((2, 3), keepdim=True)
         share = torch.where(below != 0, g**2 / torch.where(below != 0, below, 1), 0)
         return (share * g.relu()).sum((2, 3), keepdim=True) * maps
 
-    return _of_maps(problem, layer, "grad_cam_plus_plus", combined)
+    return _of_maps(problem, layer, "grad_cam_plus_plus", combine)
 
 
 @method(
@@ -93,11 +93,11 @@ def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = 
         relu: as for `grad_cam`.
     """
 
-    def combined(maps: Tensor, g: Tensor) -> Tensor:
+    def combine(maps: Tensor, g: Tensor) -> Tensor:
         mass = maps.sum((2, 3), keepdim=True)
         return (g * maps).sum((2, 3), keepdim=True) / torch.where(mass != 0, mass, 1) * maps
 
-    return _of_maps(problem, layer, "xgrad_cam", combined, relu)
+    return _of_maps(problem, layer, "xgrad_cam", combine, relu)
 
 
 @method(
@@ -141,10 +141,10 @@ def _of_maps(
     problem: Problem,
     layer: nn.Module | None,
     name: str,
-    combined: Callable[[Tensor, Tensor], Tensor],
+    combine: Callable[[Tensor, Tensor], Tensor],
     relu: bool = True,
 ) -> Explained:
-    """Maps of a layer and their gradients, both (n, channels, h, w), combined and added up over the channels."""
+    """Maps of a layer and their gradients, both (n, channels, h, w), combine and added up over the channels."""
     hooked, chosen = _on_private_copy(problem, layer, name)
     captum = import_captum(name)
     activation = captum.LayerActivation(partial(differentiable_values, hooked), chosen)
@@ -155,7 +155,7 @@ def _of_maps(
             peer.attribute(x.clone().requires_grad_(), additional_forward_args=(rows,)).detach()
             for peer in (activation, gradient)
         )
-        total = combined(maps, g).sum(1, keepdim=True)
+        total = combine(maps, g).sum(1, keepdim=True)
         return _on_pixels(total.relu() if relu else total, x)
 
     return Explained(explain_chunks(problem, chunk))
@@ -170,7 +170,7 @@ def _on_pixels(maps: Tensor, images: Tensor) -> Tensor:
 
 def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tuple[BoundScore, nn.Module]:
     """The score over a copy of the model, and its layer: other threads may run the model while hooks are on it."""
-    chosen = _chosen(problem, layer, name)
+    chosen = _choose_layer(problem, layer, name)
     hooked = problem.bound.on_private_copy()
     model, copy = problem.bound.score.model, hooked.score.model
     assert isinstance(model, nn.Module) and isinstance(copy, nn.Module)  # `_chosen` saw to it
@@ -178,7 +178,7 @@ def _on_private_copy(problem: Problem, layer: nn.Module | None, name: str) -> tu
     return hooked, copy.get_submodule(path)
 
 
-def _chosen(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:
+def _choose_layer(problem: Problem, layer: nn.Module | None, name: str) -> nn.Module:
     bound = problem.bound
     if len(bound.shape) != 3 or bound.score.layer is not None:
         raise ValueError(f"{name} needs images (batch, channels, height, width), got {(len(problem), *bound.shape)}")

@@ -48,8 +48,8 @@ def ig2(
     x = problem.end.to(bound.work_dtype)
     length = SHARE * norms(flat_rows(x - problem.start), 1) if step is None else torch.full((len(x),), step).to(x)
     values = torch.zeros_like(x)
-    with _representations(bound, representation) as (represented, descent):
-        goal = represented(problem.start, rows)
+    with _representations(bound, representation) as (represent, descent):
+        goal = represent(problem.start, rows)
         for _ in range(n_steps):
             direction = descent(x, rows, goal)
             gradient = bound.gradients(x, rows)[1]
@@ -58,7 +58,7 @@ def ig2(
             values += gradient * (x - moved)
             x = moved
             problem.bar.advance(len(problem) / n_steps)
-        left = norms(represented(x, rows) - goal, 1) / norms(represented(problem.end, rows) - goal, 1).clamp_min(1e-12)
+        left = norms(represent(x, rows) - goal, 1) / norms(represent(problem.end, rows) - goal, 1).clamp_min(1e-12)
     change = bound.values(problem.end, rows) - bound.values(x, rows)
     remarks = [f"the counterfactual keeps {share:.0%} of the distance to the reference" for share in left.tolist()]
     return Explained(values, {"distance_left": left.view(-1, problem.m).mean(1)}, remarks, change)
@@ -83,7 +83,7 @@ def _representations(bound: BoundScore, module: nn.Module | None) -> Iterator[tu
             raise ValueError("representation did not run: pass a module of the explained model, as in model.features")
         return flat_rows(torch.cat([part.to(outputs.dtype) for part in seen]))
 
-    def represented(points: Tensor, examples: Tensor) -> Tensor:
+    def represent(points: Tensor, examples: Tensor) -> Tensor:
         seen.clear()
         return read(bound.outputs(points, examples)).detach()
 
@@ -98,7 +98,7 @@ def _representations(bound: BoundScore, module: nn.Module | None) -> Iterator[tu
 
     handle = None if module is None else module.register_forward_hook(in_this_thread(record))
     try:
-        yield represented, descent
+        yield represent, descent
     finally:
         if handle is not None:
             handle.remove()

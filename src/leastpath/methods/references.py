@@ -102,15 +102,15 @@ def _neighbourhoods(
     with torch.no_grad():
         data, asked = (represent(x).detach().double().cpu().numpy() for x in (points, inputs))
 
-    def clustered(x: np.ndarray, n: int) -> KMeans:
+    def cluster(x: np.ndarray, n: int) -> KMeans:
         return KMeans(min(n, len(np.unique(x, axis=0))), n_init=3, random_state=seed % 2**32).fit(x)
 
-    outer = clustered(data, n_centers)
+    outer = cluster(data, n_centers)
     known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     labels = outer.predict(asked)
     for label in sorted(set(labels.tolist())):
         members = np.flatnonzero(outer.labels_ == label)
-        inner = clustered(data[members], n_references)
+        inner = cluster(data[members], n_references)
         nearest = [int(np.argmin(np.linalg.norm(data[members] - center, axis=1))) for center in inner.cluster_centers_]
         sizes = np.bincount(inner.labels_, minlength=len(nearest))
         known[label] = members[nearest], sizes / sizes.sum()

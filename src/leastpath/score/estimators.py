@@ -122,7 +122,7 @@ def _parts(estimator: Any) -> list[nn.Module]:
         check_is_fitted(estimator)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{type(estimator).__name__} is not fitted: call fit first. ({error})") from None
-    for kinds, parts in _known():
+    for kinds, parts in _list_kinds():
         if isinstance(estimator, kinds):
             return parts(estimator)
     raise ValueError(
@@ -132,7 +132,7 @@ def _parts(estimator: Any) -> list[nn.Module]:
     )
 
 
-def _known() -> Sequence[tuple[tuple[type, ...], Callable[[Any], list[nn.Module]]]]:
+def _list_kinds() -> Sequence[tuple[tuple[type, ...], Callable[[Any], list[nn.Module]]]]:
     from sklearn.linear_model import ElasticNet, LinearRegression, LogisticRegression, Ridge
     from sklearn.neural_network import MLPClassifier, MLPRegressor
 

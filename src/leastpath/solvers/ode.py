@@ -276,7 +276,7 @@ class _Search:
         try:
             with np.errstate(all="ignore"):  # trial steps may overflow; only whether they converge matters
                 line = self.a + np.linspace(0, 1, self.solver.n_knots)[:, None] * (self.b - self.a)
-                self.line_length, squares = self._measured(line)
+                self.line_length, squares = self._measure(line)
                 self.typical = float(squares.mean())
                 self.target = max(self.equation.metric.damping, self.solver.floor * self.typical)
                 for guess, dampings in self._guesses() if self.typical > 0 else ():
@@ -286,7 +286,7 @@ class _Search:
         except _BudgetSpent:
             self.ended = "budget"
 
-    def _measured(self, knots: Array, damping: float | None = None) -> tuple[float, Array]:
+    def _measure(self, knots: Array, damping: float | None = None) -> tuple[float, Array]:
         """Length of a polyline (knots, features), and ‖∇f‖² where it was sampled. None: the metric's own damping."""
         metric = self.equation.metric if damping is None else replace(self.equation.metric, damping=damping)
         step = np.diff(knots, axis=0)
@@ -323,7 +323,7 @@ class _Search:
             noise = self.stop.run.noise((len(along),), torch.zeros(1, dtype=torch.float64), draw).numpy()
             across = self.distance * _unit((noise - (noise @ along) * along)[None])[0]
             for side in (across, -across):
-                bows = [(self._measured(line + shape * h * side, self.target)[0], h) for h in BOWS]
+                bows = [(self._measure(line + shape * h * side, self.target)[0], h) for h in BOWS]
                 ranked += [(rank, length, h * side) for rank, (length, h) in enumerate(sorted(bows))]
         return [bow for *_, bow in sorted(ranked, key=lambda entry: entry[:2])[:wanted]]
 
@@ -371,7 +371,7 @@ class _Search:
     def _keep(self, knots: Array, damping: float, nodes: int) -> float:
         """Measure a polyline, and remember it if it is the best so far."""
         knots[0], knots[-1] = self.a, self.b
-        length, _ = self._measured(knots)
+        length, _ = self._measure(knots)
         found = _Found(knots, length, damping, nodes)
         if length < np.inf and (self.best is None or self._rank(found) < self._rank(self.best)):
             self.best = found

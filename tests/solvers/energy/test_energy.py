@@ -79,13 +79,13 @@ def test_relative_deviations_do_not_depend_on_the_scale_of_the_inputs():
     score, end, deviation = lp.Score(lambda x: x[:, 0]), flat_points(2, 4), flat_points(6, 4).view(2, 3, 4)
     small, large = (energy_of(score, torch.zeros(2, 4), s * end, n_points=3, beta=0.0) for s in (1, 10))
     torch.testing.assert_close(10 * small.knots(deviation), large.knots(deviation))
-    torch.testing.assert_close(small.reduced(deviation), large.reduced(deviation))
+    torch.testing.assert_close(small.reduce(deviation), large.reduce(deviation))
 
 
 def test_coinciding_ends_give_a_finite_energy_that_cannot_move():
     energy = energy_of(lp.Score(mlp(4), 1), torch.ones(1, 4), torch.ones(1, 4), n_points=3)
     deviation = torch.randn(1, 3, 4)
-    assert torch.isfinite(energy.reduced(deviation)).all()
+    assert torch.isfinite(energy.reduce(deviation)).all()
     assert torch.equal(energy.knots(deviation), torch.ones(1, 3, 4))
 
 

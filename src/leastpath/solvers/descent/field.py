@@ -95,13 +95,13 @@ def line_estimates(samples: PathSamples) -> tuple[Tensor, Estimate]:
     index = piece + torch.arange(rows, device=piece.device).repeat_interleave(n) * len(count)
     total = rows * len(count)
 
-    def summed(of: Tensor) -> Tensor:  # each sample stands for one part of n of the line
+    def sum_samples(of: Tensor) -> Tensor:  # each sample stands for one part of n of the line
         return sum_by(of.flatten(0, 1), index, total) / n
 
     value = samples.value.flatten()
     low, high = (extreme_by(value, index, total, reduce) for reduce in ("amin", "amax"))
     span = torch.stack([edges[:-1], edges[1:]], 1).double() / n
-    return span, Estimate(summed(samples.gradient * samples.steps), summed(samples.speed), low, high)
+    return span, Estimate(sum_samples(samples.gradient * samples.steps), sum_samples(samples.speed), low, high)
 
 
 @dataclass

@@ -186,10 +186,10 @@ class _Solve:
             path[0], path[-1] = self.field.start[b], self.field.end[b]
         path = Path.ragged(self.paths)
         notes = tuple(self._note(b) for b in range(len(path)))
-        known, line = self._known(path.offsets), self._known_lines()
+        known, line = self._share_segments(path.offsets), self._share_lines()
         return Solution(path, notes, {"sampled_ratio": ratio.float().cpu()}, known, line=line)
 
-    def _known(self, first: Tensor) -> KnownSegments | None:
+    def _share_segments(self, first: Tensor) -> KnownSegments | None:
         """What was sampled of the best paths, whose knots begin at row `first` (batch + 1,) of all points."""
         rows = [row for row in self.seen if len(self.seen[row][0])]
         if not rows:
@@ -199,7 +199,7 @@ class _Solve:
         estimate = Estimate.join([self.seen[row][1] for row in rows])
         return KnownSegments(tail, tail + 1, self.field.score.groups[example], estimate)
 
-    def _known_lines(self) -> KnownSegments | None:
+    def _share_lines(self) -> KnownSegments | None:
         """What was sampled of the straight lines, in pieces that have some samples each."""
         if self.line is None:
             return None

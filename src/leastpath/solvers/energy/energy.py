@@ -151,7 +151,7 @@ class PathEnergy:
         steepness: Tensor = GradientNorm.apply(points, self.score, owners, step)  # type: ignore[no-untyped-call]
         return norms(offset, 2) @ self.weights + self.direction * self.beta * steepness.view(batch, n).sum(1)
 
-    def reduced(self, deviation: Tensor, backward: bool = False) -> Tensor:
+    def reduce(self, deviation: Tensor, backward: bool = False) -> Tensor:
         """E/T of relative deviations (batch, n_points, *features): (batch,)."""
         return self.energy(deviation, backward) / self.temperature
 

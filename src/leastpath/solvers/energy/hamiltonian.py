@@ -178,7 +178,7 @@ class _Draws:
         def potential(position: dict[str, Tensor]) -> Tensor:
             if not budget.affords(2 * solver.n_points, self.example):
                 raise _OverBudget
-            value = energy.reduced(position["deviation"] * solver.spread)[0]
+            value = energy.reduce(position["deviation"] * solver.spread)[0]
             bar.advance(0, f"example {self.example}, chain {chain + 1}, E/T {float(value.detach()):.3g}")
             return value
 

@@ -180,7 +180,7 @@ class _Guide:
         real = dist.constraints.independent(dist.constraints.real, line.ndim - 1)
         with self.pyro.plate("examples", len(line)):
             deviation = self.pyro.sample("deviation", dist.ImproperUniform(real, line.shape[:1], line.shape[1:]))
-            energy = self.active_energy.reduced(deviation, backward=self.step % 2 == 1)
+            energy = self.active_energy.reduce(deviation, backward=self.step % 2 == 1)
             self.scale_of_loss = energy.detach().abs()
             self.loss = self.loss + energy.detach()
             self.pyro.factor("energy", -energy.nan_to_num(0, 0, 0))  # an example that failed must not make the sum NaN

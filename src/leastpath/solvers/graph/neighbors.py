@@ -75,7 +75,7 @@ def nearest_neighbors(
         distances, indices = (_plain_search if small else _brute_search)(points, targets, wanted)
     elif method in ("auto", "tree"):
         found = index.tree.query(targets, wanted, workers=1 if len(targets) < _SMALL_QUERIES else workers)
-        distances, indices = _sorted_rows(*(part.reshape(len(targets), wanted) for part in found))  # (m,) if wanted = 1
+        distances, indices = _sort_rows(*(part.reshape(len(targets), wanted) for part in found))  # (m,) if wanted = 1
     elif method == "brute":
         distances, indices = _brute_search(points, targets, wanted)
     else:
@@ -121,7 +121,7 @@ def _plain_search(points: Floats, queries: Floats, wanted: int) -> tuple[Floats,
             nearest = np.argpartition(block, wanted - 1, axis=1)[:, :wanted]
         else:
             nearest = np.broadcast_to(np.arange(wanted), block.shape)
-        distances[rows], indices[rows] = _sorted_rows(np.take_along_axis(block, nearest, axis=1), nearest)
+        distances[rows], indices[rows] = _sort_rows(np.take_along_axis(block, nearest, axis=1), nearest)
     return distances, indices
 
 
@@ -133,7 +133,7 @@ def _faiss_search(points: Floats, queries: Floats, wanted: int, workers: int) ->
     single, single_queries = (((a - center) / scale).astype(np.float32) for a in (points, queries))
     count = min(wanted + _SPARE, len(points))
 
-    def found(rows: Any) -> tuple[Floats, Integers] | None:
+    def search(rows: Any) -> tuple[Floats, Integers] | None:
         """Neighbours in double precision, or None where the index returned fewer than asked."""
         candidates = index.search(single_queries[rows], count)[1].astype(np.int64, copy=False)
         return None if (candidates < 0).any() else _nearest_candidates(points, queries[rows], candidates, wanted)
@@ -148,9 +148,9 @@ def _faiss_search(points: Floats, queries: Floats, wanted: int, workers: int) ->
         truth = _plain_search(points, queries[sample], wanted)[0]
         index.hnsw.efSearch = max(64, 2 * count)
         while index.hnsw.efSearch <= 1024:
-            some = found(sample)
+            some = search(sample)
             if some is not None and (some[0] <= truth[:, -1:]).mean() >= MINIMUM_RECALL:
-                result = found(slice(None))
+                result = search(slice(None))
                 if result is not None:
                     return result
             index.hnsw.efSearch *= 2
@@ -167,11 +167,11 @@ def _nearest_candidates(points: Floats, queries: Floats, candidates: Integers, w
         rows = slice(first, first + step)
         difference = points[candidates[rows]] - queries[rows, None]  # (step, c, d)
         distances[rows] = np.sqrt(np.einsum("qcd,qcd->qc", difference, difference))
-    distances, indices = _sorted_rows(distances, candidates)
+    distances, indices = _sort_rows(distances, candidates)
     return distances[:, :wanted].copy(), indices[:, :wanted].copy()
 
 
-def _sorted_rows(distances: Floats, indices: Integers) -> tuple[Floats, Integers]:
+def _sort_rows(distances: Floats, indices: Integers) -> tuple[Floats, Integers]:
     """Each row by distance, ties by index, so that the order does not depend on the search method."""
     order = np.lexsort((indices, distances), axis=-1)
     return np.take_along_axis(distances, order, axis=1), np.take_along_axis(indices, order, axis=1)

@@ -195,7 +195,7 @@ class Router:
         crossed = np.zeros(len(low), dtype=bool)
         crossed[over_edge] = self.topology.is_bridge[self.topology.edge_rows(low[over_edge], high[over_edge])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
-        known = self._known(used, low, high, roots, tips, n + len(starts) + len(end))
+        known = self._share_segments(used, low, high, roots, tips, n + len(starts) + len(end))
         notes: list[tuple[Note, ...]] = [()] * len(path)
         for b in np.flatnonzero((bridges > 0) | cut_off | (self.table.left_out > 0)).tolist():
             notes[b] = self._notes(int(bridges[b]), bool(cut_off[b]), self.table.left_out)
@@ -217,7 +217,7 @@ class Router:
             notes.append(Note(Outcome.SOLVER_NOTE, sentence))
         return tuple(notes)
 
-    def _known(
+    def _share_segments(
         self, used: np.ndarray, low: np.ndarray, high: np.ndarray, roots: Leaves | None, tips: Leaves, n_pool: int
     ) -> KnownSegments | None:
         """Estimates of the segments (low, high): edges of the graph, of baselines' leaves and of inputs' leaves."""

@@ -161,7 +161,7 @@ class NeighborGraph(Settings):
         note = _too_expensive(f"a graph of {n} edges", cost, budget, examples, run, remedy)
         if note is not None:
             return straight_with_note(*ends, note)
-        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pooled(examples)  # the rest is for the leaves
+        for_edges = budget.keeping(2 * self.n_neighbors * self.n_steps).pool(examples)  # the rest is for the leaves
         quiet = Bar() if common is None else bar
         table = EdgeTable.of(score, int(examples[0]), topology, metric, self.n_steps, for_edges, quiet)
         score.split_cost(examples)

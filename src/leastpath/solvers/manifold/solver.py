@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Bar, Run
-from leastpath.geometry.metric import Metric, decoded, encoded, energy
+from leastpath.geometry.metric import Metric, decode, encode, energy
 from leastpath.result.status import Note, Outcome
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import BoundScore
@@ -117,7 +117,7 @@ class _Curves:
 
     def __init__(self, settings: Manifold, n_knots: int, start: Tensor, end: Tensor, stop: Stop) -> None:
         self.settings, self.features, self.stop = settings, start, stop
-        z = encoded(settings.encoder, torch.cat([start, end]))
+        z = encode(settings.encoder, torch.cat([start, end]))
         self.latent_shape = z.shape[1:]
         self.ends = flat_rows(z).unflatten(0, (2, -1))  # (2, batch, latent)
         a, b = self.ends
@@ -140,7 +140,7 @@ class _Curves:
 
     def _decode_curves(self, z: Tensor) -> Tensor:
         rows = z.flatten(0, 1).unflatten(1, self.latent_shape)
-        return decoded(self.settings.decoder, rows, self.features).unflatten(0, z.shape[:2])
+        return decode(self.settings.decoder, rows, self.features).unflatten(0, z.shape[:2])
 
     def _energy(self, inner: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Energies (n,) of decoded curves, and their gradients by the inner knots (n, inner knots, latent)."""
