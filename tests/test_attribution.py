@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 from captum.attr import IntegratedGradients, LayerIntegratedGradients
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 import leastpath as lp

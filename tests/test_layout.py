@@ -1,5 +1,6 @@
 """The layout of the project: every source file has its test file, and no module hides a public name."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,25 @@ def test_no_module_is_called_like_a_public_function():
     functions = {name for name in lp.__all__ if callable(getattr(lp, name)) and name.islower()}
     modules = {path.stem for path in (ROOT / "src" / "leastpath").iterdir()}
     assert not functions & modules
+
+
+MODULES = sorted((ROOT / "src" / "leastpath").rglob("*.py"))
+MOST_BODY, MOST_CLASS, MOST_FILE = 60, 250, 720  # lines
+
+
+@pytest.mark.parametrize("source", MODULES, ids=lambda s: str(s.relative_to(ROOT)))
+def test_functions_classes_and_files_stay_short(source):
+    text = source.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_FILE, "make two files of it"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            assert node.end_lineno - node.lineno < MOST_CLASS, f"{node.name}: make two classes of it"
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            assert lines <= MOST_BODY, f"{node.name}: make two functions of it"
+
+
+def test_doors_are_few():
+    """Files at the top are what users import: the verb and the adapters."""
+    assert len([path for path in (ROOT / "src" / "leastpath").glob("*.py") if not path.name.startswith("_")]) <= 12

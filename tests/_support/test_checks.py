@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import leastpath as lp
 from leastpath._support.checks import (

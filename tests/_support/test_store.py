@@ -13,8 +13,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import leastpath as lp
 from leastpath._support import store as module

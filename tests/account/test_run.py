@@ -4,8 +4,7 @@ import builtins
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import leastpath as lp
 from helpers import Counted, flat_points, moons_net

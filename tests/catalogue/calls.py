@@ -13,8 +13,7 @@ import torch
 import leastpath as lp
 from catalogue.inputs import NET, SCORE, X, with_default
 from catalogue.table import Case, Refused, Right
-from leastpath import evaluation, report
-from leastpath import methods as table_of_methods
+from leastpath import evaluation, methods as table_of_methods, report
 from leastpath.score.baselines import baseline, several
 
 LINE = lp.Path.straight(torch.zeros(3, 2), X)

@@ -14,8 +14,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from helpers import Interrupting
-from leastpath.commands import cli
-from leastpath.commands import compare as command
+from leastpath.commands import cli, compare as command
 from leastpath.commands.case import image_case, join_cases, table_case
 from leastpath.commands.compare import choose_measures, offered_measures, run_compare
 from leastpath.commands.files import complete_rows, picture_files, read_table

@@ -10,8 +10,7 @@ from PIL import Image
 
 import leastpath as lp
 from explorer_subjects import finished, picture_net, picture_source, session_over, table_source, text_source
-from leastpath.explorer import explaining
-from leastpath.explorer import session as module
+from leastpath.explorer import explaining, session as module
 from leastpath.explorer.arrays import pack, unpack
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.session import session_of

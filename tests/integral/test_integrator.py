@@ -6,8 +6,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import axiom_oracles as oracle
 import leastpath as lp

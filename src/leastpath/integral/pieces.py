@@ -218,12 +218,6 @@ RULES: dict[str, Callable[[int], Nodes]] = {
 }
 
 
-def check_rule(rule: str) -> None:
-    """Raise on a rule that is not in the table."""
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r} is unknown: use one of {sorted(RULES)}")
-
-
 def rule_nodes(rule: str, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes in [0, 1] and weights that sum to one, both (n,), in the dtype and on the device of `like`."""
     return _nodes(rule, n, like.dtype, like.device)

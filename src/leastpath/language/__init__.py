@@ -3,8 +3,7 @@
 prompts ──► answers ──► baselines ──► rows (methods) ──► explaining (the door) ──► explanation, page
 """
 
-from leastpath.language.baselines import NEUTRAL_TEXTS as NEUTRAL_TEXTS
-from leastpath.language.baselines import Natural as Natural
+from leastpath.language.baselines import NEUTRAL_TEXTS as NEUTRAL_TEXTS, Natural as Natural
 from leastpath.language.explaining import explain as explain
 from leastpath.language.explanation import PromptExplanation as PromptExplanation
 

@@ -5,8 +5,7 @@ import itertools
 import hypothesis
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import nn
 
 import leastpath as lp

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from tiny_voc import TINY, tiny_backbone, tiny_voc
 
-from studies.voc import explaining
-from studies.voc import report as voc_report
+from studies.voc import explaining, report as voc_report
 from studies.voc.data import open_voc
 from studies.voc.experiment import run_voc
 

@@ -28,8 +28,7 @@ from leastpath.score.score import BoundScore
 from leastpath.solvers.descent import plateau
 from leastpath.solvers.descent.coarse_to_fine import refine_lines, shorten_by_force
 from leastpath.solvers.descent.field import Field, PathSamples, line_estimates, segment_estimates
-from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS
-from leastpath.solvers.descent.flow import Flow, flows
+from leastpath.solvers.descent.flow import STEPS as FLOW_STEPS, Flow, flows
 from leastpath.solvers.descent.plateau import Crossed, Crossing, cross_plateau, flatter_side
 from leastpath.solvers.shorten import Hessian, Shortening
 from leastpath.solvers.solution import LINE, Solution, Solved, Stop, join_blocks, paths_of, split_ends

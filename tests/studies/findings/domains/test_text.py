@@ -11,8 +11,7 @@ from helpers import flat_points, seeded
 from leastpath._support.store import Store
 from leastpath.evaluation.masking import Masking
 from studies.findings.config import Setting
-from studies.findings.domains import section as sections
-from studies.findings.domains import text as texts
+from studies.findings.domains import section as sections, text as texts
 from studies.findings.domains.section import DOMAINS
 from studies.findings.domains.text import Sentiment
 
