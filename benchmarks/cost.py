@@ -43,7 +43,7 @@ SOLVERS: dict[str, lp.Solver | None] = {
     "descent": lp.Descent(),
 }
 PARTS = ("solver_gradients", "value_gradients", "length_gradients", "line_gradients")
-MEMORY_SIZE = 64  # pixels a side
+MEMORY_SIZE = 64  # pixels per side
 MEMORY_BUDGETS = (100, 1000, 10_000)
 MEMORY_CASES = {"1 straight": (1, 2), "1 bent": (1, 6), "16 straight": (16, 2), "16 bent": (16, 6)}
 

@@ -28,7 +28,7 @@ from torch import Tensor
 import leastpath as lp
 
 K = 15
-STEPS = 5  # gradients an edge, for both libraries
+STEPS = 5  # gradients per edge, for both libraries
 INPUTS = 25  # further ones, each alone
 
 

@@ -103,9 +103,7 @@ def series(axis: str, name: str, sizes: Sequence[int], seconds: float) -> list[C
             print(f"{axis:8s} {name:14s} stops before {size:,}: it would take longer than {seconds:g} s")
             break
         found.append(cost(axis, size, SOLVERS[name]()))
-        print(
-            f"{axis:8s} {name:14s} {size:9,}: {found[-1].seconds:8.3f} s, {found[-1].gradients:8.1f} gradients an input"
-        )
+        print(f"{axis:8s} {name:14s} {size:9,}: {found[-1].seconds:8.3f} s, {found[-1].gradients:8.1f} gradients each")
     return found
 
 
@@ -129,7 +127,7 @@ def save(folder: Path, found: dict[str, dict[str, list[Cost]]]) -> None:
     figure = Figure(figsize=(3.4 * len(found), 6.2), layout="constrained")
     axes = figure.subplots(2, len(found), squeeze=False, sharex="col")
     for column, (axis, lines) in enumerate(found.items()):
-        for row, (what, label) in enumerate((("seconds", "CPU seconds"), ("gradients", "gradients an input"))):
+        for row, (what, label) in enumerate((("seconds", "CPU seconds"), ("gradients", "gradients per input"))):
             ax = axes[row, column]
             for name, costs in lines.items():
                 x, y = [c.size for c in costs], [getattr(c, what) for c in costs]

@@ -195,7 +195,7 @@ class AlongGraph:
 
 def million(csv: Path, rows: int, folder: Path, workers: int = 2) -> None:
     """Straight line and neighbour graph over a long table, in bounded memory."""
-    print(f"{rows:,} rows of {csv.name}, {STEPS} gradients a path, {workers} workers, {load()}")
+    print(f"{rows:,} rows of {csv.name}, {STEPS} gradients per path, {workers} workers, {load()}")
     x, y = people(csv)
     net = trained(x, y)
     torch.save(net.state_dict(), folder / "net.pt")
@@ -306,7 +306,7 @@ def flagged() -> None:
             print(
                 f"{output} {method}: {doubtful / len(x):.0%} of {len(x)} rows need a second look, "
                 f"{untrue / len(x):.0%} by support; median support {float(result.support.nanmedian()):.2f}, "
-                f"{float(result.n_gradients.double().mean()):.0f} gradients a row",
+                f"{float(result.n_gradients.double().mean()):.0f} gradients per row",
                 flush=True,
             )
 

@@ -96,7 +96,7 @@ def main() -> None:
     masking = Masking(fill=FILLS)
     n = len(masking.areas) * len(FILLS) + 1
     rows, batch_size = images.repeat(n, 1, 1, 1), score.bind(images).batch_size
-    print(f"{name}, {tuple(images.shape)}: {len(masking.areas)} areas × {len(FILLS)} fills + 1 = {n} forwards an image")
+    print(f"{name}, {tuple(images.shape)}: {len(masking.areas)} areas × {len(FILLS)} fills + 1 = {n} forwards each")
     for measure in (Comprehensiveness(masking), Sufficiency(masking)):
         spent = measure(score, images, None, result).n_forwards  # warms up, too
         forwards(model, rows, batch_size)
@@ -108,7 +108,7 @@ def main() -> None:
         )
         low, middle, high = np.quantile(pairs[:, 0] / pairs[:, 1], [0.25, 0.5, 0.75])
         print(
-            f"{measure.name:18s} {spent.max()} forwards an image; time / bare forwards {middle:.3f} "
+            f"{measure.name:18s} {spent.max()} forwards per image; time / bare forwards {middle:.3f} "
             f"(quartiles {low:.3f} to {high:.3f}; bare {np.median(pairs[:, 1]) * 1e3:.0f} ms)"
         )
     for groups in ("pixels", "values"):

@@ -39,14 +39,14 @@ PUBLISHED: dict[str, str] = {
     "samp": "features / s gradients, in both directions",
     "samp_plus_plus": "at least ‖x − x̄‖₁ / η, in both directions",
     "spectral_ig": "200 gradients",
-    "sequential_ig": "50 gradients a token",
+    "sequential_ig": "50 gradients per token",
     "lpi": "50 gradients (10 references, 5 steps)",
     "ig2": "402 gradients a reference",
     "agi": "up to 2,000 gradients (20 classes, 50 steps)",
     "mfaba": "up to 51 gradients, 50 forwards",
     "boundary_ig": "280 PGD, up to 900 CW, 10 to 50 IG",
     "fisher_rao": "– (the steps are our own)",
-    "permutation_shap": "20 forwards a group (SHAP's default)",
+    "permutation_shap": "20 forwards per group (SHAP's default)",
 }
 ADDS_UP_TO_NOTHING = (
     "saliency", "grad_cam", "grad_cam_plus_plus", "xgrad_cam", "hires_cam", "layer_cam", "sequential_ig"
@@ -67,7 +67,7 @@ def settings_of(name: str, images: Tensor, net: EfficientNetLite0) -> dict[str, 
 
 
 def measured(name: str, score: lp.Score, inputs: Tensor, settings: dict[str, Any]) -> dict[str, float]:
-    """Gradients, forwards and processor seconds an image, and the largest |gap| as a share of the change of score."""
+    """Gradients, forwards and processor seconds per image, and the largest |gap| as a share of the change of score."""
     began = time.process_time()
     result = METHODS[name](score, inputs, **settings)
     seconds = (time.process_time() - began) / len(inputs)

@@ -43,7 +43,7 @@ def main() -> None:
     folder = Path(os.environ.get("LEASTPATH_DATA", "")) / "tabular"
     if not (folder / "adult.csv.gz").exists():
         sys.exit("set LEASTPATH_DATA to a folder with tabular/adult.csv.gz and tabular/california_housing.csv.gz")
-    print("| table | solver | s | gradients a row | length ratio | longer | cancellation | largest columns |")
+    print("| table | solver | s | gradients per row | length ratio | longer | cancellation | largest columns |")
     print("|---|---|---:|---:|---:|---:|---:|---|")
     for name, file in {"Adult": "adult.csv.gz", "California": "california_housing.csv.gz"}.items():
         frame, answers = table(name, folder / file)

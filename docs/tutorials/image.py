@@ -118,7 +118,7 @@ tried = try_baselines(first, inputs[0], settings)
 baselines_figure(tried).savefig("image-baselines.png", dpi=110)
 
 # %% [markdown]
-# With several baselines an example, values are averaged, and `baseline_spread` says how
+# With several baselines per example, values are averaged, and `baseline_spread` says how
 # much they depend on the choice:
 
 # %%

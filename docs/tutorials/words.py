@@ -107,7 +107,7 @@ print(
 )
 
 # %% [markdown]
-# One number a word is the sum over its embedding; `text` does that (and `text_html` the
+# One number per word is the sum over its embedding; `text` does that (and `text_html` the
 # same for web pages). Red speaks for "favourable", blue against.
 
 # %%

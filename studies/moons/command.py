@@ -32,7 +32,7 @@ def command(
     ] = None,
     seeds: Annotated[str | None, Option(help="Numbers separated by commas. Default: the paper's five.")] = None,
     costly_points: Annotated[
-        int | None, Option(min=2, help="Test points a net for KernelSHAP and Variational. Default: 500.")
+        int | None, Option(min=2, help="Test points per net for KernelSHAP and Variational. Default: 500.")
     ] = None,
     save: Annotated[
         Path | None, Option(help="Write the table and the figures to this folder too, as the documentation shows them.")

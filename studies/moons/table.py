@@ -53,8 +53,8 @@ class MethodResult:
         cancellation_mean: mean of Σ|A| − |Δf| over points, then nets.
         cancellation_median: median over points, then mean over nets.
         points: explained on each net.
-        gradients: model gradients an example, mean.
-        forwards: evaluations without gradient an example, mean.
+        gradients: model gradients per example, mean.
+        forwards: evaluations without gradient per example, mean.
         seconds: of one CPU, a net, mean.
 
     Example:

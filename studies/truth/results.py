@@ -1,4 +1,4 @@
-"""From the kept units to numbers an example, to tables, and to the JSON that the page is written from."""
+"""From the kept units to numbers per example, to tables, and to the JSON that the page is written from."""
 
 from __future__ import annotations
 

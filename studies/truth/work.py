@@ -183,7 +183,7 @@ def do_all(
 
 
 def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
-    """What an explanation's values (n, *features) are worth: numbers an example, and how strong each feature is."""
+    """What an explanation's values (n, *features) are worth: numbers per example, and how strong each feature is."""
     score = problem.score(problem.output)
     record: Record = {
         "gain": {

@@ -95,7 +95,7 @@ def _averaged(problem: Problem, bases: list[Path], spread: float, run: Run) -> E
     total = torch.zeros_like(problem.end, dtype=problem.bound.work_dtype)
     for number, base in enumerate(bases):
         bow = bowed(base, spread, run, DRAWS + number)
-        steps = int(bow.n_knots.max()) - 1  # one gradient a segment, or more on segments that are long
+        steps = int(bow.n_knots.max()) - 1  # one gradient per segment, or more on segments that are long
         part = integrate(problem.bound, bow, Conformal(), weighting=IDGI(), tolerance=None, n_steps=steps, run=run)
         check_finished(note.outcome for note in part.notes)
         total += part.values

@@ -169,7 +169,7 @@ def _piped(frame: pd.DataFrame) -> str:
 
 
 def costs(found: Comparison, methods: Sequence[str], titles: Mapping[str, str]) -> pd.DataFrame:
-    """Gradients, forwards and seconds an image, on average, beside the paper's seconds."""
+    """Gradients, forwards and seconds per image, on average, beside the paper's seconds."""
     import pandas as pd
 
     means = found.per_example.groupby("method", sort=False)[["gradients", "forwards", "seconds"]].mean()

@@ -23,7 +23,7 @@ from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
 Axis = Literal["share", "knots"]
-GRID = 200  # points a side of a plane
+GRID = 200  # points per side of a plane
 
 
 def profile_paths(

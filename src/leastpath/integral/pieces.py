@@ -343,7 +343,7 @@ def quadrature(
     *,
     strict: bool = True,
 ) -> Estimate:
-    """Attributions, length and range of the score over each piece, with `n` gradients a piece.
+    """Attributions, length and range of the score over each piece, with `n` gradients per piece.
 
     `strict` is that of `BoundScore.gradients`.
     """
@@ -405,7 +405,7 @@ def integrate_lines(score: BoundScore, start: Tensor, end: Tensor, examples: Ten
 
 
 def chords(score: BoundScore, pieces: Pieces, metric: FeatureMetric, n: int, *, strict: bool = True) -> Tensor:
-    """The length of each piece as a sum of `n` distances: (pieces,). Costs n + 1 forwards a piece.
+    """The length of each piece as a sum of `n` distances: (pieces,). Costs n + 1 forwards per piece.
 
     It is never above the true length, since a distance is never above the length of a way between two points.
     """

@@ -109,7 +109,7 @@ def mfaba(
 ) -> Explained:
     """MFABA: the attack that lowers the score, until the class changes, with gradient × step summed on the way.
 
-    It costs one gradient a step, and is among the cheapest. It adds up to f(x) − f(x′) up to the size of the steps,
+    It costs one gradient per step, and is among the cheapest. It adds up to f(x) − f(x′) up to the size of the steps,
     where x′ is the end of the attack. A score that is about no class walks all steps.
 
     Args:

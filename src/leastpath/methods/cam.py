@@ -34,7 +34,7 @@ def _name_of(layer: nn.Module | None) -> str:
 def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """Grad-CAM: the last convolution's maps, weighted by their mean gradients, on the input's pixels.
 
-    One gradient an example. All channels of a pixel share its value evenly.
+    One gradient per example. All channels of a pixel share its value evenly.
 
     Args:
         layer: module whose output (batch, channels, height, width) is read. None: the last that has one of more than a

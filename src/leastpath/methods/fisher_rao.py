@@ -43,7 +43,7 @@ class FisherRaoPath(Settings):
     Args:
         goal: (classes,) probabilities to walk to. None: uniform.
         n_pieces: pieces of the great circle; the trust radius is one piece.
-        n_products: conjugate gradients a step, one gradient and one forward each.
+        n_products: conjugate gradients per step, one gradient and one forward each.
         damping: λ in units of ‖J s‖² / ‖s‖², s = Jᵀv.
         max_step: longest step, as a share of the input's norm.
         limits: the ends of the values' range, (0, 1) for images; None: no limits.

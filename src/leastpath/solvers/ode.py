@@ -51,7 +51,7 @@ class GeodesicODE(Settings):
 
     The direct solver of the paper's discussion. It finds curves that are shortest among their neighbours, which need
     not be the shortest of all. So it tries several first guesses and returns the shortest result. It is for checking
-    other solvers: it costs thousands of gradients an example, and kinks (ReLU) end it early, with a note.
+    other solvers: it costs thousands of gradients per example, and kinks (ReLU) end it early, with a note.
 
     Args:
         n_knots: knots of the returned polyline, equally spaced.
@@ -62,7 +62,7 @@ class GeodesicODE(Settings):
             needs a metric that is nowhere zero. The path's length is always measured with the metric's own damping.
         tolerance: relative residual that collocation must reach.
         max_nodes: of the collocation mesh; if they are too few, the last solution with more damping is used.
-        max_features: inputs with more are refused: a Jacobian costs three gradients a feature and node.
+        max_features: inputs with more are refused: a Jacobian costs three gradients per feature and node.
 
     Example:
         >>> import torch, leastpath as lp

@@ -143,8 +143,8 @@ def length_force(
 ) -> tuple[Tensor, Tensor]:
     """`sampled_length` (rows,) and its derivative by the knots, ends included: (rows, knots, *features).
 
-    Costs two gradients a position, three with double back-propagation; under a feature metric one a position and knot.
-    Bad places pull nowhere.
+    Costs two gradients per position, three with double back-propagation; under a feature metric one per position and
+    knot. Bad places pull nowhere.
     """
     if compares_features(metric):
         return _chord_force(score, metric, knots, examples, t)
@@ -270,7 +270,7 @@ def _chord_force(
 ) -> tuple[Tensor, Tensor]:
     """`sampled_chords` (rows,) and its derivative by the knots (rows, knots, *features). Bad places pull nowhere.
 
-    Costs a gradient a point between the ends. What the fixed ends would feel through the model is left out.
+    Costs a gradient per point between the ends. What the fixed ends would feel through the model is left out.
     """
     points, k, fraction = _cut_at(knots, t)
     features = _features(score, metric, points, examples)

@@ -25,5 +25,5 @@ class StraightLine:
     """
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
-        """start, end (batch, *features) -> two knots an example."""
+        """start, end (batch, *features) -> two knots per example."""
         return Solution(Path.straight(start, end))

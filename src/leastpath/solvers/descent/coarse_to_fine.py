@@ -15,7 +15,7 @@ COARSEST = 4  # segments that a line begins with
 FINEST = 32
 BOWS, BOW_SAMPLES = 12, 8  # tried beside the line, and samples of each
 BOW_HEIGHTS = (0.25, 0.75, 0.5)  # relative to the distance of the ends
-BOWS_FROM = 1000  # gradients an example: with fewer, only the line is tried
+BOWS_FROM = 1000  # gradients per example: with fewer, only the line is tried
 
 
 def refine_lines(

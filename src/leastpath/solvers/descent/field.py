@@ -120,7 +120,7 @@ class Field:
 
     def __post_init__(self) -> None:
         self.distance = norms(self.end - self.start, 1)  # (batch,)
-        self.limit = int(self.budget.least_left(self.examples))  # gradients an example, from now on
+        self.limit = int(self.budget.least_left(self.examples))  # gradients per example, from now on
         self._before = self.budget.spent(self.examples)
         self._shown = 0.0
 

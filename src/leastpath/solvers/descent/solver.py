@@ -58,7 +58,7 @@ class Descent(Settings):
     get none. Look at `result.support`, and use `ElasticBand` or `StraightLine` to explain.
 
     Args:
-        max_gradients: most gradients an example, without the final measurement; at most half of the budget of
+        max_gradients: most gradients per example, without the final measurement; at most half of the budget of
             `attribute`.
         start_from: a first path, one for all examples or one for each. Its deviation from its own straight line is
             added to the new line, so a path between the same ends is used unchanged. See `warm`.
@@ -95,7 +95,7 @@ class Descent(Settings):
         """A solver that starts each example from the path of the nearest input that is solved already.
 
         Args:
-            result: of an earlier `attribute` call, with one baseline an input.
+            result: of an earlier `attribute` call, with one baseline per input.
             inputs: (n, *features) what it explained.
         """
         path = paths_of(result)

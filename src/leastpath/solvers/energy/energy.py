@@ -138,7 +138,7 @@ class PathEnergy:
         return replace(self, examples=self.examples[rows.cpu()], **fields)
 
     def energy(self, deviation: Tensor, backward: bool = False) -> Tensor:
-        """E of relative deviations (batch, n_points, *features): (batch,). Two gradients a knot, or one without grad.
+        """E of relative deviations (batch, n_points, *features): (batch,). Two gradients per knot, or one without grad.
 
         `backward` takes the finite difference against the gradient's direction: a kink may lie on either side.
         """
@@ -172,7 +172,7 @@ def polylines(start: Tensor, knots: Tensor, end: Tensor, bent: Tensor) -> Path:
 def solver_budget(budget: Budget, n_points: int, n_samples: int) -> tuple[Budget, int]:
     """The solver's part of the budget of a call, and how many sampled paths the rest can integrate.
 
-    The integrals get half of the budget, or less if a few gradients a segment cost less.
+    The integrals get half of the budget, or less if a few gradients per segment cost less.
     """
     left = budget.with_reserved.least_left()
     path = 3 * (n_points + 1)  # a first look at every segment, and a check of what it saw

@@ -48,12 +48,12 @@ class Hamiltonian(EnergySettings):
         n_samples: draws kept of each chain.
         warmup: draws of each chain that are dropped first, while step size and mass adapt.
         n_chains: one after the other, from different places; R-hat compares them.
-        n_points: knots between the ends. A leapfrog step costs two gradients a knot.
+        n_points: knots between the ends. A leapfrog step costs two gradients per knot.
         beta_scale, beta, sign, as_printed, endpoint_weight, spread, fd_step: as in `Variational`.
 
     Rarely needed:
         kernel: "nuts" or "hmc".
-        max_tree_depth: at most 2 ** this leapfrog steps a draw.
+        max_tree_depth: at most 2 ** this leapfrog steps per draw.
         target_accept: acceptance rate that the step size adapts to.
         n_paths: draws whose attributions give `result.path_spread`; 0: none. Each is integrated.
 

@@ -47,7 +47,7 @@ class Variational(EnergySettings):
 
     Args:
         n_iterations: at most; examples whose loss no longer falls stop earlier.
-        n_points: knots between the ends. An iteration costs two gradients a knot.
+        n_points: knots between the ends. An iteration costs two gradients per knot.
         beta_scale: the paper's rule, β = beta_scale × mean ‖∇f‖ along the example's straight line.
         beta: β itself, for all examples, instead of the rule.
         sign: "away" from a steep score, as the paper's text says, or "toward" it, as its equation says.

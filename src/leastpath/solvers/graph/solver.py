@@ -60,7 +60,7 @@ class NeighborGraph(Settings):
         spread: how far generated points are from the line, or the box goes beyond the ends, as a share of the
             distance between the ends.
         steiner: add points along edges longer than this many times the median edge. None: add none.
-        n_steps: gradients an edge.
+        n_steps: gradients per edge.
         search: "auto" (exact), "tree", "brute" (both exact) or "faiss" (approximate; needs `leastpath[ann]`).
 
     Example:
@@ -432,7 +432,7 @@ def _too_expensive(what: str, cost: float, budget: Budget, examples: Tensor, run
     if cost <= left:
         return None
     sentence = (
-        f"{what} takes {spent + cost:.0f} gradients an example, and of max_gradients={run.max_gradients} the solver "
+        f"{what} takes {spent + cost:.0f} gradients per example, and of max_gradients={run.max_gradients} the solver "
         f"may spend {spent + left:.0f}: the straight line was used; raise it, {remedy}"
     )
     return Note(Outcome.FELL_BACK, sentence)
