@@ -284,8 +284,8 @@ def test_errors_of_texts_tokenizers_and_models():
         explain(model, tokenizer(mask_token=None), "good", baseline="mask")
     with pytest.raises(ValueError, match="pass it, as in"):
         explain(nn.Linear(2, 2), tokenizer(), "good")
-    with pytest.raises(ValueError, match="with a classification head"):
-        explain(hf.BertForMaskedLM(hf.BertConfig(**(SMALL | LAYERS))).eval(), tokenizer(), "good film")
+    with pytest.raises(ValueError, match="has no head: pass pairs"):
+        explain(hf.BertModel(hf.BertConfig(**(SMALL | LAYERS))).eval(), tokenizer(), "good film")
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -19,16 +19,15 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer, write_number
 from leastpath._support.files import write_atomically
-from leastpath._support.threads import in_this_thread
 from leastpath.attribution import attribute
+from leastpath.heads import Head, Text, find_head, input_device
 from leastpath.removal.verdict import headline
 from leastpath.report.tokens import colour, text_html
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example
-from leastpath.score.calls import Output
+from leastpath.score.calls import Output, leave_untouched
 from leastpath.score.score import Score, with_classes
 
-Text = str | tuple[str, str]
 TextBaseline = Literal["pad", "mask", "zero"]
 ImageBaseline = Literal["black", "white", "mean"]
 
@@ -179,14 +178,21 @@ def explain(
     batch_size: int | None = None,
     **settings: Any,
 ) -> TextExplanation:
-    """Explain what a text classifier says, token by token.
+    """Explain what a text classifier, tagger, reader or masked model says, token by token.
+
+    The head is recognised. A model for token classification has an explanation for each entity that it finds, one for
+    question answering explains log p of start and end of the answer to (question, context), a masked model the word at
+    the mask, one for multiple choice the chosen text of (text, [choice, …]), and a model without a head the cosine
+    similarity of a pair, with one explanation for each side. What generates text is for `leastpath.language`.
 
     Args:
-        model: a model for sequence classification, or any module that takes `input_ids` and returns logits.
+        model: a model for sequence classification or one of the above, or any module that takes `input_ids` and returns
+            logits.
         tokenizer: its tokenizer.
         texts: one text, or several; a pair of texts is a tuple.
         target: the class, by index or by its name in the model's configuration, or one index per text. None: the
-            predicted class.
+            predicted class. Taggers: a label; readers: the answer's words; masked models: a word; multiple choice: the
+            number of a choice.
         baseline: where tokens start: the embedding of the "pad" token, of the "mask" token, "zero", or of a token id.
             A tuple of these averages over several. None: ("mask", "pad"), or what the tokenizer has of them, as the
             study of truth chose (docs/truth.md).
@@ -220,20 +226,22 @@ def explain(
     """
     given: Any = texts
     batch: list[Text] = list(given) if isinstance(given, Iterable) and not isinstance(given, (str, tuple)) else [given]
-    encoded, names = tokenize(model, tokenizer, batch, max_length)
     embedding = embedding or embedding_of(model)
-    device = next(model.parameters()).device
+    device = input_device(model, embedding)
+    head = _find_head(model, tokenizer, batch, target, max_length, device)
+    batch = head.texts
+    encoded, names = tokenize(model, tokenizer, batch, max_length)
     ids = encoded["input_ids"].to(device)  # (batch, length)
     there = encoded["attention_mask"].to(device).bool()
     special = encoded["special_tokens_mask"].to(device).bool()
     free = there & ~special if keep_special else there
     _check_free(batch, free)
     others = [encoded[name].to(device) for name in names]
-    wrapped = ReplacedTokens(model, embedding, names)
-    rows = tuple(map(per_example, (free, *others)))
+    wrapped = head.wrapper(model, embedding, names, head.read)
+    rows = tuple(map(per_example, (free, *others, *(part.to(device) for part in head.extra))))
     score = Score(wrapped, layer=wrapped.probe, additional_forward_args=rows, batch_size=batch_size)
     logits = score.outputs(ids)
-    score = with_classes(score, _read_target(model, target, logits), output, logits)
+    score = with_classes(score, _read_target(model, head.target, logits), output or head.output, logits)
     starts = usual_baselines(tokenizer) if baseline is None else _as_tuple(baseline)
     start = _join_starts([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
     labels = _token_labels(free, start.shape[-1])
@@ -245,7 +253,7 @@ def explain(
     values, word_values = (tuple(map(_sum_pieces, per_token, pieces)) for pieces in (tokens, words))
     spelled = [tokenizer.convert_ids_to_tokens(row) for row in encoded["input_ids"].tolist()]
     return TextExplanation(
-        **_answers(model, score, ids, result),
+        **(_answers(model, score, ids, result) | ({} if head.names is None else {"target_names": head.names})),
         tokens=tuple(tuple(spelled[b][p.positions[0]] for p in pieces) for b, pieces in enumerate(tokens)),
         values=values,
         words=tuple(tuple(p.text for p in pieces) for pieces in words),
@@ -257,6 +265,23 @@ def explain(
         inputs=ids,
         baselines=start,
     )
+
+
+def _find_head(
+    model: nn.Module, tokenizer: Any, batch: list[Text], target: Any, max_length: int | None, device: torch.device
+) -> Head:
+    """What the model's head makes of the texts; it may ask the model."""
+
+    def encode(texts: list[Text]) -> Any:
+        return tokenize(model, tokenizer, texts, max_length)[0]
+
+    def run(encoded: Any) -> Any:
+        names = tokenize(model, tokenizer, batch, max_length)[1]
+        inputs = {name: encoded[name].to(device) for name in ("input_ids", *names)}
+        with leave_untouched(model, inputs["input_ids"]):
+            return model(**inputs)
+
+    return find_head(model, tokenizer, batch, target, encode, run)
 
 
 def explain_image(
@@ -339,26 +364,6 @@ def _join_starts(starts: list[Tensor]) -> Tensor:
 
 
 # ---- texts -------------------------------------------------------------------------------------------------------
-
-
-class ReplacedTokens(nn.Module):
-    """The model over token ids, whose free tokens' embeddings pass through a probe: explaining the probe explains
-    them, and nothing else can move."""
-
-    def __init__(self, model: nn.Module, embedding: nn.Module, names: Sequence[str]) -> None:
-        super().__init__()
-        self.model = model
-        self.embedding = embedding
-        self.names = tuple(names)
-        self.probe = nn.Identity()
-        self.training = model.training
-
-    def forward(self, ids: Tensor, free: Tensor, *others: Tensor) -> Any:
-        def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
-            return torch.where(free[..., None], self.probe(vectors), vectors)
-
-        with self.embedding.register_forward_hook(in_this_thread(through)):
-            return self.model(input_ids=ids, **dict(zip(self.names, others, strict=True)))
 
 
 def tokenize(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:

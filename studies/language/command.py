@@ -14,7 +14,7 @@ from typer import Option
 from leastpath._support.files import write_atomically
 from leastpath._support.optional import import_optional
 from studies.language.prompts import Case, all_cases
-from studies.language.tables import choose, of_half, summarize, write_gaps, write_sorts, write_summary
+from studies.language.tables import choose, of_half, summarize, with_gradients, write_gaps, write_sorts, write_summary
 from studies.language.work import control_precision, study_case
 
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -105,11 +105,11 @@ def write_page(found: Sequence[dict[str, Any]], control: Sequence[dict[str, Any]
     if chosen:
         best = choose(chosen)
         parts += [f"Chosen on the development half: **{best}**.\n", "## Development\n", write_summary(chosen)]
-    if reported:
-        names = [
-            n for n in summarize(reported) if n.endswith(("zeros", "end of text")) or ("×" in n and "input" not in n)
-        ]
-        parts += ["## Reporting\n", write_summary(reported), write_gaps(reported), write_sorts(reported, names)]
+    if with_gradients(reported):
+        few = with_gradients(reported)
+        parts += ["## Reporting, all prompts\n", write_summary(reported)]
+        names = [n for n in summarize(few) if n.endswith(("zeros", "end of text")) or ("×" in n and "input" not in n)]
+        parts += ["## Reporting, those with gradients\n", write_summary(few), write_gaps(few), write_sorts(few, names)]
     worst = max((abs(one[p]["zeros"]) for one in control for p in ("float32", "float64")), default=0.0)
     apart = max((abs(one["float32"][k] - one["float64"][k]) for one in control for k in one["float32"]), default=0.0)
     parts.append(

@@ -37,6 +37,11 @@ def names_of(found: Sequence[Found]) -> list[str]:
     return sorted(every, key=lambda name: (next(k for k, head in enumerate(order) if name.startswith(head)), name))
 
 
+def with_gradients(found: Sequence[Found]) -> list[Found]:
+    """The prompts that Integrated Gradients explain too."""
+    return [one for one in found if one["gaps"]]
+
+
 def summarize(found: Sequence[Found]) -> dict[str, dict[str, float]]:
     """For each explanation: how often the cause comes first or among the first two, and the mean gains."""
     table = {}

@@ -57,7 +57,7 @@ def study_case(model: nn.Module, tokenizer: Any, case: Case, *, band: bool = Fal
         warnings.filterwarnings("ignore", message="from ")
         question = ask_case(model, tokenizer, case)
         starts = {name: _start(model, tokenizer, question, what) for name, what in STARTS.items()}
-        values, gaps = _explain_all(question, starts, band)
+        values, gaps = _explain_all(question, starts, case.gradients, band)
         margin = float(question.score(question.ids)[0])
         removed = _remove_all(model, tokenizer, question, values)
     words = [piece.text for piece in question.features]
@@ -73,7 +73,7 @@ def _start(model: nn.Module, tokenizer: Any, question: Question, what: Any) -> T
 
 
 def _explain_all(
-    question: Question, starts: Mapping[str, Tensor], band: bool
+    question: Question, starts: Mapping[str, Tensor], gradients: bool, band: bool
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Values (words,) of every explanation, and the completeness gap over the change of score for each integral."""
     values, gaps = {}, {}
@@ -86,10 +86,11 @@ def _explain_all(
         return sum_features(found.values[0].double().sum(-1), question.features), found
 
     for name, start in starts.items():
-        steps = STEPS_FROM_TEXT if name in NATURAL[1:] else STEPS
-        settings = {"tolerance": None, "n_steps": steps, "rule": "midpoint", "measure": "values"}
-        values[f"IG, {name}"], found = explain(start, "integrated_gradients", **settings)
-        gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
+        if gradients:
+            steps = STEPS_FROM_TEXT if name in NATURAL[1:] else STEPS
+            settings = {"tolerance": None, "n_steps": steps, "rule": "midpoint", "measure": "values"}
+            values[f"IG, {name}"], found = explain(start, "integrated_gradients", **settings)
+            gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
         for title, method in (("leave one out", leave_one_out), ("staircases", token_staircase)):
             if name in METHODS[title]:
                 values[f"{title}, {name}"] = explain(start, method)[0]
@@ -97,7 +98,7 @@ def _explain_all(
     if band:
         settings = {"max_gradients": 120, "measure": "values"}
         values["elastic band, natural 0"] = explain(starts[NATURAL[0]], "elastic_band", **settings)[0]
-    for title in METHODS:
+    for title in METHODS if gradients else ("leave one out", "staircases"):
         values[f"{title}, natural × {len(NATURAL)}"] = torch.stack([values[f"{title}, {n}"] for n in NATURAL]).mean(0)
     return {name: one for name, one in values.items() if not name.endswith(NATURAL[1:])}, gaps
 

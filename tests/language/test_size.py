@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from leastpath.heads import input_device
 from leastpath.language import Natural, explain
 from leastpath.language.size import (
     check_gradients,
@@ -14,7 +15,6 @@ from leastpath.language.size import (
     find_blocks,
     find_quantized,
     frozen,
-    input_device,
 )
 from leastpath.language.toy import toy_model
 

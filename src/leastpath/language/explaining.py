@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath.attribution import attribute
+from leastpath.heads import input_device
 from leastpath.language.answers import Answer, AnswerScores, generate_answer, read_answer, sum_columns
 from leastpath.language.baselines import Baseline, Natural, find_starts
 from leastpath.language.explanation import PromptExplanation, sum_features
 from leastpath.language.prompts import Chat, Groups, Prompt, cut_features, read_prompt
 from leastpath.language.rows import leave_one_out, rows_along, token_staircase
-from leastpath.language.size import check_gradients, checkpointed, frozen, input_device
+from leastpath.language.size import check_gradients, checkpointed, frozen
 from leastpath.methods.method import Method
 from leastpath.methods.table import method_of
 from leastpath.result.attribution import Attribution

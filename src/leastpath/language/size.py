@@ -80,17 +80,6 @@ def _rerun(block: nn.Module) -> Iterator[None]:
             del block.forward
 
 
-def input_device(model: nn.Module, embedding: nn.Module) -> torch.device:
-    """Where ids go: to the embedding, also of a model that is spread over devices or whose weights lie on a disk."""
-    hook = getattr(embedding, "_hf_hook", None) or getattr(model, "_hf_hook", None)
-    placed = getattr(hook, "execution_device", None)
-    if placed is not None:
-        return torch.device(placed if not isinstance(placed, int) else f"cuda:{placed}")
-    weight = next(embedding.parameters(), None)
-    weight = next(model.parameters(), None) if weight is None else weight
-    return torch.device("cpu") if weight is None or weight.device.type == "meta" else weight.device
-
-
 def find_quantized(model: nn.Module) -> str:
     """The name of a kind of quantised weights in the model; empty where there is none."""
     for module in model.modules():

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from leastpath.explorer.subject import LayerAsInput, Start, Subject
 from leastpath.explorer.uploads import text_from
+from leastpath.heads import ReplacedTokens
 from leastpath.score.arguments import per_example
 from leastpath.score.score import Score
-from leastpath.transformers import ReplacedTokens, baseline_id, embedding_of, start_vectors, token_pieces, tokenize
+from leastpath.transformers import baseline_id, embedding_of, start_vectors, token_pieces, tokenize
 
 STARTS = {"pad": "padding token", "mask": "mask token", "zero": "zeros"}
 
