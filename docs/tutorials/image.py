@@ -118,8 +118,8 @@ tried = try_baselines(first, inputs[0], settings)
 baselines_figure(tried).savefig("image-baselines.png", dpi=110)
 
 # %% [markdown]
-# With several baselines per example, values are averaged, and `baseline_spread` says how
-# much they depend on the choice:
+# With several baselines per example, values are averaged, and `baseline_spread` says
+# how much they depend on the choice:
 
 # %%
 several = lp.attribute(

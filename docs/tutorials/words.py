@@ -107,8 +107,8 @@ print(
 )
 
 # %% [markdown]
-# One number per word is the sum over its embedding; `text` does that (and `text_html` the
-# same for web pages). Red speaks for "favourable", blue against.
+# One number per word is the sum over its embedding; `text` does that (and `text_html`
+# the same for web pages). Red speaks for "favourable", blue against.
 
 # %%
 for b, words in enumerate(sentences):
