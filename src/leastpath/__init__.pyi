@@ -33,7 +33,8 @@ from leastpath.methods import (
     Problem as Problem,
     register as register,
 )
-from leastpath.removal.judge import Judgment as Judgment, verdict as verdict
+from leastpath.removal.referee import Referee as Referee, verdict as verdict
+from leastpath.removal.verdict import Judgment as Judgment
 from leastpath.result.attribution import Attribution as Attribution, load as load
 from leastpath.result.status import Interrupted as Interrupted, Note as Note, Outcome as Outcome, Status as Status
 from leastpath.score import baselines as baselines

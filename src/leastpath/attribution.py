@@ -16,7 +16,8 @@ from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, kind_of
 from leastpath.methods.method import Along, Explained, Method, Problem
 from leastpath.methods.table import METHODS, method_of
-from leastpath.removal.verdict import Verdict, leave_untested, removal_groups, test_by_removal
+from leastpath.removal.referee import Referee, judge_result
+from leastpath.removal.verdict import Judgment, leave_untested
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Interrupted, Note, Outcome, Status, finished
 from leastpath.score.baselines import Several
@@ -32,7 +33,7 @@ def attribute(
     *,
     method: str | Method | Solver | None = None,
     groups: Groups = None,
-    support: bool = True,
+    support: bool | Literal["full"] | Referee = True,
     progress: bool = False,
     seed: int = 0,
     on_interrupt: Literal["raise", "return"] = "raise",
@@ -69,7 +70,9 @@ def attribute(
     Rarely needed:
         groups: which features belong together: integer labels (1 or batch, *features), or words (`features.groups`).
             They are removed together in the test, and methods that switch features switch them together.
-        support: whether removal tests the result.
+        support: whether removal tests the result: `support`, `p_value`, `p_model` and the first sentence of the status
+            (docs/verdict.md). "full": with four times as many removals. A `Referee` of the same inputs: by its
+            removals, which several methods share.
         progress: show progress bars, and after the first gradients about how long it will take.
         seed: of everything random.
         on_interrupt: what Ctrl-C does. "raise": `Interrupted`, a KeyboardInterrupt whose `result` holds what is
@@ -94,10 +97,10 @@ def attribute(
     with leave_untouched(score.model, inputs):
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         problem = Problem.bind(score, inputs, baselines, run)
-        chosen, m = chosen or DEFAULTS[kind_of(problem.bound)], problem.m
-        labels = removal_groups(groups, problem.end[::m], kind_of(problem.bound))
+        chosen = chosen or DEFAULTS[kind_of(problem.bound)]
         explained = chosen.explain(problem, **{**chosen.defaults, **settings})
-        result = _put_together(problem, explained, _test(problem, explained, labels, support))
+        test = _test(problem, explained, groups, support)
+        result = _put_together(problem, explained, test)
     if on_interrupt == "raise":
         if explained.along is not None and explained.along.interrupted:
             raise Interrupted(result)
@@ -112,8 +115,8 @@ def _check(score: Any, on_interrupt: Any, support: Any) -> None:
         )
     if on_interrupt not in ("raise", "return"):
         raise ValueError(f"on_interrupt={on_interrupt!r} is unknown: use 'raise' or 'return'")
-    if not isinstance(support, bool):
-        raise ValueError(f"support={support!r} must be True or False; labels of features are given as groups=")
+    if not isinstance(support, (bool, Referee)) and not (isinstance(support, str) and support == "full"):
+        raise ValueError(f'support={support!r} must be True, False, "full" or a Referee; labels are given as groups=')
 
 
 # What studies/truth chose for each kind of input: clearly worse than the straight line on no net, fill or gate. For few
@@ -133,32 +136,32 @@ def _choose(method: Any, settings: dict[str, Any]) -> Method | None:
     return None if method is None else method_of(method)
 
 
-def _test(problem: Problem, explained: Explained, labels: Tensor | None, wanted: bool) -> Verdict:
+def _test(problem: Problem, explained: Explained, groups: Groups, wanted: bool | str | Referee) -> Judgment:
     """Does removal confirm the values, and does it confirm those of the straight line more?"""
     values, along = problem.mean(explained.values), explained.along
     start, line, bent = problem.start, None, None
     if explained.whole is not None:
         found = explained.whole.values
         values = problem.bound.space.join(found if isinstance(found, tuple) else (found,))
-        wanted &= bool(explained.whole.support.isnan().all())  # a function that calls the verb has tested its result
+        if not explained.whole.support.isnan().all():  # a function that calls the verb has tested its result
+            return leave_untested(len(values))
     if along is not None:
         start, line = along.path.start, problem.mean(along.line)
         bent = ~along.path.is_straight.unflatten(0, (-1, problem.m)).all(1)
-    if not wanted:
+    if wanted is False:
         return leave_untested(len(values))
-    starts, run = start.unflatten(0, (-1, problem.m)), explained.run
-    return test_by_removal(problem.bound, problem.inputs, values, starts, groups=labels, line=line, bent=bent, run=run)
+    if isinstance(wanted, Referee):
+        wanted.check_inputs(problem.bound)
+        return wanted.judge_points(values, line, bent)
+    starts, run = start.unflatten(0, (-1, problem.m)), explained.run or problem.run
+    return judge_result(problem.bound, problem.inputs, starts, groups, run, wanted == "full", values, line, bent)
 
 
-def _put_together(problem: Problem, explained: Explained, test: Verdict) -> Attribution:
+def _put_together(problem: Problem, explained: Explained, test: Judgment) -> Attribution:
     """The result: rows become examples, by the mean over their baselines."""
     whole = explained.whole
-    if whole is not None and not whole.support.isnan().all():
-        return whole
-    if whole is not None:
-        status = tuple(test.status_with(b, status) for b, status in enumerate(whole.status))
-        stats = {**whole.stats, "line_support": test.line}
-        return replace(whole, status=status, support=test.support.to(whole.completeness_gap), stats=stats)
+    if whole is not None:  # a function that calls the verb has tested its result
+        return test.add_to(whole) if whole.support.isnan().all() else whole
     bound, m, mean = problem.bound, problem.m, problem.mean
     values, along = explained.values.detach().to(bound.work_dtype), explained.along
     change = problem.change if explained.change is None else explained.change
@@ -172,15 +175,14 @@ def _put_together(problem: Problem, explained: Explained, test: Verdict) -> Attr
         mean(flat.sum(1) - change if along is None else along.gap),
         mean(flat.abs().sum(1) - change.abs()),
         mean(change),
-        tuple(test.status_with(b, _merge(statuses[b * m : (b + 1) * m])) for b in range(len(statuses) // m)),
-        support=test.support.to(change.device, change.dtype),
+        tuple(_merge(statuses[b * m : (b + 1) * m]) for b in range(len(statuses) // m)),
         n_gradients=problem.count(torch.as_tensor(bound.gradients_spent)),
-        n_forwards=problem.count(torch.as_tensor(bound.forwards_spent)) + test.n_forwards,
+        n_forwards=problem.count(torch.as_tensor(bound.forwards_spent)),
         method=explained.described,
         baseline_spread=None if spread is None else bound.space.split(spread),
-        stats={**explained.stats, "line_support": test.line},
+        stats=explained.stats,
     )
-    return result if along is None else _with_path(problem, result, along)
+    return test.add_to(result if along is None else _with_path(problem, result, along))
 
 
 def _with_path(problem: Problem, result: Attribution, along: Along) -> Attribution:
@@ -228,7 +230,7 @@ def _merge(statuses: Sequence[Status]) -> Status:
     if len(statuses) == 1:
         return statuses[0]
     notes: dict[Outcome, list[Note]] = {}
-    for note in sorted((n for s in statuses for n in s.notes), key=lambda n: n.outcome.ok):
+    for note in sorted((n for s in statuses for n in s.notes), key=lambda n: n.outcome.ok is True):
         notes.setdefault(note.outcome, []).append(note)
     return Status(tuple(Note(kind, _say_of_baselines(some, len(statuses))) for kind, some in notes.items()))
 

@@ -141,7 +141,7 @@ class TableExplanation:
 
     def __repr__(self) -> str:
         rows, columns = self.values.shape
-        tested = headline(self.result.support, self.result.stats["line_support"], self.result.status)
+        tested = headline(self.result.status)
         return f"TableExplanation({tested}; {rows} rows × {columns} columns; {self.choice}; {self.result!r})"
 
 

@@ -348,7 +348,7 @@ def _legend_html(end: float) -> str:
 def _headline(result: Attribution, example: int | None = None) -> str:
     """Support and status, of one example or of all."""
     chosen = slice(None) if example is None else slice(example, example + 1)
-    return headline(result.support[chosen], result.stats["line_support"][chosen], result.status[chosen])
+    return headline(result.status[chosen])
 
 
 def _as_tuple(baseline: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.removal.support import judged_score
+from leastpath.removal.curves import judged_score
 from leastpath.score.score import BoundScore
 from studies.truth.problem import Problem
 

@@ -10,7 +10,7 @@ from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.evaluation.support import symmetric_relevance_gain
 from leastpath.methods import METHODS
-from leastpath.removal.support import SHARES
+from leastpath.removal.curves import SHARES
 
 NET = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 3))
 TWO = torch.stack([torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.5)], 1)

@@ -20,8 +20,7 @@ from leastpath.removal.chance import (
     probe_sets,
     rank_evenly,
 )
-from leastpath.removal.curves import Order
-from leastpath.removal.support import judged_score
+from leastpath.removal.curves import Order, judged_score
 
 TRIALS = 200
 MOST = int(binom.ppf(0.999, TRIALS, 0.05))  # of p ≤ .05 among so many, if they are uniform

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -15,17 +16,28 @@ from leastpath._support.checks import in_words, write_number
 from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
+from leastpath.commands.verdict import Tested
 from leastpath.evaluation.masking import FULL_AREAS
 from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import kind_of, label_groups
 from leastpath.methods import Method
-from leastpath.removal.curves import Order, Scale, default_rank
-from leastpath.removal.support import judged_score, measure_curves
+from leastpath.removal.curves import Order, Scale, default_rank, judged_score, level_of, removal_scores
+from leastpath.removal.referee import Referee
 from leastpath.result.attribution import Attribution
-from leastpath.result.status import Outcome, Status, finished
+from leastpath.result.status import finished
 from leastpath.score.calls import leave_untouched
 
-EVIDENCE = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "n_gradients")
+EVIDENCE = (
+    "support",
+    "p_value",
+    "p_model",
+    "completeness_gap",
+    "cancellation",
+    "length",
+    "length_ratio",
+    "certificate",
+    "n_gradients",
+)
 PROBED = 4  # rows of the trial that tells how long a gradient takes
 OF_TEST = 2 * len(FULL_AREAS)  # forwards, for each method and baseline; the shares of support are among them, about
 
@@ -44,11 +56,21 @@ class Answer:
     """(areas,) the probability, or score, without what is ranked first."""
     insertion: Tensor
     """(areas,) with only this left."""
+    strengths: Tensor
+    """(units,) the values that are ranked."""
+    weights: Tensor
+    """(units,) of the removals by which all methods are judged."""
 
     @property
     def support(self) -> float:
         """The symmetric relevance gain: above 0 for an order that is better than a random one."""
         return float(self.record["support"])
+
+    @property
+    def tested(self) -> Tested:
+        """What removal says of it."""
+        p_values = float(self.record["p_value"]), float(self.record["p_model"])
+        return Tested(self.support, *p_values, self.strengths, self.weights)
 
     @property
     def is_probability(self) -> bool:
@@ -60,7 +82,7 @@ def answers(
     case: Case, run: RunFolder, methods: Sequence[Method], limits: Mapping[str, float | None], seed: int
 ) -> list[Answer]:
     """One for each method, in their order. What the run's store already has is not computed."""
-    found = []
+    found, referee = [], cache(partial(_appoint, case, seed))
     for method in methods:
         if method.name not in run.store:
             began = time.monotonic()
@@ -68,9 +90,12 @@ def answers(
                 result = finished(_explain_by(case, method, limits, seed))
             assert isinstance(result.values, Tensor)
             seconds = round(time.monotonic() - began, 2)
-            support, curves, scale = _remove(case, result)
-            record = {"seconds": seconds, **_evidence(result, support), "kind": scale}
-            run.store.write(method.name, record, {"values": result.values, **curves})
+            curves, scale = _remove(case, result)
+            with _one_bar(f"{method.title}: verdict"):
+                test = referee().judge(result.values)
+            record = {"seconds": seconds, **_evidence(test.add_to(result)), "kind": scale}
+            units = dict(zip(("strengths", "weights"), referee().show_units(result.values), strict=True))
+            run.store.write(method.name, record, {"values": result.values, **curves, **units})
         unit = run.store.read(method.name)
         found.append(Answer(method.title, unit.record, **unit.arrays))
     return found
@@ -99,17 +124,19 @@ def _one_bar(title: str) -> Iterator[None]:
         bar.advance(1.0 - done)
 
 
-def _evidence(result: Attribution, support: float) -> dict[str, Any]:
-    """What is known of a result, its support first."""
-    evidence = {**vars(result), "support": torch.tensor([support], dtype=torch.float64)}
-    record: dict[str, Any] = {name: float(evidence[name][0]) for name in EVIDENCE}
-    # What a method says of its own test, that there was none, is not true here.
-    status = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
-    return {**record, "method": result.method, "metric": result.metric, "status": status.value}
+def _appoint(case: Case, seed: int) -> Referee:
+    """One referee for all methods: they are judged by the same removals, which are made once."""
+    return Referee(case.score, case.inputs, case.baselines, seed=seed)
 
 
-def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], Scale]:
-    """Support, the curves (areas,) that show it, and their scale. Means over the baselines that replace features."""
+def _evidence(result: Attribution) -> dict[str, Any]:
+    """What is known of a result, its test first."""
+    record: dict[str, Any] = {name: float(getattr(result, name)[0]) for name in EVIDENCE}
+    return {**record, "method": result.method, "metric": result.metric, "status": result.status[0].value}
+
+
+def _remove(case: Case, result: Attribution) -> tuple[dict[str, Tensor], Scale]:
+    """The curves of removal (areas,) and their scale. Means over the baselines that replace features."""
     judged, scale = judged_score(case.score)
     with leave_untouched(case.score.model, case.inputs):
         bound = judged.bind(case.inputs)
@@ -118,9 +145,10 @@ def _remove(case: Case, result: Attribution) -> tuple[float, dict[str, Tensor], 
         order = Order.of(values, groups, default_rank(kind_of(bound), scale))
         fills = [bound.space.ends(start)[0] for start in case.each_baseline]
         also = order.first(FULL_AREAS), order.all_but_first(FULL_AREAS)
-        gain, (_, _, *found) = measure_curves(bound, scale, order, fills, also=also)
+        scores = removal_scores(bound, order, torch.cat(also), fills)
+        found = level_of(scores, scale).split(len(FULL_AREAS), 2)
     curves = [torch.where(order.ranks, curve[0, :, :, 0].mean(0), torch.nan) for curve in found]
-    return float(gain.mean()), {"x": torch.tensor(FULL_AREAS), "deletion": curves[0], "insertion": curves[1]}, scale
+    return {"x": torch.tensor(FULL_AREAS), "deletion": curves[0], "insertion": curves[1]}, scale
 
 
 # ---- how long it will take ---------------------------------------------------------------------------------------

@@ -1,46 +1,89 @@
-"""The verdict in words: which explanation stands the test of removal, and which does not."""
+"""The verdict in words: which of several explanations of one input stands the test of removal, and which does not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 from leastpath._support.checks import write_number
-from leastpath.removal.verdict import MARGIN
+from leastpath.evaluation.statistics import holm
+from leastpath.removal.chance import Probe, p_worse
+from leastpath.removal.verdict import ALPHA
 
 
-def verdict(support: Mapping[str, float], *, is_probability: bool = True) -> str:
-    """What the removal curves say of each method, in a few sentences.
+class Tested(NamedTuple):
+    """What removal says of one explanation."""
+
+    support: float
+    p_value: float
+    p_model: float
+    strengths: Tensor  # (units,) its values
+    weights: Tensor  # (units,) of the removals that all explanations share
+
+    @property
+    def p(self) -> float:
+        """Of both questions together."""
+        return max(self.p_value, self.p_model)
+
+
+def verdict(tests: Mapping[str, Tested], *, is_probability: bool = True) -> str:
+    """What removal says of the methods, in a few sentences. p-values are corrected for how many were tried (Holm).
 
     Args:
-        support: method -> its symmetric relevance gain.
-        is_probability: whether it is in probability, not in units of a score.
+        tests: method -> its test, all by the same removals.
+        is_probability: whether support is in probability, not in units of a score.
 
     Example:
-        >>> print(verdict({"Staircases": 0.41, "IG": 0.12, "Noise": -0.02}))
+        >>> order = torch.linspace(-1, 1, 30)
+        >>> right, wrong = Tested(0.41, 0.002, 0.004, order, order), Tested(-0.02, 0.6, 0.7, -order, order)
+        >>> print(verdict({"Staircases": right, "Noise": wrong}))
         Removing what Staircases ranks first lowers the probability most: trust Staircases here.
-        Support: Staircases 0.41, IG 0.12, Noise −0.02; 0 is a random order. Removal does not confirm Noise.
+        Support: Staircases 0.41 (p 0.008), Noise −0.02 (p 0.7); p is corrected for 2 methods tried.
     """
-    best = max(support, key=lambda name: support[name])
+    names = list(tests)
+    adjusted = dict(zip(names, holm([tests[name].p for name in names]).tolist(), strict=True))
+    by_chance = dict(zip(names, holm([tests[name].p_value for name in names]).tolist(), strict=True))
+    passed = [name for name in names if adjusted[name] <= ALPHA]
+    above = [name for name in names if by_chance[name] <= ALPHA]
+    tried = f"; p is corrected for {len(names)} methods tried" if len(names) > 1 else ""
+    each = ", ".join(
+        f"{name} {write_number(tests[name].support, 2)} (p {write_number(adjusted[name], 2)})" for name in names
+    )
+    first = _praise(tests, passed, is_probability) if passed else _doubt(names, above)
+    return f"{first}\nSupport: {each}{tried}."
+
+
+def _praise(tests: Mapping[str, Tested], passed: list[str], is_probability: bool) -> str:
+    """Of methods that passed, the best one; and those that cannot be told apart from it."""
     change = "lowers the probability" if is_probability else "changes the score"
-    if not support[best] > 0:
-        who = "these methods rank" if len(support) > 1 else f"{best} ranks"
-        none = "None of these stands the test" if len(support) > 1 else f"{best} does not stand the test"
+    best = max(passed, key=lambda name: tests[name].support)
+    if len(tests) == 1:
+        return f"{best} stands the test: removing what it ranks first {change} beyond chance."
+    equal = [name for name in passed if name == best or not _is_worse(tests[name], tests[best])]
+    if len(equal) == 1:
+        return f"Removing what {best} ranks first {change} most: trust {best} here."
+    return f"{_join_words(equal)} stand the test and cannot be told apart here: trust any of them."
+
+
+def _is_worse(one: Tested, other: Tested) -> bool:
+    none = torch.zeros(1)
+    return p_worse(Probe(one.weights, one.weights[None], none), one.strengths, other.strengths) <= ALPHA
+
+
+def _doubt(names: list[str], above: list[str]) -> str:
+    remedy = "Do not read the pictures as reasons; try another --baseline, --target or --methods."
+    if above:
+        more = "is" if len(above) == 1 else "are"
         return (
-            f"{none}: removing what {who} first {change} no more than removing what comes last. Do not read the "
-            "pictures as reasons; try another --baseline, --target or --methods."
+            f"{_join_words(above)} {more} better than chance, but no better than what the input shows without the "
+            f"model. {remedy}"
         )
-    equal = [name for name in support if support[name] >= (1 - MARGIN) * support[best]]
-    if len(support) == 1:
-        first = f"{best} stands the test: removing what it ranks first {change} more than removing what it ranks last."
-    elif len(equal) == 1:
-        first = f"Removing what {best} ranks first {change} most: trust {best} here."
-    else:
-        first = f"Removing what {_join_words(equal)} rank first {change} most, about equally: trust them here."
-    each = ", ".join(f"{name} {write_number(value, 2)}" for name, value in support.items())
-    failed = [name for name, value in support.items() if not value > 0]
-    last = f" Removal does not confirm {_join_words(failed, 'or')}." if failed else ""
-    return f"{first}\nSupport: {each}; 0 is a random order.{last}"
+    who = f"None of these {len(names)} methods is" if len(names) > 1 else f"{names[0]} is not"
+    return f"{who} better than chance here. {remedy}"
 
 
-def _join_words(names: list[str], word: str = "and") -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+def _join_words(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

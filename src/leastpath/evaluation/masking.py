@@ -20,9 +20,17 @@ from leastpath.evaluation.measure import Measured, NamedMeasure, read_attributio
 from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups, read_maps
-from leastpath.removal.curves import Order, Scale, group_strengths, removal_scores, round_counts
+from leastpath.removal.curves import (
+    Order,
+    Probability,
+    Scale,
+    group_strengths,
+    judged_score,
+    level_of,
+    removal_scores,
+    round_counts,
+)
 from leastpath.removal.fills import Fill, Filler, find_filler
-from leastpath.removal.support import Probability, judged_score, level_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import Baselines, Inputs, leave_untouched, warn_of_training_mode
 from leastpath.score.score import Score

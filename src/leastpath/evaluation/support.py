@@ -17,9 +17,8 @@ from leastpath.evaluation.measure import (
     read_attributions,
 )
 from leastpath.features.groups import Groups, check_groups, kind_of, label_groups
-from leastpath.removal.curves import Order, Rank, default_rank
+from leastpath.removal.curves import SHARES, Order, Probability, Rank, default_rank, judged_score, measure_curves
 from leastpath.removal.fills import FILLS, Fill, Filler, Filling, find_filler
-from leastpath.removal.support import SHARES, Probability, judged_score, measure_curves
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import leave_untouched, warn_of_training_mode
 from leastpath.score.score import Baselines, BoundScore, Inputs, Score

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +19,9 @@ from leastpath.features.groups import Kind
 from leastpath.geometry.path import Path
 from leastpath.methods import METHODS, Method
 from leastpath.methods.method import Along, Explained, Problem
-from leastpath.removal.support import judged_score
-from leastpath.removal.verdict import NO_ORDER, Verdict
+from leastpath.removal.referee import Referee
 from leastpath.result.attribution import Attribution
-from leastpath.result.status import Outcome, Status
+from leastpath.result.status import Outcome
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
 
@@ -48,6 +46,8 @@ class Finding:
     stopped: bool = False
     is_tested: bool = True
     """False while the curves of removal are still being measured."""
+    referee: Referee | None = None
+    """The removals of the verdict, which other methods share."""
 
 
 def offered_methods(view: View, wanted: Sequence[str] | None = None) -> dict[str, Method]:
@@ -107,9 +107,11 @@ def make_finding(
         meter.stage = "removing features"
         show(Finding(question, method, stiffness, result, walk, {}, time.monotonic() - began, is_tested=False))
         tested = _finish_unless_stopped(lambda: _test(question, score, result, line, only_first=meter.stopped))
-        result, curves = tested or _test(question, score, result, line, only_first=True)
+        result, curves, referee = tested or _test(question, score, result, line, only_first=True)
     stopped = meter.stopped or any(Outcome.INTERRUPTED in status for status in result.status)
-    return Finding(question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped)
+    return Finding(
+        question, method, stiffness, result, walk, curves, time.monotonic() - began, stopped, referee=referee
+    )
 
 
 def _finish_unless_stopped(work: Callable[[], T]) -> T | None:
@@ -128,8 +130,8 @@ def settings_of(subject: Subject, method: Method, stiffness: float | None) -> di
     settings: dict[str, Any] = {} if budget is None else {"max_gradients": budget}
     if "stiffness" in method.defaults:
         settings["stiffness"] = 1.0 if stiffness is None else stiffness
-    if subject.kind != "image":
-        settings["groups"] = subject.units[None]
+    if subject.groups is not None:
+        settings["groups"] = subject.groups
     return settings
 
 
@@ -179,22 +181,20 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
 
 def _test(
     question: Question, score: Score, result: Attribution, line: Finding | None, only_first: bool
-) -> tuple[Attribution, dict[str, Curve]]:
-    """The result with its support, and one curve per fill. After a stop, one fill must do."""
+) -> tuple[Attribution, dict[str, Curve], Referee | None]:
+    """The result with its verdict, one curve per fill, and the removals. After a stop, one fill must do."""
     values = _values(result)
     if not bool(torch.isfinite(values).all()):
-        return result, {}
+        return result, {}, None
     fills = dict(list(question.curve_fills.items())[: 1 if only_first else None])
     curves = {name: removal_curve(question.subject, score, values, fill) for name, fill in fills.items()}
-    support = torch.tensor([curves["baseline"].support], dtype=torch.float64)
-    beside = math.nan if line is None else float(line.result.support[0])
-    scale = judged_score(score)[1]
-    test = Verdict(support, torch.tensor([beside], dtype=torch.float64), torch.zeros(1), scale, (NO_ORDER,))
-    others = Status(tuple(note for note in result.status[0].notes if note.outcome is not Outcome.NOT_TESTED))
-    stats = {**result.stats, "line_support": test.line}
-    return replace(
-        result, support=support.to(result.completeness_gap), status=(test.status_with(0, others),), stats=stats
-    ), curves
+    referee = Referee(score, question.subject.inputs, question.baselines, groups=question.subject.groups)
+    if line is not None and line.referee is not None:
+        referee.take_removals(line.referee)  # one question is removed from once, whatever the method
+    of_line = None if line is None else _values(line.result)
+    with leave_untouched(score.model, question.subject.inputs):
+        test = referee.judge_points(values, of_line, torch.tensor([line is not None]))
+    return test.add_to(result), curves, referee
 
 
 def _values(result: Attribution) -> Tensor:

@@ -17,12 +17,19 @@ from leastpath.explorer.removal import rank_of, removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, shares_moved
 from leastpath.removal.curves import Rank
+from leastpath.removal.verdict import headline
 from leastpath.result.attribution import Attribution
 
 EVIDENCE = {  # in the order of showing: a label, and what it means
     "support": (
         "Support", "How much more the prediction loses without what is ranked first than without what is ranked last. "
         "0 is a random order, higher is better."
+    ),
+    "p_value": (
+        "p against chance", "How often an order that knows nothing does as well here. 0.05 or less is evidence."
+    ),
+    "p_model": (
+        "p against the input", "How often an order that knows the input, but not the model, does as well."
     ),
     "line_support": (
         "Support of the straight line", "The support of Integrated Gradients along the straight line, for comparison."
@@ -41,14 +48,13 @@ EVIDENCE = {  # in the order of showing: a label, and what it means
     "n_gradients": ("Gradients", "Gradients of the model that the explanation took."),
     "seconds": ("Seconds", "Time that it took."),
 }  # fmt: skip
-HARDLY = 0.01  # of probability: every other random order reaches as much, on digits and on a table
 MEASURING = "Removal is being measured: a moment until it is known whether it confirms this explanation."
 
 
 def as_result(key: str, finding: Finding) -> dict[str, Any]:
     """A finding as `GET /api/results/KEY` gives it."""
     question, walk = finding.question, finding.walk
-    rank, in_probability = rank_of(question.subject, question.score), bool(question.classes())
+    rank = rank_of(question.subject, question.score)
     return {
         "key": key,
         "method": finding.method.name,
@@ -56,7 +62,7 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
         "tested": finding.is_tested,
-        **show_result(question.subject, finding.result, rank, in_probability, finding.stopped, finding.seconds),
+        **show_result(question.subject, finding.result, rank, finding.stopped, finding.seconds),
         **({} if finding.is_tested else {"headline": MEASURING}),
         "walk": None if walk is None else walk_of(question.subject, walk, question.baselines),
         "sentence_walk": _walk_words(finding),
@@ -65,40 +71,18 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
 
 
 def show_result(
-    subject: Subject, result: Attribution, rank: Rank, in_probability: bool, stopped: bool = False, seconds: float = nan
+    subject: Subject, result: Attribution, rank: Rank, stopped: bool = False, seconds: float = nan
 ) -> dict[str, Any]:
     """The verdict, the evidence and the numbers of a result."""
-    support, status = float(result.support[0]), result.status[0]
-    is_open = math.isnan(support) or _is_hardly(support, in_probability)
+    status = result.status[0]
+    said = headline([status])
     return {
-        "headline": headline(support, in_probability),
-        "trusted": None if is_open else status.ok and not stopped and support > 0,
+        "headline": f"{said[:1].upper()}{said[1:]}.",
+        "trusted": None if math.isnan(float(result.support[0])) else status.ok and not stopped,
         "status": status.value,
         "evidence": evidence(result, seconds),
         **numbers_of(subject, result, rank),
     }
-
-
-def headline(support: float, is_probability: bool) -> str:
-    """The first sentence that a person reads of an explanation.
-
-    Example:
-        >>> headline(0.41, True)
-        'Removing what it ranks first lowers the probability by 0.41 more than removing what it ranks last.'
-    """
-    if math.isnan(support):
-        return "Whether removal confirms this explanation was not measured."
-    said = write_number(support, 2)
-    if support <= 0:
-        return f"Removal does not confirm this explanation: support {said}, which should be above 0."
-    if _is_hardly(support, is_probability):
-        return f"Removal hardly confirms this explanation: support {said}, and a random order has 0 on average."
-    changes = "lowers the probability" if is_probability else "changes the score"
-    return f"Removing what it ranks first {changes} by {said} more than removing what it ranks last."
-
-
-def _is_hardly(support: float, is_probability: bool) -> bool:
-    return is_probability and 0 < support < HARDLY
 
 
 def evidence(result: Attribution, seconds: float = nan) -> list[dict[str, Any]]:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath.explorer.subject import Subject
-from leastpath.removal.curves import Order, Rank, default_rank
-from leastpath.removal.support import SHARES, judged_score, measure_curves
+from leastpath.removal.curves import SHARES, Order, Rank, default_rank, judged_score, measure_curves
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
 

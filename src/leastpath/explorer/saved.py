@@ -138,10 +138,9 @@ def _label(result: Attribution) -> str:
 
 def _show_saved(result: Attribution, subject: Subject, b: int) -> dict[str, Any]:
     one = Attribution(**{field.name: _row(result, field.name, b) for field in fields(result)})
-    in_probability = "in probability" in one.status[0].value
     return {
         "key": f"saved-{b}", "method": "saved", "label": _label(result), "stiffness": None, "stopped": False,
-        **show_result(subject, one, SAVED_RANK, in_probability), "walk": _walk_of_path(result, subject, b),
+        **show_result(subject, one, SAVED_RANK), "walk": _walk_of_path(result, subject, b),
         "sentence_walk": NO_PATH if result.path is None else PATH_ONLY, "curves": {},
     }  # fmt: skip
 

@@ -78,6 +78,11 @@ class Subject:
         return self.inputs.shape[1:]
 
     @property
+    def groups(self) -> Tensor | None:
+        """What is removed together, for the verb; None where it is as the kind of input has it."""
+        return None if self.kind == "image" else self.units[None]
+
+    @property
     def is_made_by_recipe(self) -> bool:
         """Whether the recipe makes `subject` itself, and not its `score` and `inputs`."""
         return any(line.startswith("subject = ") for line in self.recipe)

@@ -69,7 +69,7 @@ class Smoothed:
             changes.append(copies.score_change.mean())
             problem.bound.gradients_spent[row] += int(copies.n_gradients.sum())
             problem.bound.forwards_spent[row] += int(copies.n_forwards.sum())
-            n_ok = sum(status.ok for status in copies.status)
+            n_ok = sum(status.ok is True for status in copies.status)
             remarks += [f"{n_ok} of {n_samples} noisy copies went well" if n_ok < n_samples else ""] * m
             problem.bar.advance(m)
         # A method with a start of its own has its own change of score, here the mean over the copies.

@@ -3,28 +3,23 @@
 Pairs of random removals of one input say how much each of its units (features, patches, tokens) matters: its weights.
 An explanation is as good as its ranks agree with them. Whatever else is tested on that input (draws of a null, other
 explanations, two explanations beside each other) is then a product of matrices and costs no forward. Nothing here knows
-how an explanation was made, and only `probe_orders` and `probe_sets` run the model. docs/verdict.md has the definition.
+how an explanation was made, and nothing runs the model. docs/theory.md has the definition.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from leastpath.removal.curves import Order, Scale, removal_scores
-from leastpath.removal.fills import Filling
 from leastpath.score.baselines import blur_images
-from leastpath.score.score import BoundScore
 
-SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-LIMIT = 8.0  # of log-odds: what a saturated class does beyond is no evidence
-LEAST_UNITS = 4  # fewer can be ordered in at most six ways, and no p-value reaches .05
-SET_SHARES = (0.1, 0.9)  # smallest and largest share that a random set removes
-WIDTHS = (0.0, 1.0, 2.0)  # of random sets on a grid, in cells: scattered, small spots, large spots
+RIDGE = 0.3  # of the mean square of a unit's signs: weights of units that the removals hardly tell apart shrink
 
 
 # ---- the probe ---------------------------------------------------------------------------------------------------
@@ -41,82 +36,44 @@ class Probe:
     halves: Tensor  #: (2, units) the same by each half of the removals
     gains: Tensor  #: (orders,) symmetric relevance gains of random orders
 
+    @classmethod
+    def of(cls, signs: Tensor, differences: Tensor, half: Tensor, gains: Tensor) -> Probe:
+        """From pairs of removals A and B.
+
+        Args:
+            signs: (pairs, units) 1 for a unit of A, −1 for one of B, 0 for one of neither.
+            differences: (pairs,) level without B − level without A.
+            half: (pairs,) 0 or 1, by which half a pair counts.
+            gains: (orders,) of random orders.
+        """
+        left, signs = _take_out_size(differences.double(), signs.double().mean(1)), signs.double()
+        halves = torch.stack([weigh_units(signs[half == k], left[half == k]) for k in (0, 1)])
+        return cls(weigh_units(signs, left), halves, gains)
+
     @property
     def spread(self) -> float:
         """The standard deviation of a random order's gain. An order and its reverse have opposite gains: mean 0."""
         return float(self.gains.square().mean().sqrt())
 
 
-def levels_without(judged: BoundScore, scale: Scale, order: Order, spans: Tensor, fills: Sequence[Filling]) -> Tensor:
-    """What is compared: log-odds within ±8, or the score where there are none: (draws, fills, spans)."""
-    scores = removal_scores(judged, order, spans, fills)[..., 0]
-    return scores.clamp(-LIMIT, LIMIT) if scale == "log_odds" else scores
+def weigh_units(signs: Tensor, differences: Tensor) -> Tensor:
+    """How much each unit matters by pairs of removals: (pairs, units) and (pairs,) -> (units,), mean 0.
 
-
-def order_differences(judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling]) -> Tensor:
-    """Level without the last minus level without the first units of each order: (draws, fills, shares).
-
-    Its mean over fills and shares is the symmetric relevance gain.
+    With more pairs than units a ridge regression, which takes what other units did out of a unit's weight; with fewer
+    the sum of differences, signed.
     """
-    spans = torch.cat([order.last(SHARES), order.first(SHARES)])
-    last, first = levels_without(judged, scale, order, spans, fills).chunk(2, -1)
-    return last - first
-
-
-def probe_orders(
-    judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling], orders: int, generator: torch.Generator
-) -> Probe:
-    """The probe by random orders: each loses its first and its last units, at five shares, by every fill.
-
-    Args:
-        judged: bound to the one input.
-        scale: what it returns.
-        order: any order of its units.
-        fills: what stands in for removed features.
-        orders: how many; each costs 2 × 5 × fills forwards.
-        generator: of the orders.
-    """
-    drawn = order.rank_anew(torch.rand(orders, 1, order.places.shape[-1], generator=generator))
-    difference = order_differences(judged, scale, drawn, fills)
-    places, n = drawn.places[:, 0, None].cpu(), order.places.shape[-1]
-    counts = drawn.first(SHARES)[:, 0, 1, None]  # (shares, 1)
-    signs = (places < counts).double() - (places >= n - counts).double()  # (orders, shares, units)
-    halves = [torch.einsum("os,osu->u", difference[k::2].sum(1), signs[k::2]) for k in (0, 1)]
-    return _gather_probe(halves, difference.mean((1, 2)))
-
-
-def probe_sets(
-    judged: BoundScore, scale: Scale, order: Order, fills: Sequence[Filling], grid: tuple[int, int], pairs: int,
-    generator: torch.Generator,
-) -> Probe:  # fmt: skip
-    """The probe by random sets on a grid, each against its complement: scattered cells, small and large spots in turn.
-
-    Single scattered patches hardly move a net that sees objects; spots do. A pair costs two forwards, by one fill.
-    """
-    shares = torch.rand(pairs, generator=generator) * (SET_SHARES[1] - SET_SHARES[0]) + SET_SHARES[0]
-    kind = torch.arange(pairs) // len(fills) % len(WIDTHS)
-    fields = torch.stack([draw_fields(pairs, grid, width, generator) for width in WIDTHS])[kind, torch.arange(pairs)]
-    sets = (fields.argsort(1).argsort(1) >= (shares * fields.shape[1]).round()[:, None]).int()  # 0: removed first
-    both = torch.tensor([[[0, 1]], [[1, 2]]])
-    difference = torch.empty(pairs, dtype=torch.float64)
-    for k, fill in enumerate(fills):
-        some = replace(order, places=sets[k :: len(fills), None])
-        without = levels_without(judged, scale, some, both, [fill])[:, 0]
-        difference[k :: len(fills)] = without[:, 1] - without[:, 0]
-    signs, half = 1.0 - 2.0 * sets.double(), torch.arange(pairs) // (len(fills) * len(WIDTHS)) % 2
-    left = _take_out_size(difference, signs.mean(1))
-    halves = [left[half == k] @ signs[half == k] for k in (0, 1)]
-    few = order.rank_anew(torch.rand(4, 1, fields.shape[1], generator=generator))
-    return _gather_probe(halves, order_differences(judged, scale, few, fills).mean((1, 2)))
-
-
-def _gather_probe(halves: Sequence[Tensor], gains: Tensor) -> Probe:
-    both = torch.stack([half - half.mean() for half in halves])
-    return Probe(both.sum(0), both, gains)
+    sums = differences @ signs
+    if len(signs) > signs.shape[1]:
+        moments = signs.T @ signs
+        moments.diagonal().add_(RIDGE * moments.diagonal().mean() + 1e-12)
+        sums = torch.linalg.solve(moments, sums)
+    return sums - sums.mean()
 
 
 def _take_out_size(difference: Tensor, size: Tensor) -> Tensor:
-    """A set and its complement differ in size: what that explains of the difference is no unit's doing."""
+    """A and B may differ in size: what that explains of the difference is no unit's doing."""
+    if not size.any():
+        return difference
     columns = torch.stack([size, size**3], 1)
     return difference - columns @ torch.linalg.lstsq(columns, difference, driver="gelsd").solution
 
@@ -198,10 +155,14 @@ def cut_strata(says: Tensor, size: int, generator: torch.Generator) -> Tensor:
 def permute(n: int, draws: int, generator: torch.Generator, strata: Tensor | None = None) -> Tensor:
     """Permutations of n units (draws, n), uniform over all, or over those that keep each unit in its stratum.
 
+    Where there are no more than `draws` at all (up to five units), each comes once.
+
     Example:
         >>> permute(4, 1, torch.Generator().manual_seed(0), torch.tensor([0, 0, 1, 1])).sort().values
         tensor([[0, 1, 2, 3]])
     """
+    if (strata is None or not strata.any()) and math.factorial(n) <= draws + 1:
+        return torch.tensor(list(itertools.permutations(range(n)))[1:])  # all of them but the identity
     shuffled = torch.rand(draws, n, generator=generator, dtype=torch.float64)
     if strata is None:
         return shuffled.argsort(1)

@@ -1,193 +1,169 @@
-"""Verdict: the test that a result carries. Its support, by removal, beside that of the straight line.
-
-Features are removed in the order of the explanation, by putting the baseline's values in their place. Support is the
-symmetric relevance gain of `support.py`: how much more the score loses with the most important features than with the
-least important ones. Where a probability is tested, features are ordered by their signed values: first what
-speaks for the class, last what speaks against it. Where it is not, they are ordered by size.
-"""
+"""Verdict: what the test by removal says of an explanation, in numbers and in words. `referee.py` runs the test."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
+from scipy.stats import binomtest
 from torch import Tensor
 
 from leastpath._support.checks import write_number
-from leastpath._support.rows import flat_rows
-from leastpath.account.run import Run
-from leastpath.features.groups import Groups, Kind, default_groups, kind_of, label_groups
-from leastpath.removal.curves import Order, Rank, Scale, default_rank
-from leastpath.removal.fills import Filling
-from leastpath.removal.support import SHARES, judged_score, measure_curves
+from leastpath.removal.chance import Tail
+from leastpath.result.attribution import Attribution
 from leastpath.result.status import Note, Outcome, Status
-from leastpath.score.score import BoundScore, Inputs, Score
 
-MARGIN = 0.05  # of the line's support: nine shares cannot tell smaller differences
-FORWARD_COST = 1 / 3  # of a gradient, roughly
+ALPHA = 0.05
+LEAST_UNITS = 4  # fewer can be ordered in at most six ways, and no p-value reaches .05
+CLEARLY = 0.25  # of the line's support that an explanation must lack to be called worse, beside p ≤ .05
 ASK = Note(Outcome.NOT_TESTED, "the explanation was not tested: support=True tests it")
 NO_ORDER = Note(
     Outcome.NOT_TESTED, "the explanation was not tested: removal needs at least two features with finite values"
 )
-PART = 0.1  # of a call's budget that its test may cost, at most
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Support of the explanation and of the straight line (examples,), NaN where not measured, and what was spent."""
+class Judgment:
+    """What removal says of explanations: numbers (batch,) in float64 on the CPU, and a status for each example.
 
-    support: Tensor
-    line: Tensor
-    n_forwards: Tensor
-    scale: Scale
-    unknown: Sequence[Note]  # what is said of each example that has no number
-    bent: Sequence[bool] = ()  # whether a path is not the straight line itself
-
-    def status_with(self, example: int, others: Status) -> Status:
-        """The whole status of an example: the test first, or last what was not tested."""
-        note = self.note(example)
-        return Status((*others.notes, note) if note.outcome is Outcome.NOT_TESTED else (note, *others.notes))
-
-    @cached_property
-    def _numbers(self) -> list[tuple[float, float]]:
-        """Support of the explanation and of the line, for each example: one number of a tensor at a time is slow."""
-        return list(zip(*(of.cpu().numpy().tolist() for of in (self.support, self.line)), strict=True))
-
-    def note(self, example: int) -> Note:
-        """What became of the test."""
-        mine, line = self._numbers[example]
-        if math.isnan(mine):
-            return self.unknown[example]
-        is_line = bool(self.bent) and not self.bent[example]
-        beside = "" if math.isnan(line) or is_line else f" (straight line {write_number(line, 2)})"
-        support = f"support {write_number(mine, 2)}"
-        if mine <= 0:
-            return Note(
-                Outcome.UNSUPPORTED,
-                f"removal does not confirm this explanation: {support}{beside}, which should be above 0; "
-                f"try {'' if is_line else 'StraightLine(), '}several baselines or another output",
-            )
-        if mine < line - MARGIN * abs(line):
-            return Note(
-                Outcome.UNSUPPORTED,
-                f"removal confirms the straight line better: {support}, straight line {write_number(line, 2)}; "
-                "try method=StraightLine()",
-            )
-        unit = "in probability" if self.scale == "log_odds" else "in units of the score"
-        return Note(Outcome.SUPPORTED, f"{support} {unit}{beside}")
-
-
-def headline(support: Tensor, line: Tensor, status: Sequence[Status]) -> str:
-    """What is shown of some examples before all else: support, the straight line's beside it, and the status in words.
+    `status[i].outcomes[0]` is SUPPORTED (both p-values are at most .05; only this one is `ok`), BETTER_THAN_CHANCE (the
+    first alone), UNDECIDED (not even an ideal explanation would have passed) or UNSUPPORTED.
 
     Example:
-        >>> fine = Status((Note(Outcome.REACHED, "the integral is within tolerance 0.01"),))
-        >>> headline(torch.tensor([0.31]), torch.tensor([0.28]), [fine])
-        'support 0.31 (straight line 0.28); status ok'
+        >>> leave_untested(1).status[0].value
+        'The explanation was not tested: support=True tests it.'
     """
-    mine, beside = float(support.nanmedian()), float(line.nanmedian())
-    if math.isnan(mine) and all(one.ok for one in status):
-        why = [note.sentence for one in status for note in one.notes if note.outcome is Outcome.NOT_TESTED]
-        return f"{why[0] if why else 'the explanation was not tested'}; the integral is ok"
-    median = "median " if len(status) > 1 else ""
-    said = "the explanation was not tested" if math.isnan(mine) else f"{median}support {write_number(mine, 2)}"
-    said += "" if math.isnan(beside) or beside == mine else f" (straight line {write_number(beside, 2)})"
-    bad = [one.value for one in status if not one.ok]
-    if not bad:
-        return f"{said}; status ok"
-    return f"{said}; {f'{len(bad)} of {len(status)} to look at, e.g.: ' * (len(status) > 1)}{bad[0]}"
+
+    support: Tensor  #: symmetric relevance gain by the baselines, in probability for class scores; chance is 0
+    chance: Tensor  #: its standard deviation over random orders
+    p_value: Tensor  #: of "no better than chance"
+    p_model: Tensor  #: of "no better than what the input shows without the model"
+    status: tuple[Status, ...]
+    n_forwards: Tensor  #: model evaluations for each example, whole numbers
+    by_fill: Mapping[str, Tensor] = field(default_factory=dict)  #: support by each of the fills that are tested
+    line: Tensor | None = None  #: support of the straight line, NaN where it was not measured
+
+    @property
+    def p(self) -> Tensor:
+        """(batch,) of both questions together: the larger of the two p-values."""
+        return torch.maximum(self.p_value, self.p_model)
+
+    def add_to(self, result: Attribution) -> Attribution:
+        """The result with this test: its numbers, the forwards that it took, and its sentence first in the status."""
+        like, also = result.completeness_gap, {"chance": self.chance, "support_by_fill": dict(self.by_fill)}
+        numbers = {name: getattr(self, name).to(like.device, like.dtype) for name in ("support", "p_value", "p_model")}
+        return replace(
+            result,
+            **numbers,
+            status=tuple(_put_first(*pair) for pair in zip(self.status, result.status, strict=True)),
+            n_forwards=result.n_forwards + self.n_forwards.to(result.n_forwards),
+            stats={**result.stats, "line_support": self.line, **also},
+        )
 
 
-def leave_untested(examples: int, note: Note = ASK) -> Verdict:
-    """Of results whose support was not asked for, or is not known for the reason in the note."""
+def _put_first(test: Status, others: Status) -> Status:
+    """The test first, or last what was not tested. What was said before of a test is not true any more."""
+    rest = tuple(note for note in others.notes if note.outcome is not Outcome.NOT_TESTED)
+    return Status((*rest, *test.notes) if Outcome.NOT_TESTED in test else (*test.notes, *rest))
+
+
+def leave_untested(examples: int, note: Note = ASK) -> Judgment:
+    """Of results that nobody asked to test, or that could not be tested for the reason in the note."""
     unknown = torch.full((examples,), torch.nan, dtype=torch.float64)
-    return Verdict(unknown, unknown, torch.zeros(examples, dtype=torch.long), "score", [note] * examples)
+    none = torch.zeros(examples, dtype=torch.long)
+    return Judgment(unknown, unknown, unknown, unknown, (Status((note,)),) * examples, none, line=unknown)
 
 
-def test_by_removal(
-    bound: BoundScore,
-    inputs: Inputs,
-    values: Tensor,
-    starts: Tensor,
-    *,
-    groups: Tensor | None = None,
-    line: Tensor | None = None,
-    bent: Tensor | None = None,
-    run: Run | None = None,
-) -> Verdict:
-    """Measure the support of explanations, and that of the straight line where the path is bent.
+class Evidence(NamedTuple):
+    """What the tests found for one example."""
 
-    Args:
-        bound: the explained score.
-        inputs: as the user gave them.
-        values: (examples, *features), the explanations.
-        starts: (examples, baselines, *features) what stands in for removed features: the mean over baselines counts.
-        groups: (1 or examples, *features) integers, the features that are removed together, as `removal_groups` gives
-            them; None: each by itself.
-        line: values of the straight line, NaN where they were not measured; None: there is no line to compare with.
-        bent: (examples,) whether a path is not the straight line itself.
-        run: of the call; a small budget gets a coarser test, and one without time left none.
+    by_chance: Tail
+    by_input: Tail
+    spread: float  # of chance
+    is_decidable: bool  # an ideal explanation would have passed
+    is_moved: bool  # chance means the map itself, moved elsewhere
+    is_worse: bool = False  # than the straight line, clearly
+
+
+def say(evidence: Evidence, support: float, line: float = math.nan) -> Note:
+    """The outcome, in words with its numbers.
 
     Example:
-        >>> import leastpath as lp
-        >>> score, inputs = lp.Score(lambda x: x @ torch.tensor([3.0, 0.0, 1.0])), torch.ones(1, 3)
-        >>> values, black = torch.tensor([[3.0, 0.0, 1.0]]), torch.zeros(1, 1, 3)
-        >>> test_by_removal(score.bind(inputs), inputs, values, black).note(0).outcome
-        <Outcome.SUPPORTED: 'supported'>
+        >>> found = Evidence(Tail(1, 499), Tail(4, 499), 0.08, is_decidable=True, is_moved=False)
+        >>> print(say(found, 0.31).sentence[:63])
+        support 0.31, chance ±0.08: better than 498 of 499 random orders
     """
-    examples = len(values)
-    if run is not None and run.clock.left() <= 0:
-        return _leave_unknown(examples, Outcome.BUDGET_SPENT, "max_seconds left no time to test it; raise max_seconds")
-    score, scale = judged_score(cast(Score, bound.score))
-    try:
-        # Where memory ran out, batches are smaller by now: they need not be halved, and warned of, again.
-        judged = replace(score, batch_size=bound.batch_size).bind(inputs)
-        rank, fills = default_rank(kind_of(bound), scale), starts.unbind(1)
-        shares = _affordable_shares(None if run is None else run.max_gradients, len(fills))
-        measure = partial(_measure, judged, scale, fills=fills, groups=groups, shares=shares, rank=rank)
-        mine = measure(values)
-        of_line = mine if line is not None else torch.full_like(mine, torch.nan)
-        if line is not None and bent is not None and bent.any():  # a line that was not measured is not tested
-            of_line = torch.where(bent, measure(line) if torch.isfinite(line).any() else torch.nan, mine)
-    except KeyboardInterrupt:
-        return _leave_unknown(examples, Outcome.INTERRUPTED, "the test was interrupted")
-    except Exception as error:  # the explanation stands, but the model may refuse inputs that lack features as it likes
-        return _leave_unknown(examples, Outcome.UNSUPPORTED, str(error).partition("\n")[0] or type(error).__name__)
-    spent = torch.as_tensor(judged.forwards_spent).long()
-    return Verdict(mine, of_line, spent, scale, [NO_ORDER] * examples, [] if bent is None else bent.tolist())
+    by_chance, by_input = evidence.by_chance, evidence.by_input
+    beside = "" if math.isnan(line) else f" (straight line {write_number(line, 2)})"
+    what = f"support {write_number(support, 2)}{beside}, chance ±{write_number(evidence.spread, 2)}"
+    orders = f"{by_chance.draws} {'moved copies of the map' if evidence.is_moved else 'random orders'}"
+    better = f"{what}: better than {by_chance.beaten} of {orders}"
+    blind = f"than {by_input.beaten} of {by_input.draws} that know the input but not the model"
+    if evidence.is_worse:
+        found = f"removal confirms the straight line better: support {write_number(support, 2)}, straight line "
+        return Note(Outcome.UNSUPPORTED, f"{found}{write_number(line, 2)}, beyond chance; try method=StraightLine()")
+    if by_chance.p <= ALPHA and by_input.p <= ALPHA:
+        return Note(Outcome.SUPPORTED, f"{better}, and {blind}")
+    if by_chance.p <= ALPHA:
+        return Note(Outcome.BETTER_THAN_CHANCE, f"{better}, but only {blind}: the input alone may show as much")
+    if evidence.is_decidable:
+        remedy = "try another method, several baselines or another output"
+        only = f"{what}: better than only {by_chance.beaten} of {orders}"
+        return Note(Outcome.UNSUPPORTED, f"removal does not confirm this explanation: {only}; {remedy}")
+    why = "not even an ideal explanation would stand out, as there are too few features or the score hardly moves"
+    more = 'support="full", more removals, finer groups or another baseline may decide it'
+    return Note(Outcome.UNDECIDED, f"{what}: {why}; {more}")
 
 
-def _measure(
-    judged: BoundScore, scale: Scale, values: Tensor, *, fills: Sequence[Filling], groups: Tensor | None,
-    shares: Sequence[float], rank: Rank,
-) -> Tensor:  # fmt: skip
-    """(examples,) the mean over fills; NaN where values are not finite, or rank one thing alone, which has no order."""
-    order = Order.of(values.nan_to_num(), groups, rank)
-    gains = measure_curves(judged, scale, order, fills, shares)[0][0]
-    known = flat_rows(torch.isfinite(values)).all(1).cpu() & (order.sizes > 1)
-    return torch.where(known, gains.mean(0), torch.nan)
+def say_too_few(units: int, support: float) -> Note:
+    """Of an example with too few features for any test."""
+    has = f"{units} feature{'s have' if units != 1 else ' has'}"
+    found = f"support {write_number(support, 2)}, but {has} too few orders"
+    return Note(Outcome.UNDECIDED, f"{found} to tell from chance: at least {LEAST_UNITS} are needed")
 
 
-def _affordable_shares(max_gradients: int | None, baselines: int) -> tuple[float, ...]:
-    """All of them, or as many as a small budget pays for: two forwards each, for the path and for the line."""
-    if max_gradients is None:
-        return SHARES
-    paid = PART * max_gradients / FORWARD_COST / (4 * baselines)
-    n = int(min(len(SHARES), max(1, paid)))
-    return tuple(SHARES[(2 * k + 1) * len(SHARES) // (2 * n)] for k in range(n))
+def headline(status: Sequence[Status]) -> str:
+    """What is shown of some examples before all else: the verdict on one in words, or on many in numbers.
 
-
-def _leave_unknown(examples: int, outcome: Outcome, why: str) -> Verdict:
-    return leave_untested(examples, Note(outcome, f"support is not known: {why}"))
-
-
-def removal_groups(groups: Groups, points: Tensor, kind: Kind) -> Tensor | None:
-    """What is removed together, as labels (1 or examples, *features); None: every feature by itself.
-
-    A whole number of superpixels is a method's own business; as without groups, the kind of input decides.
+    Example:
+        >>> fine = Status((Note(Outcome.SUPPORTED, "support 0.31, chance ±0.08: better than 498 of 499 orders"),))
+        >>> headline([fine])
+        'supported: support 0.31, chance ±0.08: better than 498 of 499 orders'
+        >>> headline([fine, fine])
+        'supported: 2 of 2 (95 % interval 0.34 to 1)'
     """
-    return label_groups(default_groups(kind) if groups is None or isinstance(groups, int) else groups, points)
+    if len(status) > 1:
+        others = [one.value for one in status if one.ok is False and not _is_tested(one)]
+        return count_supported(status) + (f"; {len(others)} to look at, e.g.: {others[0]}" if others else "")
+    (one,) = status
+    tests = [note for note in one.notes if note.outcome in TESTED]
+    others = [note.sentence for note in one.notes if note.outcome not in TESTED and not note.outcome.ok]
+    said = [f"{note.outcome.value}: {note.sentence}" for note in tests] or ["the explanation was not tested"]
+    return "; ".join([*said, *others])
+
+
+TESTED = (Outcome.SUPPORTED, Outcome.BETTER_THAN_CHANCE, Outcome.UNDECIDED, Outcome.UNSUPPORTED)
+
+
+def _is_tested(status: Status) -> bool:
+    return any(outcome in TESTED for outcome in status.outcomes)
+
+
+def count_supported(status: Sequence[Status]) -> str:
+    """How many explanations are supported, of those that were tested, with the interval of the share.
+
+    Example:
+        >>> count_supported([Status((ASK,))])
+        'not tested'
+    """
+    found = [outcome for one in status for outcome in one.outcomes if outcome in TESTED]
+    if not found:
+        return "not tested"
+    counts = {outcome: found.count(outcome) for outcome in TESTED}
+    low, high = binomtest(counts[Outcome.SUPPORTED], len(found)).proportion_ci(method="wilson")
+    interval = f"95 % interval {write_number(low, 2)} to {write_number(high, 2)}"
+    others = [f"{kind.value} {n}" for kind, n in counts.items() if n and kind is not Outcome.SUPPORTED]
+    return f"supported: {counts[Outcome.SUPPORTED]} of {len(found)} ({interval})" + "".join(f", {o}" for o in others)

@@ -56,8 +56,12 @@ class Attribution:
     support: Tensor
     """Does removal confirm the explanation? The symmetric relevance gain: how much more the score loses without the
     most important features than without the least important ones. 0 is what random orders have on average, higher is
-    better. In probability for class scores. For one input it is a hint: a single random order of few features can have
-    a support of ±.3 (docs/choosing.md). NaN where it was not measured, `support=False`."""
+    better. In probability for class scores. Over many inputs it is a measure; what it means for one input, `p_value`
+    and `p_model` say. NaN where it was not measured, `support=False`."""
+    p_value: Tensor
+    """How often chance does as well on this input: the p-value of a permutation test (docs/verdict.md)."""
+    p_model: Tensor
+    """How often orders do as well that know the input and not the model. The status is built on both."""
     n_gradients: Tensor
     """Model gradients spent, solver and integral together (int64)."""
     score_change: Tensor
@@ -82,10 +86,11 @@ class Attribution:
     """What else the solver told. The parts of `n_gradients` (int64): `solver_gradients`, those of the solver itself;
     `value_gradients`, those after which the values were known; `length_gradients`, what the length took beyond that;
     `line_gradients`, those of the straight line that the path is compared with. They add up to `n_gradients`.
-    `line_support`: the support of the straight line's explanation, NaN where it was not measured."""
+    `line_support`: the support of the straight line's explanation, NaN where it was not measured. `chance`: the
+    standard deviation of a random order's support. `support_by_fill`: the support by each thing that stood in."""
 
     def __repr__(self) -> str:
-        ok, known = sum(s.ok for s in self.status), not bool(self.support.isnan().all())
+        ok, known = sum(s.ok is True for s in self.status), not bool(self.support.isnan().all())
         shapes = [tuple(v.shape) for v in (self.values if isinstance(self.values, tuple) else (self.values,))]
         return (
             f"Attribution(values={', '.join(map(str, shapes))}, method={self.method}, metric={self.metric}, "
@@ -110,7 +115,17 @@ class Attribution:
         return write_fields(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
     def _repr_html_(self) -> str:
-        names = ("support", "completeness_gap", "cancellation", "length", "length_ratio", "certificate", "score_change")
+        names = (
+            "support",
+            "p_value",
+            "p_model",
+            "completeness_gap",
+            "cancellation",
+            "length",
+            "length_ratio",
+            "certificate",
+            "score_change",
+        )
         evidence = {name.replace("_", " "): getattr(self, name) for name in names}
         evidence["gradients"] = self.n_gradients
         return result_html(self.values, self.status, evidence, f"{self.method}, {self.metric}")
@@ -148,6 +163,8 @@ def without_path(
     n_forwards: Tensor,
     method: str,
     support: Tensor | None = None,
+    p_value: Tensor | None = None,
+    p_model: Tensor | None = None,
     baseline_spread: Inputs | None = None,
     stats: Mapping[str, Any] | None = None,
 ) -> Attribution:
@@ -164,6 +181,8 @@ def without_path(
         path=None,
         status=status,
         support=unknown if support is None else support,
+        p_value=unknown if p_value is None else p_value,
+        p_model=unknown if p_model is None else p_model,
         n_gradients=n_gradients,
         score_change=score_change,
         n_forwards=n_forwards,

@@ -16,10 +16,10 @@ class Outcome(enum.Enum):
         (True, False)
     """
 
-    SUPPORTED = "supported"  # removal confirms the explanation
-    UNSUPPORTED = "unsupported"  # removal does not confirm it, or confirms the straight line better
+    SUPPORTED = "supported"  # better than chance, and than orders that know the input and not the model
+    UNSUPPORTED = "unsupported"  # no better than chance, or clearly worse than the straight line
     BETTER_THAN_CHANCE = "better than chance"  # but not than orders that know the input and not the model
-    UNDECIDED = "undecided"  # removal cannot tell: neither good nor bad, and not `ok`, since nothing was confirmed
+    UNDECIDED = "undecided"  # removal cannot tell: neither ok nor not ok
     NOT_TESTED = "not tested"  # nobody asked whether removal confirms the explanation
     REACHED = "reached"  # the tolerance of the integral, which says nothing about the explanation
     FIXED_STEPS = "fixed steps"  # without error control
@@ -34,8 +34,13 @@ class Outcome(enum.Enum):
     SOLVER_NOTE = "solver note"
 
     @property
-    def ok(self) -> bool:
-        """Whether nothing went wrong. An explanation that was not tested is not known to be true: see `NOT_TESTED`."""
+    def ok(self) -> bool | None:
+        """Whether nothing went wrong; None for UNDECIDED, which is neither.
+
+        An explanation that was not tested is not known to be true: see `NOT_TESTED`.
+        """
+        if self is Outcome.UNDECIDED:
+            return None
         return self in (
             Outcome.SUPPORTED, Outcome.NOT_TESTED, Outcome.REACHED, Outcome.FIXED_STEPS, Outcome.SOLVER_NOTE,
         )  # fmt: skip
@@ -76,9 +81,13 @@ class Status:
         return tuple(n.outcome for n in self.notes)
 
     @property
-    def ok(self) -> bool:
-        """Whether nothing here needs a second look. It is no verdict on an explanation that was not tested."""
-        return all(outcome.ok for outcome in self.outcomes)
+    def ok(self) -> bool | None:
+        """Whether nothing here needs a second look; None, which is not true, where removal could not decide.
+
+        It is no verdict on an explanation that was not tested.
+        """
+        found = {outcome.ok for outcome in self.outcomes}
+        return False if False in found else None if None in found else True
 
     def __contains__(self, outcome: Outcome) -> bool:
         return outcome in self.outcomes
