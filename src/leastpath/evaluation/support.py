@@ -16,8 +16,8 @@ from leastpath.evaluation.measure import (
     one_start,
     read_attributions,
 )
-from leastpath.features.groups import Groups, check_groups, kind_of, label_groups
-from leastpath.removal.curves import SHARES, Order, Probability, Rank, default_rank, judged_score, measure_curves
+from leastpath.features.groups import Groups, check_groups, label_groups
+from leastpath.removal.curves import SHARES, Order, Probability, Rank, judged_score, measure_curves
 from leastpath.removal.fills import FILLS, Fill, Filler, Filling, find_filler
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import leave_untouched, warn_of_training_mode
@@ -33,7 +33,7 @@ def symmetric_relevance_gain(
     fill: Fill | Tensor = "baseline",
     groups: Groups = None,
     shares: Sequence[float] = SHARES,
-    rank: Rank | None = None,
+    rank: Rank = "signed",
     probability: Probability = "auto",
     seed: int = 0,
 ) -> Tensor:
@@ -57,8 +57,8 @@ def symmetric_relevance_gain(
         shares: of the features, each above 0 and at most 1.
 
     Rarely needed:
-        rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA. None:
-            "signed" where a probability is judged; else "net" for tokens and "magnitude" for the rest.
+        rank: "magnitude" orders by Σ|A| over what is removed together, "net" by |ΣA|, "signed" by ΣA: first
+            what raises the score, last what lowers it. Without a class, the first two count any change of the score.
         probability: see `Masking`.
         seed: of fills that are drawn at random.
 
@@ -90,7 +90,7 @@ class SymmetricRelevanceGain(NamedMeasure):
     groups: Groups = None
     fill: Fill | Tensor = "baseline"
     shares: tuple[float, ...] = SHARES
-    rank: Rank | None = None
+    rank: Rank = "signed"
     probability: Probability = "auto"
     higher_is_better: bool = True
 
@@ -111,8 +111,7 @@ class SymmetricRelevanceGain(NamedMeasure):
         with leave_untouched(score.model, inputs):
             bound = judged.bind(inputs)
             values = read_attributions(bound, result)
-            kind = "tokens" if isinstance(self.groups, str) and self.groups == "tokens" else kind_of(bound)
-            order = Order.of(values, label_groups(self.groups, values), self.rank or default_rank(kind, scale))
+            order = Order.of(values, label_groups(self.groups, values), self.rank)
             fills = [prepare_fill(self.fill, bound, inputs, baselines, seed)]
             gain = measure_curves(bound, scale, order, fills, self.shares)[0]
         return Measured.of(gain[0, 0], n_forwards=torch.as_tensor(bound.forwards_spent).long())

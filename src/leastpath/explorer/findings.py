@@ -13,7 +13,7 @@ from torch import Tensor
 from leastpath._support.checks import write_number
 from leastpath.explorer.arrays import LARGEST, pack, pictures_of, value_range
 from leastpath.explorer.explaining import Finding
-from leastpath.explorer.removal import rank_of, removal_order
+from leastpath.explorer.removal import removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, shares_moved
 from leastpath.removal.curves import Rank
@@ -54,7 +54,6 @@ MEASURING = "Removal is being measured: a moment until it is known whether it co
 def as_result(key: str, finding: Finding) -> dict[str, Any]:
     """A finding as `GET /api/results/KEY` gives it."""
     question, walk = finding.question, finding.walk
-    rank = rank_of(question.subject, question.score)
     return {
         "key": key,
         "method": finding.method.name,
@@ -62,7 +61,7 @@ def as_result(key: str, finding: Finding) -> dict[str, Any]:
         "stiffness": finding.stiffness,
         "stopped": finding.stopped,
         "tested": finding.is_tested,
-        **show_result(question.subject, finding.result, rank, finding.stopped, finding.seconds),
+        **show_result(question.subject, finding.result, "signed", finding.stopped, finding.seconds),
         **({} if finding.is_tested else {"headline": MEASURING}),
         "walk": None if walk is None else walk_of(question.subject, walk, question.baselines),
         "sentence_walk": _walk_words(finding),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath.explorer.subject import Subject
-from leastpath.removal.curves import SHARES, Order, Rank, default_rank, judged_score, measure_curves
+from leastpath.removal.curves import SHARES, Order, Rank, judged_score, measure_curves
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
 
@@ -26,11 +26,6 @@ class Curve:
     least: tuple[float, ...]
     support: float
     """The symmetric relevance gain, as `evaluation.symmetric_relevance_gain` has it."""
-
-
-def rank_of(subject: Subject, score: Score) -> Rank:
-    """How units are ordered for removal: by signed values where a probability is tested, else by size."""
-    return default_rank("tokens" if subject.kind == "text" else "table", judged_score(score)[1])
 
 
 def removal_order(subject: Subject, values: Tensor, rank: Rank) -> list[int]:
@@ -59,7 +54,7 @@ def removal_curve(subject: Subject, score: Score, values: Tensor, fill: Tensor) 
         fill: (m, *shape) what stands in for removed features; the levels are the mean over all m.
     """
     judged, scale = judged_score(score)
-    order = Order.of(values, subject.units[None], rank_of(subject, score))
+    order = Order.of(values, subject.units[None], "signed")
     with leave_untouched(score.model, subject.inputs):
         gain, curves = measure_curves(judged.bind(subject.inputs), scale, order, fill.split(1))
     most, least = (tuple(curve[0, :, :, 0].mean(0).tolist()) for curve in curves)

@@ -28,7 +28,7 @@ PATH_ONLY = (
     "Where the path goes. The score along it is not in the file: save the result from the explorer's page to keep it."
 )
 SENTENCE = "A saved result, without its model."
-SAVED_RANK: Rank = "magnitude"  # without its score nobody knows what the signs stand for
+SAVED_RANK: Rank = "signed"
 
 
 def save_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from leastpath.explorer.explaining import QUICK, Finding, cost_of, expected_rows
 from leastpath.explorer.findings import as_result, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
-from leastpath.explorer.removal import rank_of, remove_features
+from leastpath.explorer.removal import remove_features
 from leastpath.explorer.saved import SavedSession, save_finding
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import Subject, SubjectSource
@@ -68,7 +68,7 @@ class Session:
             "fills": [
                 {"name": name, "label": chosen if name == "baseline" else labels[name]} for name in question.fills
             ],
-            "rank": rank_of(subject, question.score),
+            "rank": "signed",
             "score": question.score_here,
             "baseline_score": question.score_there,
             "results": self._keys_of(question, sample),

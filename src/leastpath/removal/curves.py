@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows, per_row
-from leastpath.features.groups import Kind
 from leastpath.removal.fills import Filling, fill_rows
 from leastpath.score.calls import Output
 from leastpath.score.score import BoundScore, Score
@@ -25,17 +24,6 @@ Scale = Literal["log_odds", "score"]
 Probability = Literal["auto", "softmax", "sigmoid", "given", "score"]
 SHARES = tuple(k / 10 for k in range(1, 10))
 """10, 20, …, 90 % of the features."""
-
-
-def default_rank(kind: Kind, scale: Scale) -> Rank:
-    """How features are ordered unless the user says otherwise.
-
-    A probability falls without what speaks for the class and rises without what speaks against it, so signs are part
-    of what is tested. A score that is no probability may move either way: there only sizes count.
-    """
-    if scale == "log_odds":
-        return "signed"
-    return "net" if kind == "tokens" else "magnitude"
 
 
 def group_strengths(values: Tensor, groups: Tensor | None, rank: Rank) -> Tensor:
@@ -86,6 +74,7 @@ class Order:
     places: Tensor  #: (draws, batch, groups) whole numbers, 0 for what is removed first
     sizes: Tensor  #: (batch,) how many groups an example has, on the CPU
     ranks: Tensor  #: (batch,) False where an explanation is zero everywhere and so orders nothing, on the CPU
+    is_signed: bool  #: first comes what raises the score, last what lowers it; else first what moves it either way
     shape: torch.Size  #: of the features
     groups: Tensor | None = None  #: (1 or batch, *shape) each feature's group, below 0: never removed; None: features
 
@@ -95,7 +84,7 @@ class Order:
         strengths = group_strengths(values, groups, rank)
         held = None if groups is None else groups.to(values.device)
         sizes, ranks = (strengths > -torch.inf).sum(1).cpu(), (flat_rows(values) != 0).any(1).cpu()
-        return cls(rank_groups(strengths)[None], sizes, ranks, values.shape[1:], held)
+        return cls(rank_groups(strengths)[None], sizes, ranks, rank == "signed", values.shape[1:], held)
 
     def rank_anew(self, strengths: Tensor) -> Order:
         """The same groups in other orders, the strongest first: strengths (draws, batch, groups)."""
@@ -143,7 +132,7 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
         judged: a score bound to the inputs, as a rule of `judged_score`.
         order: of what is removed: one of each example, or several draws.
         spans: (spans, batch, 2) the first place that is removed and the first that is not any more, as of
-            `Order.first`; an empty span removes nothing.
+            `Order.first`; an empty span removes nothing, and one that starts below 0 is not asked for: NaN.
         fills: what stands in for removed features.
 
     Example:
@@ -159,8 +148,8 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
     low, high = (np.broadcast_to(side, shape) for side in spans.numpy().transpose(2, 0, 1))
     draw, fill, _, example = np.indices(shape)
     fill, draw, low, high = (np.where(low < high, part, 0) for part in (fill, draw, low, high))
-    sides = (len(fills), draws, batch, n + 1, n + 1)
-    keys = np.ravel_multi_index((fill, draw, example, low, high), sides)
+    sides, asked = (len(fills), draws, batch, n + 1, n + 1), low >= 0
+    keys = np.ravel_multi_index([part[asked] for part in (fill, draw, example, low, high)], sides)
     distinct, where = np.unique(keys, return_inverse=True)
     rows = torch.as_tensor(np.stack(np.unravel_index(distinct, sides)))  # fill, draw, example, low, high
     points, found, at = judged.space.points(), [], 0
@@ -168,7 +157,9 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
         some = rows[:, at : at + judged.batch_size]
         found.append(judged.values(_remove(points, order, fills, some), some[2]).double().cpu())
         at += some.shape[1]
-    return torch.cat(found)[torch.as_tensor(where.reshape(shape))]
+    scores = torch.full(shape, torch.nan, dtype=torch.float64)
+    scores[torch.as_tensor(asked)] = torch.cat(found)[torch.as_tensor(where)] if found else scores.new_zeros(0)
+    return scores
 
 
 def _remove(points: Tensor, order: Order, fills: Sequence[Filling], rows: Tensor) -> Tensor:
@@ -204,9 +195,10 @@ def measure_curves(
     """The symmetric relevance gain of orders, and the curves that show it. All in float64, on the CPU.
 
     The gain is the mean over shares of [level without the least important − level without the most important features].
-    The level is the probability of the class. Where the score is no probability, it is −|f − f(x)|: any change of the
-    score counts. A random order has a gain of 0 in expectation, an explanation that is zero everywhere has exactly 0.
-    At most two forwards per share and fill, and one more where the score is no probability.
+    The level is the probability of the class, or the score where there is none; −|f − f(x)|, so that any change of the
+    score counts, where features are ordered by size and there is no class. A random order has a gain of 0 in
+    expectation, an explanation that is zero everywhere has exactly 0.
+    At most two forwards per share and fill, and one more where any change of a score counts.
 
     Args:
         judged: the score of `judged_score`, bound to the inputs.
@@ -227,9 +219,10 @@ def measure_curves(
         >>> measure_curves(judged.bind(torch.ones(1, 2)), scale, order, [torch.zeros(1, 2)], shares=[0.5])[0]
         tensor([[[0.4820]]], dtype=torch.float64)
     """
-    spans = [order.first(shares), order.last(shares), *also] + [order.first()] * (scale == "score")
+    by_size = scale == "score" and not order.is_signed
+    spans = [order.first(shares), order.last(shares), *also] + [order.first()] * by_size
     scores = removal_scores(judged, order, torch.cat(spans), fills).split([len(span) for span in spans], 2)
-    most, least = (s.sigmoid() if scale == "log_odds" else -(s - scores[-1]).abs() for s in scores[:2])
+    most, least = (-(s - scores[-1]).abs() if by_size else level_of(s, scale) for s in scores[:2])
     gain = torch.where(order.ranks, (least - most).mean(2), 0.0)
     return gain, [level_of(some, scale) for some in scores[: 2 + len(also)]]
 

@@ -36,8 +36,8 @@ from leastpath.removal.curves import (
     LARGE,
     SHARES,
     Order,
-    default_rank,
     judged_score,
+    level_of,
     measure_curves,
     removal_scores,
 )
@@ -226,7 +226,7 @@ class Referee:
 
     def _measure_supports(self, values: Tensor, fills: int) -> Tensor:
         """(fills, examples) NaN where values are not finite, or rank one thing alone, which has no order."""
-        order = Order.of(values.nan_to_num(), self.labels, default_rank(self.kind, self.scale))
+        order = Order.of(values.nan_to_num(), self.labels, "signed")
         shares = SHARES if self.n_removals is None or self.n_removals >= 200 else SHARES[::2]
         gains = measure_curves(self.judged, self.scale, order, self._fills(fills), shares)[0][0]
         known = flat_rows(torch.isfinite(values)).all(1) & (order.sizes > 1)
@@ -263,11 +263,12 @@ class Referee:
                 self._ask(rows, missing)
 
     def _is_hopeless(self, b: int, values: Tensor) -> bool:
+        """Whether more removals would hardly help: others would have been found better than chance already."""
         if not self.removals[b]:
             return False
-        null = self.cases[b].draw_nulls(self.draws)[0]
-        weights = Statistic.of(self.removals[b].probe.weights)
-        return count_tail(weights, rank_evenly(values), null).p > FUTILE
+        null, probe = self.cases[b].draw_nulls(self.draws)[0], self.removals[b].probe
+        is_far = count_tail(Statistic.of(probe.weights), rank_evenly(values), null).p > FUTILE
+        return is_far and is_decidable(probe, null, ALPHA)
 
     def _ask(self, rows: list[int], forwards: int) -> None:
         """About so many forwards more for each of some examples."""
@@ -301,13 +302,12 @@ class Referee:
         self, drawn: Order, fills: list[Tensor], rows: Tensor, shares: Sequence[float]
     ) -> tuple[Tensor, Tensor]:
         """Level without the last − level without the first units, (orders, shares, examples), and the orders' gains."""
-        spans = torch.cat([drawn.last(shares), drawn.first(shares), drawn.first()])
-        spans[:, ~torch.isin(torch.arange(len(self.cases)), rows)] = 0  # an empty span is the input itself: run once
+        spans = torch.cat([drawn.last(shares), drawn.first(shares)])
+        spans[:, ~torch.isin(torch.arange(len(self.cases)), rows)] = -1
         scores = removal_scores(self.judged, drawn, spans, fills)
-        last, first, whole = scores.split([len(shares), len(shares), 1], 2)
-        baseline = slice(self.n_baselines)
-        gains = [s.sigmoid() if self.scale == "log_odds" else -(s - whole).abs() for s in (last, first)]
-        return self._level(last).mean(1) - self._level(first).mean(1), (gains[0] - gains[1])[:, baseline].mean((1, 2))
+        last, first = scores.chunk(2, 2)
+        gains = (level_of(last, self.scale) - level_of(first, self.scale))[:, : self.n_baselines].mean((1, 2))
+        return (self._level(last) - self._level(first)).mean(1), gains
 
     def _level(self, scores: Tensor) -> Tensor:
         return scores.clamp(-LIMIT, LIMIT) if self.scale == "log_odds" else scores
@@ -327,7 +327,7 @@ class Referee:
 
         sets = self._draw(rows, draw).int()  # (pairs, examples, units) 0: removed first
         both = torch.tensor([[0, 1], [1, 2]])[:, None].repeat(1, len(self.cases), 1)
-        both[:, ~torch.isin(torch.arange(len(self.cases)), rows)] = 0
+        both[:, ~torch.isin(torch.arange(len(self.cases)), rows)] = -1
         differences = torch.empty(pairs, len(self.cases), dtype=torch.float64)
         for k, fill in enumerate(fills):
             some = replace(order, places=sets[k :: len(fills)])
