@@ -54,10 +54,12 @@ def test_against_brute_force(features, rank):
         assert float(found[b]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_score_that_is_no_probability_counts_changes_either_way():
+def test_a_score_that_is_no_probability_by_sign_and_by_size():
     score, inputs = lp.Score(lambda x: x @ torch.tensor([-3.0, 1.0])), torch.ones(1, 2)
-    found = symmetric_relevance_gain(score, inputs, torch.tensor([[-3.0, 1.0]]), shares=[0.5])
-    assert found.tolist() == [2.0]  # |−3| without the first, |1| without the second
+    given = score, inputs, torch.tensor([[-3.0, 1.0]])
+    assert symmetric_relevance_gain(*given, shares=[0.5]).tolist() == [4.0]  # 1 without the last, −3 without the first
+    either_way = symmetric_relevance_gain(*given, shares=[0.5], rank="magnitude")
+    assert either_way.tolist() == [2.0]  # |−3| without the first, |1| without the second
 
 
 def test_a_random_order_gains_nothing_in_expectation():

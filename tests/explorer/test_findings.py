@@ -8,16 +8,7 @@ import torch
 
 from explorer_subjects import finished, picture_source, session_over, table_source, text_source
 from leastpath.explorer.arrays import unpack
-from leastpath.explorer.findings import evidence, headline, removed_view
-
-
-def test_headlines_say_what_removal_says():
-    assert "lowers the probability by 0.41" in headline(0.41, True)
-    assert "changes the score" in headline(0.41, False)
-    assert "hardly" in headline(0.0002, True)
-    assert "hardly" not in headline(0.0002, False)  # a score has its own unit
-    assert "does not confirm" in headline(-0.1, True)
-    assert "not measured" in headline(math.nan, True)
+from leastpath.explorer.findings import evidence, removed_view
 
 
 def test_numbers_are_written_as_people_write_them():
@@ -51,7 +42,7 @@ def test_results_have_the_shapes_of_the_contract(source, values, frames, cumulat
         assert float(sums[-1].sum()) == pytest.approx(total, abs=1e-4)
         assert shown["walk"]["attributed"][-1] == pytest.approx(total, abs=1e-4)
         assert shown["walk"]["scores"][-1] == pytest.approx(session.state()["score"], abs=1e-5)
-        assert [row["name"] for row in shown["evidence"]][:2] == ["support", "completeness_gap"]
+        assert [row["name"] for row in shown["evidence"]][:3] == ["support", "p_value", "p_model"]
         assert set(shown["curves"]) == set(session.chosen[1].curve_fills)
         assert set(shown["curves"]) <= {fill["name"] for fill in session.state()["fills"]}
 

@@ -25,7 +25,7 @@ def test_pictures_are_shown_one_by_one(images, tmp_path):
         assert torch.equal(unpack(shown["values"]), images.values[b])
         assert shown["status"] == images.status[b].value
         assert shown["evidence"][0]["value"] == pytest.approx(float(images.support[b]))
-        assert "lowers the probability" in shown["headline"] or "confirm" in shown["headline"]
+        assert shown["headline"].split(":")[0].lower() == images.status[b].outcomes[0].value
         frames = unpack(shown["walk"]["frames"])
         assert torch.equal(frames[-1], unpack(state["input"]))
         assert not frames[0].any()  # black

@@ -16,7 +16,7 @@ from leastpath._support.checks import in_words, write_number
 from leastpath.account.run import Run, shown_by
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
-from leastpath.commands.verdict import Tested
+from leastpath.commands.verdict import Trial
 from leastpath.evaluation.masking import FULL_AREAS
 from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import label_groups
@@ -67,10 +67,10 @@ class Answer:
         return float(self.record["support"])
 
     @property
-    def tested(self) -> Tested:
+    def trial(self) -> Trial:
         """What removal says of it."""
         p_values = float(self.record["p_value"]), float(self.record["p_model"])
-        return Tested(self.support, *p_values, self.strengths, self.weights)
+        return Trial(self.support, *p_values, self.strengths, self.weights)
 
     @property
     def is_probability(self) -> bool:

@@ -32,7 +32,7 @@ OF_EVIDENCE = " ".join(f"{label}: {meaning}" for label, meaning in (MEANINGS[nam
 
 def write_report(run: RunFolder, case: Case, found: Sequence[Answer], title: str, baselines: str) -> str:
     """report.html, and the same pictures as PNG in figures/. Returns the verdict."""
-    said = verdict({a.title: a.tested for a in found}, is_probability=found[0].is_probability)
+    said = verdict({a.title: a.trial for a in found}, is_probability=found[0].is_probability)
     report = Report(title, _lead(case, baselines))
     report.section("Verdict").text(said.replace("\n", "\n\n"))
     report.section("What the model says").table(_in_percent(case.top))

@@ -14,7 +14,7 @@ from leastpath.removal.chance import Probe, p_worse
 from leastpath.removal.verdict import ALPHA
 
 
-class Tested(NamedTuple):
+class Trial(NamedTuple):
     """What removal says of one explanation."""
 
     support: float
@@ -29,7 +29,7 @@ class Tested(NamedTuple):
         return max(self.p_value, self.p_model)
 
 
-def verdict(tests: Mapping[str, Tested], *, is_probability: bool = True) -> str:
+def verdict(tests: Mapping[str, Trial], *, is_probability: bool = True) -> str:
     """What removal says of the methods, in a few sentences. p-values are corrected for how many were tried (Holm).
 
     Args:
@@ -38,7 +38,7 @@ def verdict(tests: Mapping[str, Tested], *, is_probability: bool = True) -> str:
 
     Example:
         >>> order = torch.linspace(-1, 1, 30)
-        >>> right, wrong = Tested(0.41, 0.002, 0.004, order, order), Tested(-0.02, 0.6, 0.7, -order, order)
+        >>> right, wrong = Trial(0.41, 0.002, 0.004, order, order), Trial(-0.02, 0.6, 0.7, -order, order)
         >>> print(verdict({"Staircases": right, "Noise": wrong}))
         Removing what Staircases ranks first lowers the probability most: trust Staircases here.
         Support: Staircases 0.41 (p 0.008), Noise −0.02 (p 0.7); p is corrected for 2 methods tried.
@@ -56,7 +56,7 @@ def verdict(tests: Mapping[str, Tested], *, is_probability: bool = True) -> str:
     return f"{first}\nSupport: {each}{tried}."
 
 
-def _praise(tests: Mapping[str, Tested], passed: list[str], is_probability: bool) -> str:
+def _praise(tests: Mapping[str, Trial], passed: list[str], is_probability: bool) -> str:
     """Of methods that passed, the best one; and those that cannot be told apart from it."""
     change = "lowers the probability" if is_probability else "changes the score"
     best = max(passed, key=lambda name: tests[name].support)
@@ -68,7 +68,7 @@ def _praise(tests: Mapping[str, Tested], passed: list[str], is_probability: bool
     return f"{_join_words(equal)} stand the test and cannot be told apart here: trust any of them."
 
 
-def _is_worse(one: Tested, other: Tested) -> bool:
+def _is_worse(one: Trial, other: Trial) -> bool:
     none = torch.zeros(1)
     return p_worse(Probe(one.weights, one.weights[None], none), one.strengths, other.strengths) <= ALPHA
 
