@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from leastpath.language.answers import AnswerScores
-from leastpath.removal.chance import order_differences
-from leastpath.removal.curves import Order
+from leastpath.removal.curves import Order, measure_curves
+from leastpath.removal.referee import ORDER_SHARES
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
 
@@ -46,4 +46,4 @@ def measure_removal(
             fills = [torch.where(labels.to(point.device) >= 0, end, point)]
         else:
             fills = [torch.full_like(point, torch.nan)]  # what `AnswerScores` takes for deleted
-        return float(order_differences(bound, "score", order, fills).mean())
+        return float(measure_curves(bound, "score", order, fills, ORDER_SHARES)[0].mean())
