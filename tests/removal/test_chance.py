@@ -36,7 +36,7 @@ def additive_probe(weights, orders=40, seed=0):
 def probe_of(score, inputs, removals, seed=0):
     """What a referee found by so many removals."""
     referee = Referee(score, inputs, n_removals=removals, seed=seed)
-    referee._ask([0], removals)
+    referee.remover.ask([0], removals)
     return referee.removals[0].probe
 
 

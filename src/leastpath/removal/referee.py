@@ -36,6 +36,7 @@ from leastpath.removal.curves import (
     LARGE,
     SHARES,
     Order,
+    Scale,
     judged_score,
     level_of,
     measure_curves,
@@ -129,13 +130,13 @@ class Referee:
         self.inputs, self.kind, self.run = inputs, kind_of(bound), run
         points, starts = self.judged.space.points().detach().cpu(), starts.detach().cpu()
         self.labels = label_groups(default_groups(self.kind) if groups is None else groups, points.float())
-        units, self.grid = _find_units(groups, points, self.kind)
+        units, grid = _find_units(groups, points, self.kind)
         self.cases = [
-            Case.of(self.kind, point, own, units[b if len(units) > 1 else 0], self.grid, run.seed)
+            Case.of(self.kind, point, own, units[b if len(units) > 1 else 0], grid, run.seed)
             for b, (point, own) in enumerate(zip(points, starts, strict=True))
         ]
-        self.n_baselines = min(starts.shape[1], MOST_FILLS)
-        self.removals = [Removals() for _ in points]
+        self.n_baselines, self.removals = min(starts.shape[1], MOST_FILLS), [Removals() for _ in points]
+        self.remover = Remover(self.judged, self.scale, self.cases, grid, self.n_baselines, self.removals)
 
     @property
     def usual_removals(self) -> int:
@@ -145,16 +146,11 @@ class Referee:
     @property
     def is_large(self) -> bool:
         """Whether a forward is dear."""
-        return self.is_photograph or self.kind == "tokens" or self.cases[0].point.numel() >= LARGE
-
-    @property
-    def is_photograph(self) -> bool:
-        """Whether removals are sets on a grid."""
-        return self.grid is not None and self.grid[0] * self.grid[1] > SMALL
+        return self.remover.is_photograph or self.kind == "tokens" or self.cases[0].point.numel() >= LARGE
 
     def take_removals(self, other: Referee) -> None:
         """Use what another referee of the same question has removed already."""
-        self.removals = other.removals
+        self.removals[:] = other.removals
         for mine, theirs in zip(self.cases, other.cases, strict=True):
             mine.generator.set_state(theirs.generator.get_state())
 
@@ -189,7 +185,7 @@ class Referee:
         With `line`, the straight line's values: whether they are clearly better where a path is `bent`.
         """
         before, values = self.judged.forwards_spent.copy(), values.detach().cpu()
-        supports = self._measure_supports(values, self.n_fills)
+        supports = self._measure_supports(values, self.remover.n_fills)
         support, of_line = supports[: self.n_baselines].mean(0), torch.full((len(values),), torch.nan).double()
         if line is not None:
             line, of_line = line.detach().cpu(), support.clone()
@@ -215,20 +211,11 @@ class Referee:
         fills = dict(zip(self.cases[0].fill_names, supports, strict=True)) if self.cases else {}
         return Judgment(support, chance, p_value, p_model, tuple(Status((n,)) for n in notes), spent, fills, of_line)
 
-    @property
-    def n_fills(self) -> int:
-        """How many things stand in for removed features, the baselines first."""
-        return len(self.cases[0].fills) if self.cases else 0
-
-    def _fills(self, n: int) -> list[Tensor]:
-        """The first fills of all examples, (examples, *features) each."""
-        return [torch.stack([case.fills[k] for case in self.cases]).to(self.judged.device) for k in range(n)]
-
     def _measure_supports(self, values: Tensor, fills: int) -> Tensor:
         """(fills, examples) NaN where values are not finite, or rank one thing alone, which has no order."""
         order = Order.of(values.nan_to_num(), self.labels, "signed")
         shares = SHARES if self.n_removals is None or self.n_removals >= 200 else SHARES[::2]
-        gains = measure_curves(self.judged, self.scale, order, self._fills(fills), shares)[0][0]
+        gains = measure_curves(self.judged, self.scale, order, self.remover.fills(fills), shares)[0][0]
         known = flat_rows(torch.isfinite(values)).all(1) & (order.sizes > 1)
         return torch.where(known, gains, torch.nan)
 
@@ -260,7 +247,9 @@ class Referee:
             ]  # fmt: skip
             missing = max((due - self.removals[b].n_forwards for b in rows), default=0)
             if rows and self.run.clock.left() > 0:
-                self._ask(rows, missing)
+                with self.run.bar("verdict", 1) as bar:
+                    self.remover.ask(rows, missing)
+                    bar.advance()
 
     def _is_hopeless(self, b: int, values: Tensor) -> bool:
         """Whether more removals would hardly help: others would have been found better than chance already."""
@@ -270,20 +259,66 @@ class Referee:
         is_far = count_tail(Statistic.of(probe.weights), rank_evenly(values), null).p > FUTILE
         return is_far and is_decidable(probe, null, ALPHA)
 
-    def _ask(self, rows: list[int], forwards: int) -> None:
+
+class Removals:
+    """The removals of one example, as far as they were asked for."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        self.n_forwards = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def add(self, signs: Tensor, differences: Tensor, half: Tensor, gains: Tensor, forwards: int) -> None:
+        """More pairs, see `Probe.of`."""
+        self.parts.append((signs, differences, half, gains))
+        self.n_forwards += forwards
+        self.__dict__.pop("probe", None)
+
+    @cached_property
+    def probe(self) -> Probe:
+        """What they say together."""
+        return Probe.of(*(torch.cat(part) for part in zip(*self.parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Remover:
+    """Asks the model what it says of examples without some of their units. Each is asked for as long as it matters."""
+
+    judged: BoundScore
+    scale: Scale
+    cases: list[Case]
+    grid: tuple[int, int] | None
+    n_baselines: int
+    removals: list[Removals]
+
+    @property
+    def is_photograph(self) -> bool:
+        """Whether removals are sets on a grid."""
+        return self.grid is not None and self.grid[0] * self.grid[1] > SMALL
+
+    @property
+    def n_fills(self) -> int:
+        """How many things stand in for removed features, the baselines first."""
+        return len(self.cases[0].fills) if self.cases else 0
+
+    def fills(self, n: int) -> list[Tensor]:
+        """The first fills of all examples, (examples, *features) each."""
+        return [torch.stack([case.fills[k] for case in self.cases]).to(self.judged.device) for k in range(n)]
+
+    def ask(self, rows: list[int], forwards: int) -> None:
         """About so many forwards more for each of some examples."""
         of_rows = torch.tensor(rows)
         most = max(len(case) for case in self.cases)
         labels = torch.stack([case.labels for case in self.cases])
         order = Order.of(torch.zeros(labels.shape), labels, "signed")
-        fills = self._fills(self.n_fills)
-        with self.run.bar("verdict", 1) as bar:
-            if self.is_photograph:
-                self._ask_sets(of_rows, order, fills, max(2 * len(fills), forwards // 2))
-            else:
-                orders = max(2, round(forwards / (2 * len(ORDER_SHARES) * len(fills))))
-                self._ask_orders(of_rows, order, fills, orders, most)
-            bar.advance()
+        fills = self.fills(self.n_fills)
+        if self.is_photograph:
+            self._ask_sets(of_rows, order, fills, max(2 * len(fills), -(-forwards // 2)))
+        else:
+            orders = max(2, -(-forwards // (2 * len(ORDER_SHARES) * len(fills))))
+            self._ask_orders(of_rows, order, fills, orders, most)
 
     def _ask_orders(self, rows: Tensor, order: Order, fills: list[Tensor], orders: int, most: int) -> None:
         """Random orders: each loses its first and its last units, at five shares, by every fill."""
@@ -347,28 +382,6 @@ class Referee:
         drawn = {b: draw(self.cases[b].generator) for b in chosen}
         none = torch.zeros_like(drawn[min(chosen)])
         return torch.stack([drawn.get(b, none) for b in range(len(self.cases))], 1)
-
-
-class Removals:
-    """The removals of one example, as far as they were asked for."""
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        self.n_forwards = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.parts)
-
-    def add(self, signs: Tensor, differences: Tensor, half: Tensor, gains: Tensor, forwards: int) -> None:
-        """More pairs, see `Probe.of`."""
-        self.parts.append((signs, differences, half, gains))
-        self.n_forwards += forwards
-        self.__dict__.pop("probe", None)
-
-    @cached_property
-    def probe(self) -> Probe:
-        """What they say together."""
-        return Probe.of(*(torch.cat(part) for part in zip(*self.parts, strict=True)))
 
 
 def verdict(
