@@ -103,7 +103,7 @@ class Settings:
     [
         ({"count": 2.5}, "count=2.5 must be a whole number"),
         ({"count": True}, "count=True must be a whole number"),
-        ({"share": math.nan}, "share=nan must be a number, and NaN is none"),
+        ({"share": math.nan}, "share=nan must be a number, and NaN is not a number"),
         ({"share": torch.tensor([1.0])}, r"share=a tensor of shape \(1,\) must be a number"),
         ({"share": None}, "share=None must be a number"),
         ({"name": "c"}, r"name='c' is unknown: use one of \['a', 'b'\]"),

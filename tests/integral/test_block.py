@@ -19,7 +19,11 @@ from leastpath.integral.block import (
     Totals,
     classes_before_cutting,
     classes_of_error,
+    extreme_by,
+    rank_by,
+    share_by,
     sketch,
+    sum_by,
 )
 
 POOL = torch.tensor([[0.0, 0.0], [1.0, 0.2], [0.4, 1.0], [1.5, 1.5]], dtype=torch.float64)
@@ -186,3 +190,24 @@ def test_blocks_that_hold_too_much_are_halved_with_the_same_result(monkeypatch):
 
 def test_no_pieces_have_no_sketch():
     assert sketch(torch.zeros(0, 3, 32, 32)).shape == (0, SKETCH)
+
+
+# ---- rows that belong together ----------------------------------------------------------------------------------
+
+
+INDEX = torch.tensor([0, 2, 0])
+
+
+def test_rows_by_an_index_against_loops():
+    values = torch.tensor([1.0, 2.0, 4.0])
+    assert sum_by(values, INDEX, 3).tolist() == [5, 0, 2]
+    assert sum_by(values[:, None].expand(3, 2), INDEX, 3).tolist() == [[5, 5], [0, 0], [2, 2]]
+    assert extreme_by(values, INDEX, 3, "amin").tolist() == [1, torch.inf, 2]
+    assert extreme_by(values, INDEX, 3, "amax").tolist() == [4, -torch.inf, 2]
+    assert share_by(values, INDEX, 3).tolist() == pytest.approx([0.2, 1, 0.8])
+    assert share_by(torch.zeros(3), INDEX, 3).tolist() == [0.5, 1, 0.5]
+
+
+def test_ranks_are_those_within_an_index():
+    assert rank_by(torch.tensor([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
+    assert rank_by(torch.zeros(0, dtype=torch.long)).tolist() == []

@@ -127,7 +127,7 @@ def test_model_and_random_state_are_left_alone(name):
 @pytest.mark.parametrize("name", [n for n in TAKE_BASELINES if METHODS[n].complete])
 def test_a_linear_model_gets_weight_times_difference(name):
     if METHODS[name].role == "weighting":
-        pytest.skip("another integrand: its closed form is in test_weightings")
+        pytest.skip("another integrand: its closed form is in test_pieces")
     model = nn.Linear(4, 2).double().eval()
     x, baselines = flat_points(3, 4, 1, torch.float64), flat_points(3, 4, 2, torch.float64)
     result = fast(name)(lp.Score(model, 1), x, baselines)

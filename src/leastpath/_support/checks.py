@@ -161,7 +161,7 @@ def check_setting(name: str, given: object, kind: Any) -> None:
         known = [choice for option in words for choice in get_args(option)]
         raise ValueError(f"{name}={show_value(given)} is unknown: use one of {known}{or_none}")
     if isinstance(given, float) and math.isnan(given):
-        raise ValueError(f"{name}=nan must be a number, and NaN is none{or_none}")
+        raise ValueError(f"{name}=nan must be a number, and NaN is not a number{or_none}")
     if Tensor in options and not isinstance(given, (str, bool, numbers.Number)):
         check_tensor(name, given)
     expected = " or ".join(_words(option) for option in options if option is not type(None))

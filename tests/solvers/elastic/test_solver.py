@@ -308,7 +308,7 @@ def test_tokens_of_a_layer():
     ("settings", "sentence"),
     [
         ({"stiffness": -1.0}, r"stiffness=-1.0 must be at least 0: ElasticBand\(stiffness=1.0\)"),
-        ({"stiffness": float("nan")}, "stiffness=nan must be a number, and NaN is none"),
+        ({"stiffness": float("nan")}, "stiffness=nan must be a number, and NaN is not a number"),
         ({"n_knots": 0}, "n_knots=0 must be at least 1"),
         ({"n_rounds": 2.5}, "n_rounds=2.5 must be a whole number"),
         ({"n_samples": 0}, "n_samples=0 must be at least 1"),
