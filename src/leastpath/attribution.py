@@ -184,6 +184,10 @@ def _put_together(problem: Problem, explained: Explained, test: Judgment) -> Att
         baseline_spread=None if spread is None else bound.space.split(spread),
         stats=explained.stats,
     )
+    if explained.path_spread is not None:
+        result = replace(result, path_spread=bound.space.split(mean(explained.path_spread)))
+    if explained.certificate is not None:
+        result = replace(result, certificate=mean(explained.certificate.to(change)))
     return test.add_to(result if along is None else _with_path(problem, result, along))
 
 
@@ -224,6 +228,8 @@ def _notes_without_path(explained: Explained, row: int, moves: bool) -> tuple[No
         notes.append(Note(Outcome.FLAT, f"{explained.described} gives zero everywhere; {remedy}"))
     if explained.remarks and explained.remarks[row]:
         notes.append(Note(Outcome.SOLVER_NOTE, explained.remarks[row]))
+    if explained.certificate is not None:
+        return tuple(notes)
     return (*notes, Note(Outcome.SOLVER_NOTE, "this method has no path, so it has no length and no certificate"))
 
 

@@ -115,3 +115,27 @@ def test_wrong_settings_are_refused():
     for settings, what in (({"n_orders": 0}, "n_orders=0 must be at least 1"), ({"patch": 0}, "patch=0 must be")):
         with pytest.raises(ValueError, match=what):
             staircase(lp.Score(lambda x: x[:, 0]), torch.ones(1, 2), **settings)
+
+
+# ---- all coalitions ---------------------
+
+
+def test_all_coalitions_against_brute_force():
+    exact = METHODS["exact_shapley"]
+    x, base = flat_points(2, 5, 1, torch.float64), flat_points(2, 5, 2, torch.float64)
+    score = lp.Score(mlp(5).double(), 1)
+    result = exact(score, x, base)
+    for b in range(2):
+        torch.testing.assert_close(result.values[b], shapley(score, x[b], base[b]))
+    assert result.completeness_gap.abs().max() < 1e-9
+    other = exact(score, x, base, seed=3)
+    assert torch.equal(other.values, result.values)  # nothing is drawn
+    grouped = exact(score, x, base, groups=torch.tensor([0, 0, 1, 1, 1]))
+    both = torch.where(torch.tensor([True, True, False, False, False]), x, base)
+    expected = (score(both) - score(base) + score(x) - score(torch.where(both == x, base, x))) / 2
+    torch.testing.assert_close(grouped.values[:, :2].sum(1), expected)
+
+
+def test_too_many_coalitions_are_refused_with_another_method():
+    with pytest.raises(ValueError, match=r"up to 10 groups, got 11: pass groups=, or use"):
+        METHODS["exact_shapley"](lp.Score(lambda x: x.sum(1)), torch.ones(1, 11))

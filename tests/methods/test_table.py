@@ -43,7 +43,7 @@ FAST = {  # settings that keep the suite fast; what is tested does not depend on
 }
 NOISY = ["smooth_grad", "smooth_grad_squared", "var_grad"]  # in units of the range of each tensor
 NEEDS_POINTS = [name for name in NAMES if "points" in METHODS[name].defaults]
-IMAGES_ONLY = ["blur_ig", *(name for name in NAMES if "_cam" in name)]
+IMAGES_ONLY = ["blur_ig", "windows_in_context", *(name for name in NAMES if "_cam" in name)]
 VECTORS = [name for name in NAMES if name not in IMAGES_ONLY]
 PATHLESS = [name for name in VECTORS if METHODS[name].role in ("peer", "floor")]
 FIND_THEIR_REFERENCE = [name for name in VECTORS if not METHODS[name].takes_baselines] + ["ig2"]

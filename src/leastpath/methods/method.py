@@ -105,6 +105,8 @@ class Explained:
     change: Tensor | None = None  #: (rows,), the change of score to add up to; None: that between the ends
     uses_all_baselines: bool = False  #: the m rows of an example are one answer from all its baselines, m times
     notes: Sequence[tuple[Note, ...]] = ()  #: for each row, what the user should know, where remarks do not say it
+    path_spread: Tensor | None = None  #: (rows, *shape), the standard error of values that were sampled
+    certificate: Tensor | None = None  #: (rows,), of a method without one path that walks many
     along: Along | None = None  #: what is known of a path; None for methods without one
     run: Run | None = None  #: of a call with limits of its own, for the test's part of them
     described: str = ""  #: what the result calls the method, with its settings

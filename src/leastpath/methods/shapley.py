@@ -23,6 +23,7 @@ from leastpath.features.groups import (
     patches,
     share_evenly,
 )
+from leastpath.methods.masks import score_own_masks
 from leastpath.methods.method import KINDS, Explained, Problem, method
 
 PATCHES = 8  # per side: about as many steps as a straight line has
@@ -73,6 +74,55 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Grou
     own = RowGroups.of(problem, groups)
     rows = [_average(problem, row, n_permutations, lambda row, _: own.members[row]) for row in range(len(problem))]
     return own.explain(problem, torch.stack(rows), f"{2 * n_permutations} orders of {{}} groups of features")
+
+
+MOST_EXACT = 10  # groups of features, whose 1,024 coalitions are all asked for
+
+
+def _exact_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int] | None:
+    return (0, 2 ** math.prod(shape)) if math.prod(shape) <= MOST_EXACT else None
+
+
+@method(
+    "Exact Shapley values", "All coalitions of up to 10 features, without chance and without error.", complete=True,
+    fits=("few",), cost=_exact_cost,
+)  # fmt: skip
+def exact_shapley(problem: Problem, *, groups: Groups = None) -> Explained:
+    """Exact Shapley values of up to 10 features or groups: the score of all 2ⁿ coalitions, so nothing is sampled.
+
+    An absent group is at its baseline. For a table of more columns give `groups`, or take `permutation_shap`.
+
+    Args:
+        groups: as for `kernel_shap`; a group's value is shared evenly by its features.
+
+    Example:
+        >>> import leastpath as lp
+        >>> exact_shapley(lp.Score(lambda x: x[:, 0] * x[:, 1]), torch.tensor([[2.0, 3.0]])).values
+        tensor([[3., 3.]])
+    """
+    own, values = RowGroups.of(problem, groups), []
+    most = int(own.counts.max())
+    if most > MOST_EXACT:
+        raise ValueError(
+            f"exact_shapley asks for all coalitions of up to {MOST_EXACT} groups, got {most}: pass groups=, or use "
+            'method="permutation_shap"'
+        )
+    for row, k in enumerate(own.counts.tolist()):
+        members, here = own.members[row], (torch.arange(2**k)[:, None] >> torch.arange(k)) & 1  # (coalitions, groups)
+        present = here.bool()
+        scores = score_own_masks(problem, torch.full((2**k,), row), _shown_by(present, members), 1.0)
+        size = here.sum(1)
+        ways = torch.tensor([math.factorial(s) * math.factorial(k - s - 1) if s < k else 0 for s in range(k + 1)])
+        alone = (ways.double() / math.factorial(k))[size]  # of joining a coalition of this size
+        after = (ways.double() / math.factorial(k))[(size - 1).clamp_min(0)]
+        weights = torch.where(present, after[:, None], -alone[:, None])  # (coalitions, groups)
+        values.append(share_evenly((scores.double() @ weights).to(scores), members))
+    return own.explain(problem, torch.stack(values).to(problem.end.device), "all coalitions of {} groups of features")
+
+
+def _shown_by(present: Tensor, members: Tensor) -> Callable[[Tensor], Tensor]:
+    """Masks of coalitions (n, groups), for copies by their numbers."""
+    return lambda copies: present[copies][:, members]
 
 
 def _staircase_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:

@@ -31,9 +31,10 @@ from leastpath.methods.references import expected_gradients, lpi
 from leastpath.methods.relevance import lrp
 from leastpath.methods.rise import rise
 from leastpath.methods.sequential import sequential_ig
-from leastpath.methods.shapley import permutation_shap, staircase
+from leastpath.methods.shapley import exact_shapley, permutation_shap, staircase
 from leastpath.methods.smoothing import smooth
 from leastpath.methods.windows import occlusion
+from leastpath.methods.windows_in_context import windows_in_context
 from leastpath.result.attribution import Attribution
 from leastpath.solvers import (
     BlurIG,
@@ -74,9 +75,11 @@ BUILT_IN = (
     var_grad,
     smooth(integrated_gradients.with_settings(tolerance=None, n_steps=20)),
     occlusion,
+    windows_in_context,
     rise,
     kernel_shap,
     permutation_shap,
+    exact_shapley,
     owen,
     staircase,
     lime,

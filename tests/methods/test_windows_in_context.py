@@ -1,0 +1,131 @@
+"""Windows in context. Oracles: closed forms of linear scores, models that look nowhere near the border, other seeds."""
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+import leastpath as lp
+from helpers import Counted, seeded
+from leastpath.methods import METHODS
+from leastpath.methods.windows_in_context import PLANS, draw_walks, estimate_agreement, smooth_maps
+
+in_context = METHODS["windows_in_context"]
+
+
+def picture(n=1, side=32):
+    return torch.rand(n, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def net(classes=4):
+    def make():
+        layers = [torch.nn.Conv2d(3, 8, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3), torch.nn.ReLU()]
+        return torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(8 * 12 * 12, classes)).eval()
+
+    return seeded(make)
+
+
+@pytest.mark.parametrize("quality", ["fast", "default", "best"])
+def test_a_linear_score_in_closed_form(quality):
+    """Whatever the context a cell of a linear score gains Σ w (x − x̄) over it: walks are smoothed, wrapped means."""
+    x, w = torch.ones(1, 1, 32, 32), torch.zeros(32, 32)
+    w[8:16, 8:16] = 1.0
+    result = in_context(lp.Score(lambda x: (x[:, 0] * w).sum((1, 2))), x, 0.0, quality=quality)
+    values = result.values[0, 0]
+    assert values[12, 12] > 4 * values[24, 24].abs() and values.argmax() // 32 in range(6, 18)
+    torch.testing.assert_close(result.certificate, torch.ones(1))  # every step adds: nothing is taken back
+    torch.testing.assert_close(result.score_change, torch.tensor([64.0]))
+
+
+def test_a_model_that_looks_nowhere_near_the_border_gets_nothing_there():
+    """Smoothing reaches three deviations of 1.5 pixels; beyond that a border that is not looked at has exactly 0."""
+    generator = torch.Generator().manual_seed(0)
+    w = torch.randn(8, 8, generator=generator)
+    score = lp.Score(lambda x: ((x[:, 0, 12:20, 12:20] * w).sum((1, 2)) * 3).sin() * 5)
+    values = in_context(score, picture()[:, :1], 0.0, quality="best").values[0, 0]
+    border = torch.ones(32, 32, dtype=torch.bool)
+    border[2:-2, 2:-2] = False
+    assert values[border].abs().max() < 0.02 * values.abs().max()
+
+
+def test_noise_everywhere_is_not_brighter_at_the_border():
+    """A score of all pixels alike, with steps of random size: cells that wrap around have one area."""
+    shape = torch.Size([3, 30, 45])
+    for plan in PLANS.values():
+        ranks, areas = draw_walks(shape, plan, seed=0, at=0)
+        down, across = plan.grid(shape)
+        assert len(areas) == down * across and ranks.shape == (2 * plan.n_orders, 30, 45)
+        assert areas.max() / areas.min() < 1.6  # by one pixel per side of cells of 4 to 12 pixels
+        for walk in ranks:
+            assert torch.bincount(walk.flatten()).sort().values.tolist() == areas.sort().values.tolist()
+        assert torch.equal(ranks[0] + ranks[plan.n_orders], torch.full((30, 45), down * across - 1))
+
+
+def test_smoothing_keeps_totals_and_constants():
+    maps = torch.rand(2, 20, 33, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(smooth_maps(maps).sum((1, 2)), maps.sum((1, 2)))
+    torch.testing.assert_close(smooth_maps(torch.ones(1, 9, 9)), torch.ones(1, 9, 9))
+
+
+def test_a_softmax_is_read_as_its_logit_and_the_status_says_so():
+    x, model = picture(), net()
+    of_logit, of_softmax = (in_context(lp.Score(model, 1, output), x, quality="fast") for output in ("raw", "softmax"))
+    assert torch.equal(of_logit.values, of_softmax.values)
+    assert "Read in the logit, not in its softmax" in of_softmax.status[0].value
+    with torch.no_grad():
+        black, mean = (model(start)[:, 1] for start in (0 * x, x.mean((2, 3), keepdim=True).expand_as(x)))
+        torch.testing.assert_close(of_softmax.score_change, model(x)[:, 1] - (black + mean) / 2)
+
+
+def test_without_baselines_they_are_black_and_the_mean_colour():
+    x, score = picture(2), lp.Score(net(), 1)
+    given = lp.several("black", "mean").of(x)
+    result, same = in_context(score, x, quality="fast"), in_context(score, x, given, quality="fast")
+    torch.testing.assert_close(result.values, same.values)
+    torch.testing.assert_close(result.path_spread, same.path_spread)
+
+
+def test_batch_equals_loop_and_costs_are_those_that_were_said():
+    x, counted = picture(2), Counted(net())
+    score = lp.Score(counted, torch.tensor([1, 3]))
+    batch = in_context(score, x, 0.0, quality="fast", support=False)
+    assert int(batch.n_forwards.sum()) == counted.value_rows
+    said = in_context.with_settings(quality="fast").cost((3, 32, 32))[1]
+    assert said <= int(batch.n_forwards[1]) <= said + 8  # besides: the ends, and checks
+    for b, target in enumerate((1, 3)):
+        alone = in_context(lp.Score(net(), target), x[b : b + 1], 0.0, quality="fast")
+        torch.testing.assert_close(batch.values[b], alone.values[0], atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(batch.stats["agreement"][b], alone.stats["agreement"][0])
+
+
+def test_qualities_cost_what_they_promise():
+    """With two baselines at 128 pixels, three forwards counted as a gradient."""
+    for quality, worth in (("fast", 50), ("default", 300), ("best", 1000)):
+        forwards = 2 * in_context.with_settings(quality=quality).cost((3, 128, 128))[1]
+        assert 0.75 * worth <= forwards / 3 <= 1.25 * worth, (quality, forwards / 3)
+
+
+def test_agreement_with_another_seed_is_foretold():
+    x, score = picture(4), lp.Score(net(), 1)
+    one, other = (in_context(score, x, seed=seed, support=False) for seed in (0, 1))
+    patches = [torch.nn.functional.avg_pool2d(r.values.sum(1, keepdim=True), 2).flatten(1) for r in (one, other)]
+    measured = torch.tensor([spearmanr(a, b)[0] for a, b in zip(*patches, strict=True)])
+    assert (measured.mean() - one.stats["agreement"].mean()).abs() < 0.1
+    assert "would agree 0." in one.status[0].value
+    same = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(estimate_agreement(same, same), torch.ones(3, dtype=torch.float64))
+
+
+def test_standard_errors_shrink_with_more_orders_and_cover_other_seeds():
+    x, score = picture(), lp.Score(net(), 1)
+    runs = [in_context(score, x, 0.0, seed=seed, support=False) for seed in range(8)]
+    spread = torch.stack([run.values for run in runs]).std(0).mean()
+    said = torch.stack([run.path_spread for run in runs]).mean()
+    assert 0.5 < spread / said < 2
+    assert in_context(score, x, 0.0, quality="best").path_spread.mean() < said
+
+
+def test_what_is_no_picture_is_refused():
+    with pytest.raises(ValueError, match=r"needs images .*got \(1, 4\): use method=\"staircase\""):
+        in_context(lp.Score(lambda x: x.sum(1)), torch.ones(1, 4))
+    with pytest.raises(ValueError, match="quality='good' is unknown: use one of"):
+        in_context(lp.Score(net(), 0), picture(), quality="good")
