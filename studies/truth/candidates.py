@@ -129,8 +129,10 @@ def _by_method(candidate: Candidate, problem: Problem, baselines: Tensor) -> tup
     if "limits" in method.defaults and problem.inputs.ndim == 4:
         settings["limits"] = (0.0, 1.0)  # the images of this study are RGB or grey in [0, 1]
     if "tolerance" in method.defaults:
-        settings |= {"tolerance": None, "n_steps": STEPS, "support": False}
-    result = method(score, problem.inputs, baselines if method.takes_baselines else None, **settings)
+        settings = {"tolerance": None, "n_steps": STEPS, **settings}
+    result = method(
+        score, problem.inputs, baselines if method.takes_baselines else None, support=False, **settings
+    )  # fmt: skip
     assert isinstance(result.values, Tensor)
     return result.values, result.score_change, result.n_gradients + result.n_forwards // 3, result.length_ratio
 
@@ -207,6 +209,39 @@ def _rivals() -> tuple[Candidate, ...]:
         Candidate("mfaba", "MFABA", "mfaba", gradients=20, **classes),
         Candidate("boundary", "Boundary IG", "boundary_ig", gradients=150, **classes),
         Candidate("fisher-rao", "Fisher–Rao path", "fisher_rao", gradients=90, **classes),
+        *_of_pictures(),
+    )  # fmt: skip
+
+
+def _of_pictures() -> tuple[Candidate, ...]:
+    """The strongest rivals on pictures, read in the logit, and what can be had without a model."""
+    pictures: dict[str, Any] = {"kinds": ("image",), "reference": True}
+    logit: dict[str, Any] = {**pictures, "output": "raw"}
+    both: dict[str, Any] = {**logit, "several": True}
+    return (
+        Candidate("in-context", "windows in context", "windows_in_context", gradients=290, **both),
+        Candidate("in-context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
+                  gradients=60, **both),
+        Candidate("in-context-best", "windows in context, best", "windows_in_context", {"quality": "best"},
+                  gradients=930, **both),
+        Candidate("windows-two", "sliding windows in the logit, several baselines", "sliding_windows", gradients=240,
+                  **both),
+        Candidate("staircase-logit-two", "random staircases in the logit, several baselines", "staircase",
+                  gradients=440, **both),
+        Candidate("smooth-grad", "SmoothGrad of |gradient| in the logit", "smooth_grad", {"absolute": True}, **logit),
+        Candidate("smooth-grad-signed", "SmoothGrad in the logit", "smooth_grad", **logit),
+        Candidate("smooth-grad-squared", "SmoothGrad² in the logit", "smooth_grad_squared", **logit),
+        Candidate("var-grad", "VarGrad in the logit", "var_grad", **logit),
+        Candidate("smooth-ig", "IG of noisy copies in the logit", "smooth_integrated_gradients", {"n_steps": 5},
+                  **logit),
+        Candidate("input-gradient", "Input × Gradient in the logit", "input_x_gradient", gradients=1, **logit),
+        Candidate("gradient", "Saliency in the logit", "saliency", gradients=1, **logit),
+        Candidate("lrp", "LRP, composite", "lrp", gradients=10, **logit),
+        Candidate("lrp-epsilon", "LRP, ε-rule", "lrp", {"rule": "epsilon"}, gradients=5, **logit),
+        Candidate("rise-two", "RISE in the logit, several baselines", "rise", gradients=700, **both),
+        Candidate("owen-two", "Owen values in the logit, several baselines", "owen", gradients=340, **both),
+        Candidate("edges", "edges of the picture, no model", "edges", gradients=0, **pictures),
+        Candidate("distance", "|x − baseline|, no model", "distance", gradients=0, **pictures),
     )  # fmt: skip
 
 

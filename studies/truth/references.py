@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
+from leastpath.methods import METHODS
 from leastpath.removal.curves import judged_score
 from leastpath.score.score import BoundScore
 from studies.truth.problem import Problem
@@ -89,6 +90,38 @@ def _change(bound: BoundScore, start: Tensor, end: Tensor) -> Tensor:
     return _values(bound, end) - _values(bound, start)
 
 
+def sliding_windows(problem: Problem, baselines: Tensor) -> Found:
+    """Windows of a quarter of the side in the logit, by a quarter of a window, from all baselines."""
+    shape = problem.inputs.shape[1:]
+    window = (shape[0], *(-(-side // 4) for side in shape[1:]))
+    stride = (shape[0], *(max(1, side // 4) for side in window[1:]))
+    result = METHODS["occlusion"](
+        problem.score("raw"), problem.inputs, baselines, window=window, stride=stride, support=False
+    )
+    assert isinstance(result.values, Tensor)
+    return result.values, result.score_change, result.n_forwards // 3
+
+
+def edges(problem: Problem, baselines: Tensor) -> Found:
+    """How steep a picture's grey is, which knows no model."""
+    bound, start, end = _bound(problem, baselines)
+    down, right = torch.gradient(end.mean(1, keepdim=True), dim=(2, 3))
+    return torch.hypot(down, right).expand_as(end), _change(bound, start, end), torch.zeros(len(end), dtype=torch.long)
+
+
+def distance(problem: Problem, baselines: Tensor) -> Found:
+    """How far each value is from its baseline, which knows no model."""
+    bound, start, end = _bound(problem, baselines)
+    return (end - start).abs(), _change(bound, start, end), torch.zeros(len(end), dtype=torch.long)
+
+
 REFERENCES: Mapping[str, Callable[[Problem, Tensor], Found]] = MappingProxyType(
-    {"random": random_values, "occlusion": occlusion, "shapley": shapley}
+    {
+        "random": random_values,
+        "occlusion": occlusion,
+        "shapley": shapley,
+        "sliding_windows": sliding_windows,
+        "edges": edges,
+        "distance": distance,
+    }
 )

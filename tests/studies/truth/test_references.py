@@ -5,7 +5,7 @@ from tiny_truth import WEIGHTS, linear_problem
 
 import leastpath as lp
 from studies.truth.problem import Problem
-from studies.truth.references import occlusion, random_values, shapley
+from studies.truth.references import distance, edges, occlusion, random_values, shapley, sliding_windows
 
 
 def test_references_against_closed_forms():
@@ -31,3 +31,25 @@ def test_random_values_do_not_depend_on_the_block():
     together = random_values(problem, problem.baselines)[0]
     assert torch.equal(together[1:], random_values(alone, alone.baselines)[0])
     assert not torch.equal(together[0], together[1])
+
+
+def picture_problem() -> Problem:
+    x = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    x[:, :, :, 8:] = 0.25
+    score = lp.Score(lambda x: x[:, 0, 4:8, 4:8].sum((1, 2)))
+    return Problem(lambda output: score, "raw", x, torch.zeros(2, 1, 3, 16, 16), {}, None)
+
+
+def test_what_can_be_had_of_a_picture_without_a_model():
+    problem = picture_problem()
+    steep, change, cost = edges(problem, problem.baselines)
+    assert not steep[..., 9:].any() and steep[..., :8].min() >= 0 and steep.shape == problem.inputs.shape
+    torch.testing.assert_close(distance(problem, problem.baselines)[0], problem.inputs)
+    assert not cost.any() and change.shape == (2,)
+
+
+def test_windows_find_what_a_model_looks_at():
+    problem = picture_problem()
+    values, change, cost = sliding_windows(problem, problem.baselines)
+    assert (values[:, 0, 5, 5] > values[:, 0, 13, 13]).all() and (cost >= 13 * 13 // 3).all()
+    torch.testing.assert_close(change, problem.inputs[:, 0, 4:8, 4:8].sum((1, 2)))
