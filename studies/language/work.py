@@ -92,13 +92,14 @@ def _explain_all(
             values[f"IG, {name}"], found = explain(start, "integrated_gradients", **settings)
             gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
         for title, method in (("leave one out", leave_one_out), ("staircases", token_staircase)):
-            if name in METHODS[title]:
+            wanted = METHODS[title] if gradients or title == "leave one out" else NATURAL[:1]
+            if name in wanted:
                 values[f"{title}, {name}"] = explain(start, method)[0]
     values["gradient × input"] = _gradient_times_input(question)
     if band:
         settings = {"max_gradients": 120, "measure": "values"}
         values["elastic band, natural 0"] = explain(starts[NATURAL[0]], "elastic_band", **settings)[0]
-    for title in METHODS if gradients else ("leave one out", "staircases"):
+    for title in METHODS if gradients else ("leave one out",):
         values[f"{title}, natural × {len(NATURAL)}"] = torch.stack([values[f"{title}, {n}"] for n in NATURAL]).mean(0)
     return {name: one for name, one in values.items() if not name.endswith(NATURAL[1:])}, gaps
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from helpers import seeded
-from leastpath.language.answers import AnswerScores, generate_answer, output_logits, read_answer
+from leastpath.language.answers import AnswerScores, TranslatedScores, generate_answer, output_logits, read_answer
 from leastpath.language.prompts import read_prompt
 from leastpath.language.toy import toy_model
 
@@ -153,3 +153,34 @@ def test_any_module_with_logits_will_do(toy):
     module = AnswerScores(model, model.embedding, 3, answer)
     expected = model(ids)[:, -1].log_softmax(-1)[:, answer]
     torch.testing.assert_close(module(ids, torch.ones_like(ids).bool()), expected)
+
+
+@pytest.mark.parametrize("name", ["T5", "Bart"])
+def test_encoder_and_decoder_against_the_chain_rule(name):
+    """And a deleted word against the shorter text."""
+    settings = {
+        "T5": {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0},
+        "Bart": {
+            "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "scale_embedding": True,
+            "max_position_embeddings": 32, "decoder_start_token_id": 2,
+        },
+    }[name]  # fmt: skip
+    config = getattr(hf, f"{name}Config")(vocab_size=80, **settings)
+    model = seeded(lambda: getattr(hf, f"{name}ForConditionalGeneration")(config)).eval()
+    prompt, answer = torch.tensor([[5, 6, 7, 8]]), torch.tensor([9, 10, 11])
+
+    def log_p(prompt):
+        begin = torch.tensor([[config.decoder_start_token_id, *answer[:-1].tolist()]])
+        logits = model(input_ids=prompt, decoder_input_ids=begin).logits[0]
+        return logits.log_softmax(-1)[range(3), answer].detach()
+
+    module = TranslatedScores(model, model.get_input_embeddings(), 4, answer)
+    ids = torch.cat([prompt, answer[None, :-1]], 1)
+    found = module(ids, torch.ones_like(ids).bool())[0].detach()
+    torch.testing.assert_close(found, log_p(prompt), rtol=1e-4, atol=1e-5)
+    vectors = module.embedding(ids).detach().clone()
+    vectors[0, 1] = torch.nan
+    with module.probe.register_forward_hook(lambda *_: vectors):
+        shorter = module(ids, torch.ones_like(ids).bool())[0].detach()
+    torch.testing.assert_close(shorter, log_p(prompt[:, [0, 2, 3]]), rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import left_untouched
-from leastpath.language import Natural, explain
+from leastpath.language import Natural, explain, explaining
 from leastpath.language.explaining import choose_method
 from leastpath.language.toy import toy_model
 
@@ -131,3 +131,25 @@ def test_methods_by_name_object_and_default():
     assert choose_method(None).name == "leave_one_out"
     assert choose_method("staircase").name == "token_staircase"
     assert choose_method(lp.StraightLine()).has_path
+
+
+def test_long_prompts_take_a_budget_and_find_what_matters(toy, monkeypatch):
+    """Owen values add up; a budget without end would give every word its own value."""
+    monkeypatch.setattr(explaining, "FORWARDS", 60)
+    model, tokenizer = toy
+    text = " ".join(["the cat sat on the mat ."] * 12)
+    found = explain(model, tokenizer, text, " the dog", baseline=TEXT, support=False)
+    assert found.result.method.startswith("owen") and int(found.result.n_forwards) <= 60 + 8
+    assert float(found.values.sum()) == pytest.approx(float(found.result.score_change), abs=1e-3)
+    assert found.matrix is None and len(found.features) == 84
+
+
+def test_a_translator_is_explained_on_both_sides(toy):
+    config = hf.T5Config(
+        vocab_size=80, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    model = hf.T5ForConditionalGeneration(config).eval()
+    found = explain(model, toy[1], PROMPT, " a dog ran", method="token_staircase", support=False)
+    assert found.matrix.shape == (3, 8) and found.matrix[2, 6] != 0
+    assert float(found.values.sum()) == pytest.approx(float(found.result.score_change), abs=1e-3)
+    assert len(explain(model, toy[1], PROMPT, max_new_tokens=3, support=False).continuation) in (1, 2, 3)

@@ -1,6 +1,7 @@
 """One picture, or one row of a table, from file to report: several methods, and which of them stands the test.
 
-`leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --trust-model --row 12`.
+`leastpath explain cat.jpg`, `leastpath explain table.csv --model model.pt2 --trust-model --row 12`. A prompt of
+a language model has a file of its own, `explain_prompt.py`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     Example:
         >>> run_explain(ExplainOptions(source=Path("cat.jpg"), methods="idgi,occlusion"))  # doctest: +SKIP
     """
+    if options.model_dir is not None:
+        from leastpath.commands.explain_prompt import run_explain_prompt
+
+        return run_explain_prompt(options)
     import_optional("matplotlib", "the report's pictures need matplotlib", "plot")
     model = GivenModel(options)
     _check_source(options, model)

@@ -68,7 +68,10 @@ class ExplainOptions(ModelOptions):
     Writes a folder with report.html and PNG figures: a verdict, heat maps or bars, removal curves and certificates.
     """
 
-    source: Annotated[Path, Argument(metavar="IMAGE|TABLE.csv", help="A picture, or a table of numbers.")]
+    source: Annotated[
+        Path,
+        Argument(metavar="IMAGE|TABLE.csv|PROMPT", help="A picture, a table, or with --model-dir a text."),
+    ]
     out: Annotated[Path | None, Option(help="Folder for the results; out/explain by default.")] = None
     methods: Annotated[str | None, Option(help=METHODS_HELP)] = None
     method: Annotated[str | None, Option(help="Short for --methods integrated_gradients,NAME.")] = None
@@ -77,6 +80,11 @@ class ExplainOptions(ModelOptions):
     output: Annotated[str | None, Option(help=OUTPUT_HELP)] = None
     baseline: Annotated[str | None, Option(help=f"{BASELINE_HELP} Default: black,mean; for tables mean.")] = None
     labels: Annotated[Path | None, Option(help="Class names, one per line or as JSON.")] = None
+    model_dir: Annotated[Path | None, Option(help="Explain a prompt: folder of a language model and tokenizer.")] = None
+    continuation: Annotated[str | None, Option(help="The answer to the prompt; by default what the model says.")] = None
+    contrast: Annotated[str | None, Option(help="An answer that it is compared with.")] = None
+    groups: Annotated[str, Option(help="Features of a prompt: words, tokens or sentences.")] = "words"
+    max_new_tokens: Annotated[int, Option(help="Of the answer that the model gives itself.")] = 1
     # A quarter of the time that 224 takes, and maps are as easy to read.
     size: Annotated[int, Option(help="Side that pictures are brought to, in pixels.")] = 128
     max_gradients: Annotated[int | None, Option(help="Budget of each method that has a path.")] = None

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from leastpath._support.threads import in_this_thread
+from leastpath.language.prefix import SharedPrefix, new_cache_of
 from leastpath.language.prompts import Prompt
 
 Answer = str | Sequence[int]
 
 
-def read_answer(tokenizer: Any, prompt: Prompt, answer: Answer, name: str = "continuation") -> Tensor:
+def read_answer(
+    tokenizer: Any, prompt: Prompt, answer: Answer, name: str = "continuation", *, apart: bool = False
+) -> Tensor:
     """The token ids (n,) of an answer that follows a prompt. A space is put between two words.
 
     Args:
@@ -23,6 +26,7 @@ def read_answer(tokenizer: Any, prompt: Prompt, answer: Answer, name: str = "con
         prompt: that it follows.
         answer: a text, or the token ids themselves.
         name: what errors call it.
+        apart: the answer is a text of its own, a decoder's, with its end.
     """
     if not isinstance(answer, str):
         ids = torch.as_tensor(answer).flatten().long()
@@ -31,6 +35,8 @@ def read_answer(tokenizer: Any, prompt: Prompt, answer: Answer, name: str = "con
         return ids
     if not answer.strip():
         raise ValueError(f"{name}={answer!r} is empty: pass a text such as ' Paris', or token ids")
+    if apart:
+        return torch.tensor(tokenizer(text_target=answer, add_special_tokens=False)["input_ids"])
     if answer[0].isalnum() and not prompt.text[-1].isspace():
         answer = f" {answer}"
     ids = tokenizer(prompt.text + answer, add_special_tokens=not prompt.turns)["input_ids"]
@@ -64,13 +70,19 @@ def generate_answer(
         max_new_tokens: at most so many.
         generation: as for `model.generate`.
     """
-    generate = getattr(model, "generate", None)
+    generate: Any = getattr(model, "generate", None)
+    if has_encoder(model):
+        settings = {"do_sample": False, "max_new_tokens": max_new_tokens, **generation}
+        return _without_end(generate(ids, **settings)[0, 1:].cpu(), tokenizer)  # the first token begins every answer
     if generate is None or (max_new_tokens == 1 and not generation):
         logits = output_logits(model(input_ids=ids), 1)
         return logits[0, -1].argmax(-1, keepdim=True).cpu()
     settings = {"do_sample": False, "max_new_tokens": max_new_tokens, **generation}
     mask = torch.ones_like(ids)
-    made = generate(ids, attention_mask=mask, **settings)[0, ids.shape[1] :].cpu()
+    return _without_end(generate(ids, attention_mask=mask, **settings)[0, ids.shape[1] :].cpu(), tokenizer)
+
+
+def _without_end(made: Tensor, tokenizer: Any) -> Tensor:
     end = getattr(tokenizer, "eos_token_id", None)
     return made[:-1] if len(made) > 1 and int(made[-1]) == end else made
 
@@ -117,6 +129,8 @@ class AnswerScores(nn.Module):
         accepted = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in accepted
         self._settings = {"use_cache": False} if "use_cache" in accepted else {}
+        new_cache = new_cache_of(model) if self._keeps_logits and "past_key_values" in accepted else None
+        self._shared = None if new_cache is None else SharedPrefix(self._run_model, new_cache)
 
     def forward(self, ids: Tensor, free: Tensor) -> Tensor:
         """See the class; `free` (rows, length) bool."""
@@ -144,14 +158,10 @@ class AnswerScores(nn.Module):
             vectors, kept = self._move_up(ids, vectors, gone, n)
         at = kept[:, None] - n + torch.arange(n, device=ids.device)  # (rows, n) the places that predict the answer
         wanted, where = at.unique(return_inverse=True)
-        logits = self._run(ids, vectors, wanted)
+        logits = self._share(ids, vectors, wanted) if not gone.any() else None
+        logits = self._run(ids, vectors, wanted) if logits is None else logits
         predicted = logits.gather(1, where[..., None].to(logits.device).expand(-1, -1, logits.shape[-1]))
-        if predicted.dtype in (torch.float16, torch.bfloat16):
-            predicted = predicted.float()
-        logs = predicted.log_softmax(-1)
-        index = torch.stack(answers).T.to(logs.device)  # (n, answers)
-        picked = logs.gather(-1, index.expand(len(ids), -1, -1))  # (rows, n, answers)
-        return picked.transpose(1, 2).flatten(1).to(ids.device)
+        return pick_answers(predicted, answers).to(ids.device)
 
     def _move_up(self, ids: Tensor, vectors: Tensor, gone: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Without deleted tokens; what fills the end is never read, since no token sees those behind it."""
@@ -164,16 +174,58 @@ class AnswerScores(nn.Module):
         moved = vectors.gather(1, order[..., None].expand_as(vectors)).nan_to_num(0.0)
         return moved, (~gone).sum(1)
 
+    def _share(self, ids: Tensor, vectors: Tensor, wanted: Tensor) -> Tensor | None:
+        """The same as `_run`, with what rows have in common run once; None where that does not go, or not pay."""
+        if self._shared is None or torch.is_grad_enabled():
+            return None
+        return self._shared.logits(ids, self.embedding(ids), vectors, wanted)
+
     def _run(self, ids: Tensor, vectors: Tensor, wanted: Tensor) -> Tensor:
         """Logits (rows, wanted, vocabulary) of a sequence of vectors."""
+        logits = output_logits(self._run_model(ids, vectors, wanted), len(ids))
+        return logits if self._keeps_logits else logits[:, wanted.to(logits.device)]
 
+    def _run_model(self, ids: Tensor, vectors: Tensor, wanted: Tensor, **settings: Any) -> Any:
         def put_in(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
             return vectors.to(output)
 
         kept = {"logits_to_keep": wanted} if self._keeps_logits else {}
         with self.embedding.register_forward_hook(in_this_thread(put_in)):
-            logits = output_logits(self.model(input_ids=ids, **self._settings, **kept), len(ids))
-        return logits if self._keeps_logits else logits[:, wanted.to(logits.device)]
+            return self.model(input_ids=ids, **(self._settings | kept | settings))
+
+
+class TranslatedScores(AnswerScores):
+    """The same for an encoder and a decoder, as T5 and BART have: the prompt is read, the answer written.
+
+    The ids hold the prompt and, behind it, the answer without its last token.
+    """
+
+    def _columns(self, ids: Tensor, vectors: Tensor, answers: list[Tensor]) -> Tensor:
+        config: Any = self.model.config
+        read, there = vectors[:, : self.length], torch.ones_like(ids[:, : self.length])
+        gone = read.isnan().any(-1)
+        if gone.any():
+            read, kept = self._move_up(ids[:, : self.length], read, gone, 1)
+            there = (torch.arange(self.length, device=ids.device) < kept[:, None]).to(ids)
+        begin = self.embedding(torch.full_like(ids[:, :1], int(config.decoder_start_token_id)))
+        written = torch.cat([begin, vectors[:, self.length :]], 1)
+        output = self.model(inputs_embeds=read, attention_mask=there, decoder_inputs_embeds=written, **self._settings)
+        return pick_answers(output_logits(output, len(ids)), answers).to(ids.device)
+
+
+def pick_answers(logits: Tensor, answers: list[Tensor]) -> Tensor:
+    """Log-probabilities of answers of n tokens each, from logits (rows, n, vocabulary): (rows, answers · n)."""
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    logs = logits.log_softmax(-1)
+    index = torch.stack(answers).T.to(logs.device)  # (n, answers)
+    picked = logs.gather(-1, index.expand(len(logs), -1, -1))  # (rows, n, answers)
+    return picked.transpose(1, 2).flatten(1)
+
+
+def has_encoder(model: nn.Module) -> bool:
+    """Whether a model reads with an encoder and writes with a decoder."""
+    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
 
 
 def sum_columns(columns: Tensor) -> Tensor:

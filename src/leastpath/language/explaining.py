@@ -13,14 +13,22 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer
 from leastpath.attribution import attribute
 from leastpath.heads import input_device
-from leastpath.language.answers import Answer, AnswerScores, generate_answer, read_answer, sum_columns
+from leastpath.language.answers import (
+    Answer,
+    AnswerScores,
+    TranslatedScores,
+    generate_answer,
+    has_encoder,
+    read_answer,
+    sum_columns,
+)
 from leastpath.language.baselines import Baseline, Natural, find_starts
 from leastpath.language.explanation import PromptExplanation, sum_features
 from leastpath.language.prompts import Chat, Groups, Prompt, cut_features, read_prompt
 from leastpath.language.rows import leave_one_out, rows_along, token_staircase
 from leastpath.language.size import check_gradients, checkpointed, frozen
 from leastpath.methods.method import Method
-from leastpath.methods.table import method_of
+from leastpath.methods.table import METHODS, method_of
 from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import per_example
 from leastpath.score.calls import leave_untouched
@@ -30,6 +38,7 @@ from leastpath.transformers import Piece, count_positions, embedding_of
 
 OWN = {"leave_one_out": leave_one_out, "token_staircase": token_staircase, "staircase": token_staircase}
 DEFAULT = leave_one_out  # what studies/language chose (docs/language.md)
+FORWARDS = 560  # that an explanation takes at most by default, without its test
 
 
 def explain(
@@ -68,8 +77,8 @@ def explain(
             "mask", "pad", "zero" or "mean", with a warning. Several in a list: the mean over them.
         groups: the features: "words", "tokens", "sentences", "turns" of a chat, or spans that you mark: pieces of the
             prompt in reading order, ["France", "is"], or (begin, end) in characters; all else is fixed.
-        method: "leave_one_out" by default, "token_staircase", "integrated_gradients", "elastic_band", or any other of
-            `leastpath.attribute`.
+        method: "leave_one_out" by default, and for long prompts "owen", whose cost does not grow; "token_staircase",
+            "integrated_gradients", "elastic_band", "lrp", or any other of `leastpath.attribute`.
 
     Rarely needed:
         matrix: what each feature and each earlier token of the answer does to each token of the answer. None: where the
@@ -92,8 +101,6 @@ def explain(
         ['the', 'cat', 'sat', 'on', 'the']
     """
     check_integer("max_new_tokens", max_new_tokens, 1)
-    chosen = choose_method(method)
-    check_gradients(model, chosen.has_path, chosen.name)
     embedding = embedding or embedding_of(model)
     with ExitStack() as stack:
         stack.enter_context(frozen(model))
@@ -105,20 +112,30 @@ def explain(
             batch_size=batch_size,
         )  # fmt: skip
         starts = find_starts(tokenizer, embedding, question.prompt, question.ids, question.free, baseline)
+        chosen = choose_method(method, len(question.features), len(starts.names))
+        check_gradients(model, chosen.has_path, chosen.name)
+        labels = question.labels(starts.vectors, joined=chosen.name == "owen")
         result = attribute(
-            question.score, question.ids, starts.vectors[None], groups=question.labels(starts.vectors), method=chosen,
-            support=support, **settings,
+            question.score, question.ids, starts.vectors[None], groups=labels, method=chosen, support=support,
+            **settings,
         )  # fmt: skip
         rows = None
-        if len(question.continuation) > 1 if matrix is None else matrix:
+        has_rows = len(question.continuation) > 1 and ("rows" in result.stats or result.path is not None)
+        if has_rows if matrix is None else matrix:
             rows = _find_matrix(question, result, chosen, tokenizer, embedding, baseline, settings)
-        return _put_together(tokenizer, question, starts.names, starts.vectors[None], result, rows)
+        return _put_together(tokenizer, question, starts.names, starts.vectors[None], labels[0, :, 0], result, rows)
 
 
-def choose_method(method: str | Method | Solver | None) -> Method:
-    """The method that is meant; those of this room first."""
+def choose_method(method: str | Method | Solver | None, features: int = 1, baselines: int = 1) -> Method:
+    """The method that is meant; those of this room first.
+
+    Without a name: leaving out one feature after another or, where that took more than `FORWARDS`, Owen values over
+    halves of the prompt, which go into detail only where it matters.
+    """
     if method is None:
-        return DEFAULT
+        if features * baselines <= FORWARDS:
+            return DEFAULT
+        return METHODS["owen"].with_settings(n_forwards=max(2, FORWARDS // baselines - 3))
     if isinstance(method, str) and method in OWN:
         return OWN[method]
     return method_of(method)
@@ -136,11 +153,15 @@ class Question:
     free: Tensor  #: (1, length) bool: tokens of features
     score: Score
 
-    def labels(self, like: Tensor) -> Tensor:
-        """(1, length, width) the feature of each token, −1 where it is fixed; `like` has the width."""
+    def labels(self, like: Tensor, *, joined: bool = False) -> Tensor:
+        """(1, length, width) the feature of each token, −1 where it is fixed; `like` has the width.
+
+        Joined: what is fixed, and never moves, goes with the feature before it, so that halves leave nothing over.
+        """
         numbers = torch.full((self.ids.shape[1],), -1)
         for k, piece in enumerate(self.features):
             numbers[list(piece.positions)] = k
+        numbers = numbers.cummax(0).values.clamp_min(0) if joined else numbers
         return numbers[None, :, None].expand(1, -1, like.shape[-1])
 
     def of_answer(self) -> Question:
@@ -168,8 +189,8 @@ def ask(
         with leave_untouched(model, ids):
             answer = generate_answer(model, tokenizer, ids, max_new_tokens, generation or {})
     else:
-        answer = read_answer(tokenizer, read, continuation)
-    other = None if contrast is None else read_answer(tokenizer, read, contrast, "contrast")
+        answer = read_answer(tokenizer, read, continuation, apart=has_encoder(model))
+    other = None if contrast is None else read_answer(tokenizer, read, contrast, "contrast", apart=has_encoder(model))
     if other is not None and torch.equal(other, answer):
         raise ValueError(f"contrast={contrast!r} is the continuation itself: pass the answer that it is compared with")
     ids = torch.cat([ids, answer[None, :-1].to(device)], 1)
@@ -183,7 +204,8 @@ def ask(
     for piece in features:
         free[0, list(piece.positions)] = True
     end = getattr(tokenizer, "eos_token_id", None)
-    wrapped = AnswerScores(model, embedding, len(read.ids), answer, other, 0 if end is None else int(end))
+    kind = TranslatedScores if has_encoder(model) else AnswerScores
+    wrapped = kind(model, embedding, len(read.ids), answer, other, 0 if end is None else int(end))
     free = free.to(device)
     score = Score(
         wrapped, sum_columns, layer=wrapped.probe, additional_forward_args=(per_example(free),), batch_size=batch_size
@@ -234,12 +256,22 @@ def _rows_of(question: Question, result: Attribution) -> Tensor:
         return rows_along(bound, result.path, range(m), max(16, int(result.n_gradients[0]) // m))
 
 
+def _without_fixed(of_tokens: Tensor, owners: Tensor, features: tuple[Piece, ...]) -> Tensor:
+    """(length,) what fixed tokens got as a part of a feature goes to that feature's own tokens."""
+    found = torch.zeros_like(of_tokens)
+    for k, piece in enumerate(features):
+        found[list(piece.positions)] = of_tokens[owners == k].sum() / len(piece.positions)
+    return found
+
+
 def _put_together(
-    tokenizer: Any, question: Question, names: tuple[str, ...], starts: Tensor, result: Attribution, rows: Tensor | None
-) -> PromptExplanation:
+    tokenizer: Any, question: Question, names: tuple[str, ...], starts: Tensor, owners: Tensor, result: Attribution,
+    rows: Tensor | None,
+) -> PromptExplanation:  # fmt: skip
     assert isinstance(result.values, Tensor)
     n, m = len(question.prompt.ids), len(names)
     of_tokens = result.values[0].double().sum(-1).cpu()  # (length,)
+    of_tokens = of_tokens if bool((owners < 0).any()) else _without_fixed(of_tokens, owners, question.features)
     spread = torch.full((len(question.features),), torch.nan, dtype=torch.float64)
     if isinstance(result.baseline_spread, Tensor) and m > 1:
         spread = sum_features(result.baseline_spread[0].double().sum(-1).cpu(), question.features)

@@ -131,7 +131,7 @@ class PromptExplanation:
         Where there is a matrix, a click on a token of the answer shows what that token rests on.
         """
         body = explanation_html(
-            self.features, self.values, self.text, self.continuation, self.matrix, self.heading, self._evidence()
+            self.features, self.values, self.text, self.continuation, self.matrix, self.heading, self.evidence
         )
         if self.matrix is not None and len(self.continuation) > 1:
             names = [piece.text for piece in self.features] + list(self.continuation)
@@ -146,7 +146,9 @@ class PromptExplanation:
         """What was asked, in words."""
         return f"What speaks for “{self.answer.strip()}”"
 
-    def _evidence(self) -> str:
+    @property
+    def evidence(self) -> str:
+        """Log-probability, what changed against the baselines, and the status, in words."""
         n = len(self.continuation)
         log_p = write_number(float(self.log_probabilities[:n].sum()), 3)
         change = write_number(float(self.result.score_change[0]), 3, sign=True)
@@ -158,7 +160,7 @@ class PromptExplanation:
     def __repr__(self) -> str:
         best = self.values.abs().argsort(descending=True)[:3].tolist()
         said = ", ".join(f"{self.features[i].text} {write_number(float(self.values[i]), 2, sign=True)}" for i in best)
-        return f"PromptExplanation({self.answer.strip()!r}: {said}; {self._evidence()})"
+        return f"PromptExplanation({self.answer.strip()!r}: {said}; {self.evidence})"
 
 
 def sum_features(of_tokens: Tensor, features: tuple[Piece, ...]) -> Tensor:
