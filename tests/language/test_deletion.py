@@ -6,7 +6,7 @@ import torch
 from leastpath.language import Natural, explain
 from leastpath.language.deletion import measure_removal
 from leastpath.language.toy import toy_model
-from leastpath.removal.chance import SHARES
+from leastpath.removal.referee import ORDER_SHARES
 
 pytest.importorskip("transformers")
 
@@ -30,7 +30,7 @@ def test_gain_against_changed_texts(removal):
 
     order = found.values.argsort(descending=True).tolist()
     gains = []
-    for share in SHARES:
+    for share in ORDER_SHARES:
         k = int(share * 10 + 0.5)
         gains.append(log_p(order[10 - k :]) - log_p(order[:k]))
     assert found.removal_gain(removal) == pytest.approx(sum(gains) / len(gains), abs=1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,7 @@ def explain(
     matrix: bool | None = None,
     max_new_tokens: int = 1,
     generation: Mapping[str, Any] | None = None,
-    support: bool = True,
+    support: bool | Literal["full"] = True,
     keep_special: bool = True,
     checkpointing: bool = False,
     embedding: nn.Module | None = None,
@@ -85,7 +85,7 @@ def explain(
             answer has several tokens.
         max_new_tokens: of the answer that the model gives itself.
         generation: further settings of `model.generate`, such as {"do_sample": True}.
-        support: test the result by removal of features.
+        support: test the result by removal of features: p-values and verdict in `result` (docs/verdict.md).
         keep_special: special tokens are fixed.
         checkpointing: gradients take less memory and a third more time.
         embedding: the module that turns ids into vectors, where the model does not name it itself.

@@ -115,11 +115,12 @@ class PromptExplanation:
         """Keep texts and numbers as JSON, for `json.load` in any language."""
         kept: dict[str, Any] = {
             "text": self.text, "features": [asdict(piece) for piece in self.features], "values": self.values.tolist(),
-            "spread": [None if math.isnan(number) else number for number in self.spread.tolist()],
+            "spread": [_write(number) for number in self.spread],
             "tokens": self.tokens, "token_values": self.token_values.tolist(), "continuation": self.continuation,
             "contrast": self.contrast, "log_probabilities": self.log_probabilities.tolist(),
             "matrix": None if self.matrix is None else self.matrix.tolist(), "baselines": self.baselines,
             "method": self.result.method, "status": self.result.status[0].value,
+            **{name: _write(getattr(self.result, name)[0]) for name in ("support", "p_value", "p_model")},
         }  # fmt: skip
         target = Path(path)
         write_atomically(target, json.dumps(kept, ensure_ascii=False, indent=1).encode())
@@ -161,6 +162,11 @@ class PromptExplanation:
         best = self.values.abs().argsort(descending=True)[:3].tolist()
         said = ", ".join(f"{self.features[i].text} {write_number(float(self.values[i]), 2, sign=True)}" for i in best)
         return f"PromptExplanation({self.answer.strip()!r}: {said}; {self.evidence})"
+
+
+def _write(number: Tensor) -> float | None:
+    """A number for JSON, which has no NaN."""
+    return None if math.isnan(float(number)) else float(number)
 
 
 def sum_features(of_tokens: Tensor, features: tuple[Piece, ...]) -> Tensor:
