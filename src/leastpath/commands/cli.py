@@ -21,6 +21,7 @@ HELP = (
     "Explain predictions along the path of least resistance.\n\n"
     "`explain` and `compare` write a folder: config.json, environment.json, raw results, figures or tables, and a "
     "report.html that needs no other file. An interrupted run keeps what was finished: run it again with --resume.\n\n"
+    "`judge` tests an explanation that another library made.\n\n"
     "`explore` shows the same in the browser, step by step along the path.\n\n"
     "Try first: `leastpath explore`, or `leastpath explain picture.jpg`"
 )
@@ -87,11 +88,12 @@ def application() -> "Typer":
         for module in modules:
             importlib.import_module(module)
 
-    from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, make_command
+    from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, JudgeOptions, make_command
     from leastpath.jobs.command import run
 
     commands: dict[str, Callable[..., Any]] = {
         "explain": make_command(ExplainOptions, "leastpath.commands.explain", "run_explain"),
+        "judge": make_command(JudgeOptions, "leastpath.commands.judge", "run_judge"),
         "explore": make_command(ExploreOptions, "leastpath.commands.explore", "run_explore"),
         "compare": make_command(CompareOptions, "leastpath.commands.compare", "run_compare"),
         "run": run, "solvers": solvers, "methods": methods,

@@ -20,7 +20,7 @@ from leastpath.commands.explain_page import write_report
 from leastpath.commands.files import TABLES, kind_of_file, names_in, read_labels, read_table
 from leastpath.commands.fitting import stay_in_range
 from leastpath.commands.model_files import GivenModel
-from leastpath.commands.options import ExplainOptions
+from leastpath.commands.options import ExplainOptions, JudgeOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.features.groups import Kind
 from leastpath.methods import METHODS, Method, method_of
@@ -49,11 +49,11 @@ def run_explain(options: ExplainOptions) -> RunFolder:
         return run_explain_prompt(options)
     import_optional("matplotlib", "the report's pictures need matplotlib", "plot")
     model = GivenModel(options)
-    _check_source(options, model)
+    check_source(options, model)
     kind = kind_of_file(options.source)
     methods = choose_methods(options.methods, options.method, options.solver, kind)
     start = options.baseline or ("mean" if kind == "table" else "black,mean")
-    case = _read_case(options, model, start)
+    case = read_case(options, model, start)
     config = {
         "source": options.source.name, **model.identity, "methods": [m.name for m in methods], "solver": options.solver,
         "explained": case.explained, "inputs": digest(case.inputs), "baselines": digest(case.baselines),
@@ -69,7 +69,8 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     return run
 
 
-def _read_case(options: ExplainOptions, model: GivenModel, baseline: str) -> Case:
+def read_case(options: ExplainOptions | JudgeOptions, model: GivenModel, baseline: str) -> Case:
+    """What is explained, from its files."""
     used = model.load()
     labels = None if model.is_given else imagenet_classes()
     if options.labels is not None:
@@ -121,7 +122,7 @@ def choose_methods(methods: str | None, method: str | None, solver: str | None, 
     return [*found, replace(method_of(old), name="geodesic", title=f"Geodesic IG ({type(old).__name__})")]
 
 
-def _check_source(options: ExplainOptions, model: GivenModel) -> None:
+def check_source(options: ExplainOptions | JudgeOptions, model: GivenModel) -> None:
     """Refuse what is neither a picture, nor a table with its model and a row."""
     if not options.source.is_file():
         raise ValueError(f"{options.source} is not a file: pass a picture, or a table as .csv")

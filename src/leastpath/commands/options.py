@@ -1,4 +1,4 @@
-"""What `leastpath explain`, `explore` and `compare` take: each option is declared once, as a field of its settings.
+"""What `leastpath explain`, `judge`, `explore` and `compare` take: each option is declared once, as a field.
 
 Imports nothing heavy, because help pages must answer quickly.
 """
@@ -91,6 +91,24 @@ class ExplainOptions(ModelOptions):
     max_seconds: Annotated[float | None, Option(help="Time of each method that has a path.")] = None
     seed: Annotated[int, Option(help="Of the methods.")] = 0
     resume: Annotated[bool, Option(help="Go on with an interrupted run in the same folder.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(ModelOptions):
+    """Judge an explanation that any library made: is it better than chance, and than what the input alone shows?
+
+    The values are a NumPy file, shaped like the picture (or its pixels) or like the row.
+    """
+
+    values: Annotated[Path, Argument(metavar="VALUES.npy", help="One number per feature, by numpy.save.")]
+    source: Annotated[Path, Argument(metavar="IMAGE|TABLE.csv", help="What was explained.")]
+    row: Annotated[int | None, Option(help="Row of the table, from 0.")] = None
+    output: Annotated[str | None, Option(help=OUTPUT_HELP)] = None
+    baseline: Annotated[str | None, Option(help=f"{BASELINE_HELP} Default: black,mean; for tables mean.")] = None
+    labels: Annotated[Path | None, Option(help="Class names, one per line or as JSON.")] = None
+    n_removals: Annotated[int | None, Option(help="Removals that the model is asked about; more give power.")] = None
+    as_json: Annotated[bool, Option("--json", help="Print numbers and words as JSON.")] = False
+    seed: Annotated[int, Option(help="Of the removals.")] = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,7 +113,7 @@ class Explanations:
 
         The first use compares all bytes of the table with their checksums.
 
-        Columns: index, name, target, score, score_change, support (NaN where it was not measured), completeness_gap,
+        Columns: index, name, target, score, score_change, support, p_value and p_model (NaN where not tested), outcome, completeness_gap,
         cancellation, length_ratio, certificate, gradients, forwards, seconds, ok, status, failure.
         """
         import pyarrow.dataset

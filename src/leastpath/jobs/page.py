@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import false_discovery_control
 from torch import Tensor
 
 from leastpath._support.checks import in_words, write_number
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.shards import reason_of
 from leastpath.jobs.sources import Source, Table, source_of
+from leastpath.removal.verdict import ALPHA, count_outcomes
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import BLUE, new_figure
 
@@ -20,13 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DISTRIBUTIONS = ["support", "completeness_gap", "cancellation", "certificate", "gradients"]
-SHOWN = ["index", "name", "target", "score", "score_change", "support", "completeness_gap", "cancellation",
-         "certificate", "gradients", "seconds"]  # fmt: skip
+SHOWN = ["index", "name", "target", "score", "score_change", "support", "p_value", "p_model", "outcome",
+         "completeness_gap", "cancellation", "certificate", "gradients", "seconds"]  # fmt: skip
 COLUMNS = {
     "score": "what was explained, for this row",
     "score_change": "the score minus that of the baseline, which is what the values add up to",
     "support": "how much more the score loses without the features that come out as most important than without the "
     "least important ones; 0 is chance, higher is better, – is not tested",
+    "p_value": "how often chance does as well as this explanation; at most 0.05 is evidence",
+    "p_model": "how often orders do as well that know the row and not the model",
+    "outcome": "supported: both are at most 0.05",
     "completeness_gap": "the sum of the values minus score_change; 0 is exact",
     "cancellation": "the sum of |values| minus |score_change|; 0 means that nothing cancels",
     "certificate": "length of the path over the shortest length possible; 1 is proven shortest",
@@ -104,7 +109,7 @@ def _begin_page(found: Explanations, table: pd.DataFrame) -> Report:
         method = method[0]
     name = method.get("type", "a method") if isinstance(method, dict) else method
     state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
-    doubtful = int((~table["ok"] & table["failure"].isna()).sum())
+    doubtful = int((table["ok"].eq(False) & table["failure"].isna()).sum())
     look = f" {doubtful:,} of them need a second look." if doubtful else " None of them needs a second look."
     return Report("Explanations of a data set", f"{found.done:,} rows by {name}.{look}{state}")
 
@@ -117,7 +122,7 @@ def _add_cost(page: Report, found: Explanations, table: pd.DataFrame) -> None:
         {
             "rows": [len(table)],
             "failed": [failed],
-            "need a second look": [int((~table["ok"]).sum()) - failed],
+            "need a second look": [int((table["ok"].eq(False) & table["failure"].isna()).sum())],
             "gradients": [write_number(int(table["gradients"].sum()))],
             "forwards": [write_number(int(table["forwards"].sum()))],
             "time of all workers": [in_words(seconds)],
@@ -135,13 +140,15 @@ def _add_second_look(page: Report, found: Explanations) -> None:
 
 
 def _support_in_words(table: pd.DataFrame) -> str:
-    support = table["support"].dropna()
-    if not len(support):
+    support, tested = table["support"].dropna(), table[table["outcome"].notna()]
+    if not len(tested):
         return "No row was tested by removal: the method says so itself, or failed."
-    confirmed = int((support > 0).sum())
+    p = np.maximum(tested["p_value"], tested["p_model"]).to_numpy(dtype=float)
+    sure = int((false_discovery_control(np.nan_to_num(p, nan=1.0)) <= ALPHA).sum())
     return (
-        f"Of {len(table):,} rows {len(support):,} were tested by removal, and removal confirms {confirmed:,} of these "
-        f"(support above 0). The median support is {write_number(support.median())}."
+        f"Of {len(table):,} rows {len(tested):,} were tested by removal. {count_outcomes(tested['outcome'])}. Single "
+        f"rows that may be pointed at, after correction for so many tests (Benjamini–Hochberg, 5 %): {sure:,}. The "
+        f"median support is {write_number(support.median())}."
     )
 
 

@@ -21,12 +21,16 @@ from leastpath._support.store import Store, StoreMismatch, Unit
 from leastpath.jobs.job import Job
 from leastpath.jobs.sources import Rows, may_pass, same_data
 from leastpath.methods import METHODS
+from leastpath.removal.verdict import TESTED
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Status
 from leastpath.score.behavior import check_behavior
 from leastpath.score.score import Baselines, Inputs, Score
 
-NUMBERS = ("score", "score_change", "support", "completeness_gap", "cancellation", "length_ratio", "certificate")
+NUMBERS = (
+    "score", "score_change", "support", "p_value", "p_model", "completeness_gap", "cancellation", "length_ratio",
+    "certificate",
+)  # fmt: skip
 COUNTS = ("gradients", "forwards")
 NUMBER = re.compile(r"(?<![A-Za-z\d])[-−]?\d(?:[\d.e+-]|,(?=\d))*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
 LONGEST_REASON = 140  # characters: enough for a status with its remedy
@@ -286,6 +290,7 @@ class _Table:
         columns = {name: values.double().tolist() for name, values in numbers.items()}
         columns |= {"gradients": result.n_gradients.tolist(), "forwards": (result.n_forwards + 1).tolist()}
         columns |= {"target": targets, "name": rows.names, "ok": [status.ok for status in result.status]}
+        columns |= {"outcome": [_outcome(status) for status in result.status]}
         columns |= {"status": [status.value for status in result.status]}
         columns |= {"reason": [_second_look(status) for status in result.status]}
         places = [index - self.start for index in rows.index]
@@ -356,7 +361,7 @@ class _Table:
 
         types = {"index": pa.int64(), "name": pa.string(), "target": pa.int64()}
         types |= dict.fromkeys((*NUMBERS, "seconds"), pa.float64()) | dict.fromkeys(COUNTS, pa.int64())
-        types |= {"ok": pa.bool_(), "status": pa.string(), "reason": pa.string(), "failure": pa.string()}
+        types |= {"ok": pa.bool_()} | dict.fromkeys(("outcome", "status", "reason", "failure"), pa.string())
         file = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(self.rows, pa.schema(list(types.items()))), file, compression="zstd")
         return file.getvalue()
@@ -373,9 +378,14 @@ def _runs(rows: list[int]) -> list[range]:
     return [range(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
+def _outcome(status: Status) -> str | None:
+    """What removal says; None where it was not asked."""
+    return next((outcome.value for outcome in status.outcomes if outcome in TESTED), None)
+
+
 def _second_look(status: Status) -> str | None:
     """The first sentence of a status that asks for a second look, if any does: what went well is said before it."""
-    return next((note.sentence for note in status.notes if not note.outcome.ok), None)
+    return next((note.sentence for note in status.notes if note.outcome.ok is False), None)
 
 
 def reason_of(failure: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -159,11 +160,21 @@ def count_supported(status: Sequence[Status]) -> str:
         >>> count_supported([Status((ASK,))])
         'not tested'
     """
-    found = [outcome for one in status for outcome in one.outcomes if outcome in TESTED]
-    if not found:
+    return count_outcomes([outcome.value for one in status for outcome in one.outcomes if outcome in TESTED])
+
+
+def count_outcomes(found: Iterable[str]) -> str:
+    """The same, of the outcomes' words: supported, better than chance, undecided, unsupported.
+
+    Example:
+        >>> count_outcomes(["supported", "supported", "undecided"])
+        'supported: 2 of 3 (95 % interval 0.21 to 0.94), undecided 1'
+    """
+    counts = Counter(found)
+    total, good = counts.total(), counts[Outcome.SUPPORTED.value]
+    if not total:
         return "not tested"
-    counts = {outcome: found.count(outcome) for outcome in TESTED}
-    low, high = binomtest(counts[Outcome.SUPPORTED], len(found)).proportion_ci(method="wilson")
+    low, high = binomtest(good, total).proportion_ci(method="wilson")
     interval = f"95 % interval {write_number(low, 2)} to {write_number(high, 2)}"
-    others = [f"{kind.value} {n}" for kind, n in counts.items() if n and kind is not Outcome.SUPPORTED]
-    return f"supported: {counts[Outcome.SUPPORTED]} of {len(found)} ({interval})" + "".join(f", {o}" for o in others)
+    others = [f", {kind.value} {counts[kind.value]}" for kind in TESTED[1:] if counts[kind.value]]
+    return f"supported: {good} of {total} ({interval}){''.join(others)}"
