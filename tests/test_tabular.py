@@ -183,7 +183,7 @@ def test_support_removes_whole_columns_and_comes_first():
     typical = {c: BACKGROUND[c].median() if c in ("income", "age") else BACKGROUND[c].mode()[0] for c in FRAME}
     encoding = Encoding.fit(BACKGROUND, standardize=False)
     for name, row in FRAME.iterrows():
-        block = explained.encoded_values.loc[name].abs()
+        block = explained.encoded_values.loc[name]
         sizes = {c: sum(block[k] for k in block.index if k == c or k.startswith(f"{c}_")) for c in FRAME}
         order = sorted(FRAME.columns, key=lambda c, sizes=sizes: -sizes[c])
         gains = []
@@ -194,13 +194,13 @@ def test_support_removes_whole_columns_and_comes_first():
                 for column in gone:
                     rows.iloc[at, rows.columns.get_loc(column)] = typical[column]
             least, most = additive(encoding.transform(rows)) - additive(encoding.transform(FRAME.loc[[name]]))
-            gains.append(abs(float(most)) - abs(float(least)))
+            gains.append(float(least) - float(most))
         assert explained.support[name] == pytest.approx(sum(gains) / 9, abs=2e-3)
     assert list(explained.support.index) == list(FRAME.index) and explained.support.name == "support"
-    assert repr(explained).startswith("TableExplanation(median support ")
+    assert repr(explained).startswith("TableExplanation(supported: ")
     untested = explain(additive, FRAME, background=BACKGROUND, method=lp.StraightLine(), support=False)
     assert untested.support.isna().all()
-    assert "the explanation was not tested: support=True tests it; the integral is ok" in repr(untested)
+    assert "TableExplanation(not tested" in repr(untested)
 
 
 def test_geometry_by_name():

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from explorer_subjects import finished, picture_source, session_over, table_source, text_source
+from leastpath import Note, Outcome, Status
 from leastpath.explorer.arrays import unpack
-from leastpath.explorer.findings import evidence, removed_view
+from leastpath.explorer.findings import correct_verdict, evidence, removed_view
 
 
 def test_numbers_are_written_as_people_write_them():
@@ -62,3 +63,19 @@ def test_texts_show_gaps():
     subject = text_source().subject(0)
     mask = subject.mask(torch.tensor([0, 0, 1, 0, 0, 0]))
     assert removed_view(subject, subject.inputs, mask, "[mask]")[1] == "a [mask] films"
+
+
+def test_a_verdict_counts_how_many_methods_were_tried():
+    """Oracle: Holm's correction of the p-values of all findings of one question."""
+    with session_over(picture_source()) as session:
+        first = finished(session, "integrated_gradients")
+        finding = session.finding(first)
+        assert correct_verdict(finding, [finding]) == {}
+        good = replace(finding.result, p_value=torch.tensor([0.002]), p_model=torch.tensor([0.04]))
+        good = replace(good, status=(Status((Note(Outcome.SUPPORTED, "support 0.3"),)),))
+        mine, other = replace(finding, result=good), replace(finding, result=good)
+        said = correct_verdict(mine, [mine, other])
+        assert said["trusted"] is False and "p 0.08 after correction for 2 methods tried" in said["headline"]
+        sure = replace(mine, result=replace(good, p_model=torch.tensor([0.002])))
+        said = correct_verdict(sure, [sure, other])
+        assert "trusted" not in said and "p 0.004 after correction for 2 methods" in said["headline"]

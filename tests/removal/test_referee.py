@@ -37,7 +37,7 @@ def test_a_result_carries_the_same_verdict():
         torch.testing.assert_close(getattr(found, name), getattr(result, name).double(), rtol=1e-5, atol=1e-6)
     assert [status.notes[0] for status in result.status] == [status.notes[0] for status in found.status]
     assert torch.equal(found.support, found.by_fill["baseline"])
-    assert set(found.by_fill) == {"baseline", "halfway", "mirrored"}
+    assert set(found.by_fill) == {"baseline", "halfway", "three quarters"}
 
 
 def test_methods_share_the_removals_of_a_referee():

@@ -62,6 +62,8 @@ def _praise(tests: Mapping[str, Trial], passed: list[str], is_probability: bool)
     best = max(passed, key=lambda name: tests[name].support)
     if len(tests) == 1:
         return f"{best} stands the test: removing what it ranks first {change} beyond chance."
+    if len(passed) == 1:
+        return f"Only {best} stands the test: trust {best} here."
     equal = [name for name in passed if name == best or not _is_worse(tests[name], tests[best])]
     if len(equal) == 1:
         return f"Removing what {best} ranks first {change} most: trust {best} here."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import nan
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 from torch import Tensor
 
 from leastpath._support.checks import write_number
+from leastpath.evaluation.statistics import holm
 from leastpath.explorer.arrays import LARGEST, pack, pictures_of, value_range
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.removal import removal_order
 from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import Walk, shares_moved
 from leastpath.removal.curves import Rank
-from leastpath.removal.verdict import headline
+from leastpath.removal.verdict import ALPHA, headline
 from leastpath.result.attribution import Attribution
+from leastpath.result.status import Outcome
 
 EVIDENCE = {  # in the order of showing: a label, and what it means
     "support": (
@@ -82,6 +84,21 @@ def show_result(
         "evidence": evidence(result, seconds),
         **numbers_of(subject, result, rank),
     }
+
+
+def correct_verdict(finding: Finding, others: Sequence[Finding]) -> dict[str, Any]:
+    """What changes of a verdict where several methods were tried on one question: p-values by Holm's correction."""
+    rivals = [f for f in others if f is not finding and f.is_tested and f.question.is_same(finding.question)]
+    p = [max(float(f.result.p_value[0]), float(f.result.p_model[0])) for f in (finding, *rivals)]
+    if not rivals or math.isnan(p[0]) or Outcome.SUPPORTED not in finding.result.status[0]:
+        return {}
+    corrected = float(holm([1.0 if math.isnan(one) else one for one in p])[0])
+    tried = f"p {write_number(corrected, 2)} after correction for {len(p)} methods tried here"
+    said = headline(finding.result.status)
+    if corrected <= ALPHA:
+        return {"headline": f"{said[:1].upper()}{said[1:]}; {tried}."}
+    alone = f"Not supported once all {len(p)} methods are counted: {tried}. Alone: {said}."
+    return {"headline": alone, "trusted": False}
 
 
 def evidence(result: Attribution, seconds: float = nan) -> list[dict[str, Any]]:

@@ -52,6 +52,11 @@ class Question:
         there = _scores(score, outputs_of(score, subject.inputs, torch.cat(list(starts.values()))))
         return cls(subject, score, starts, logits, float(_scores(score, logits)[0]), float(there.mean()))
 
+    def is_same(self, other: Question) -> bool:
+        """Whether another question asks the same: it may have been asked for another method."""
+        mine, theirs = ((q.target, q.output, *q.starts) for q in (self, other))
+        return mine == theirs and torch.equal(self.subject.inputs, other.subject.inputs)
+
     @property
     def baselines(self) -> Tensor:
         """(1, *shape), or (1, m, *shape) for several."""

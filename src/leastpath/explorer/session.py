@@ -11,7 +11,7 @@ from leastpath._support.version import __version__
 from leastpath.explorer.arrays import unpack
 from leastpath.explorer.code import python_code
 from leastpath.explorer.explaining import QUICK, Finding, cost_of, expected_rows, make_finding, offered_methods
-from leastpath.explorer.findings import as_result, describe, removed_view
+from leastpath.explorer.findings import as_result, correct_verdict, describe, removed_view
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import remove_features
@@ -138,8 +138,11 @@ class Session:
     # ---- results -------------------------------------------------------------------------------------------------
 
     def result(self, key: str) -> dict[str, Any]:
-        """What was found, as the page reads it."""
-        return self._look_up(key, self._shown)
+        """What was found, as the page reads it. Its verdict counts how many methods were tried on the same question."""
+        shown = self._look_up(key, self._shown)
+        with self._lock:
+            finding, all_found = self._findings.get(key), list(self._findings.values())
+        return shown if finding is None else shown | correct_verdict(finding, all_found)
 
     def finding(self, key: str) -> Finding:
         """What was found, as it is."""

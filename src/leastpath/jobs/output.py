@@ -113,8 +113,9 @@ class Explanations:
 
         The first use compares all bytes of the table with their checksums.
 
-        Columns: index, name, target, score, score_change, support, p_value and p_model (NaN where not tested), outcome, completeness_gap,
-        cancellation, length_ratio, certificate, gradients, forwards, seconds, ok, status, failure.
+        Columns: index, name, target, score, score_change, support, p_value and p_model (NaN where it was not tested),
+        outcome (in words), completeness_gap, cancellation, length_ratio, certificate, gradients, forwards, seconds, ok
+        (null where removal could not decide), status, failure.
         """
         import pyarrow.dataset
 

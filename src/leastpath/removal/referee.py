@@ -411,7 +411,7 @@ def verdict(
         baselines: as in `attribute`. They stand in for removed features (at most four of them), together with
             images: the mean color and a blurred copy of the image;
             tokens: the mean token, and other tokens of the same text;
-            tables and series: the point halfway to the baseline and, beyond it, the mirrored input.
+            tables and series: the points halfway and three quarters of the way to the baseline.
             Three baselines or more stand in alone.
         groups: what is removed together (see `attribute`). None: images by patches of a grid of at most 16 × 16,
             tokens whole, series by time steps, and else single features. A whole number: about so many superpixels.
@@ -648,7 +648,7 @@ def _choose_fills(kind: Kind, point: Tensor, starts: Tensor, labels: Tensor) -> 
         other = point.clone()
         other[free] = point[free].roll(max(1, int(free.sum()) // 2), 0)
         return torch.stack([*starts, mean, other]), (*names, "mean token", "other tokens")
-    return torch.stack([*starts, (point + start) / 2, 2 * start - point]), (*names, "halfway", "mirrored")
+    return torch.stack([*starts, (point + start) / 2, (point + 3 * start) / 4]), (*names, "halfway", "three quarters")
 
 
 def _as_parts(given: Any) -> tuple[Any, ...]:

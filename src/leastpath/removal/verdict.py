@@ -142,7 +142,8 @@ def headline(status: Sequence[Status]) -> str:
     (one,) = status
     tests = [note for note in one.notes if note.outcome in TESTED]
     others = [note.sentence for note in one.notes if note.outcome not in TESTED and not note.outcome.ok]
-    said = [f"{note.outcome.value}: {note.sentence}" for note in tests] or ["the explanation was not tested"]
+    why = [note.sentence for note in one.notes if note.outcome is Outcome.NOT_TESTED]
+    said = [f"{note.outcome.value}: {note.sentence}" for note in tests] or why or ["the explanation was not tested"]
     return "; ".join([*said, *others])
 
 
