@@ -73,7 +73,9 @@ def test_declares_what_it_needs_and_bounds(metric):
 @pytest.mark.parametrize("metric", ALL)
 @pytest.mark.parametrize("damping", [-1.0, math.inf, math.nan])
 def test_bad_damping(metric, damping):
-    with pytest.raises(ValueError, match=r"damping=.* must be ((finite and )?at least 0|a number, and NaN is not a number)"):
+    with pytest.raises(
+        ValueError, match=r"damping=.* must be ((finite and )?at least 0|a number, and NaN is not a number)"
+    ):
         metric(damping=damping)
 
 
