@@ -11,7 +11,7 @@ import leastpath as lp
 import toy_jobs
 from leastpath._support.store import StoreMismatch
 from leastpath.jobs import Explanations, Job, shards, source_of
-from leastpath.jobs.shards import CUT, Assignment, Done, Worker, key_of, reason_of, run_shard
+from leastpath.jobs.shards import CUT, Assignment, Done, Worker, key_of, kind_of_failure, run_shard
 from leastpath.methods import METHODS, register
 
 pytest.importorskip("pyarrow")
@@ -150,4 +150,4 @@ def test_several_shared_baselines_are_averaged(tmp_path):
     ],
 )
 def test_failures_of_one_kind_have_one_reason(failure, reason):
-    assert reason_of(failure) == reason
+    assert kind_of_failure(failure) == reason

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from leastpath._support.checks import in_words, write_number
 from leastpath.jobs.output import Explanations
-from leastpath.jobs.shards import reason_of
+from leastpath.jobs.shards import kind_of_failure
 from leastpath.jobs.sources import Source, Table, source_of
 from leastpath.removal.verdict import ALPHA, count_outcomes
 from leastpath.report import Report, bars, heatmap
@@ -220,7 +220,7 @@ def _second_look(found: Explanations) -> pd.DataFrame:
 
 
 def _count_reasons(failed: pd.DataFrame, column: str = "failure") -> pd.DataFrame:
-    groups = failed.assign(reason=failed[column].map(reason_of)).groupby("reason", sort=False)
+    groups = failed.assign(reason=failed[column].map(kind_of_failure)).groupby("reason", sort=False)
     counted = groups["index"].agg(rows="count", first=lambda index: ", ".join(map(str, index.head(5))))
     shares = counted.assign(share=counted["rows"].map(lambda n: f"{n / len(failed):.0%} of these"))
     return shares.sort_values("rows", ascending=False).reset_index().rename(columns={"first": "first rows"})

@@ -107,7 +107,7 @@ class Worker:
         there is no time for are such rows; where there is time for none, nothing is written.
         """
         key, rows = key_of(shard), self.job.rows(shard)
-        start, table, todo = time.perf_counter(), _Table(rows, self.job), [rows]
+        start, table, todo = time.perf_counter(), _Filling(rows, self.job), [rows]
         kept = read_shard(self.store, shard)
         if kept is not None:
             if not passing_rows(kept):
@@ -122,7 +122,7 @@ class Worker:
         self.store.write(key, record, table.values, {"parquet": table.parquet()})
         return _summary(shard, record)
 
-    def _fill_in_time(self, table: _Table, rows: range) -> None:
+    def _fill_in_time(self, table: _Filling, rows: range) -> None:
         """Explain rows in batches, as many as there is time for."""
         first = rows.start
         while first < rows.stop:
@@ -146,7 +146,7 @@ class Worker:
             return n if left > 0 else 0
         return min(n, int(left / max(self.seconds / self.rows, 1e-9)))
 
-    def _fill(self, table: _Table, start: int, stop: int) -> None:
+    def _fill(self, table: _Filling, start: int, stop: int) -> None:
         """Explain rows start to stop − 1. A batch that fails is halved until the failure is that of one row."""
         begin, names = time.perf_counter(), [str(start)]
         try:
@@ -241,7 +241,7 @@ def run_shard(pickled: bytes, shard: int) -> Done:
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-class _Table:
+class _Filling:
     """The rows and values of a shard that is being filled."""
 
     def __init__(self, rows: range, job: Job) -> None:
@@ -347,7 +347,7 @@ class _Table:
 
     def record(self) -> dict[str, Any]:
         failed = (row for row in self.rows if "failure" in row and row["index"] not in self.cut)
-        failures = Counter(reason_of(row["failure"]) for row in failed)
+        failures = Counter(kind_of_failure(row["failure"]) for row in failed)
         counts = {name: sum(row[name] for row in self.rows) for name in COUNTS}
         again = sorted(i for i in self.passing if "failure" in self.rows[i - self.start])
         return {
@@ -388,7 +388,7 @@ def _second_look(status: Status) -> str | None:
     return next((note.sentence for note in status.notes if note.outcome.ok is False), None)
 
 
-def reason_of(failure: str) -> str:
+def kind_of_failure(failure: str) -> str:
     """A failure without its numbers, so that failures of one kind count together."""
     return NUMBER.sub("…", failure.splitlines()[0])[:LONGEST_REASON]
 

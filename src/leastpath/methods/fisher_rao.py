@@ -75,7 +75,7 @@ class FisherRaoPath(Settings):
         if n < 1:
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a path: a line from zero was used"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
-        walk = _Walk(self, score, end)
+        walk = _Course(self, score, end)
         with run.bar("fisher-rao", n) as bar:
             for _ in range(n):
                 walk.step()
@@ -93,7 +93,7 @@ class FisherRaoPath(Settings):
         return Solution(Path.ragged(knots), notes, {"distance": first, "distance_left": left})
 
 
-class _Walk:
+class _Course:
     """The current points of the examples, and their predictions on the sphere of radius 2."""
 
     def __init__(self, solver: FisherRaoPath, score: BoundScore, end: Tensor) -> None:

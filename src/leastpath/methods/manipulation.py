@@ -8,7 +8,7 @@ import torch
 
 from leastpath._support.checks import check_setting
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.solvers.samp import SAMP, Direction, Walk
+from leastpath.solvers.samp import SAMP, Direction, Manipulation
 
 Directions = Literal["both", "insertion", "deletion"]
 
@@ -55,7 +55,7 @@ def _sum_walks(problem: Problem, direction: Directions, **settings: float | None
     n_steps = torch.zeros(len(problem), dtype=torch.long)
     for way in ways:
         solver = SAMP(way, **settings)  # type: ignore[arg-type]
-        walk = Walk(solver, problem.bound, problem.start, problem.end)
+        walk = Manipulation(solver, problem.bound, problem.start, problem.end)
         for _ in range(solver.most_steps):
             walk.step()
             problem.bar.advance(len(problem) / solver.most_steps / len(ways))

@@ -62,17 +62,17 @@ def leave_untouched(model: Any, inputs: Any) -> Iterator[None]:
         inputs: what it is run on, a tensor or a tuple: they say on which device.
     """
     with torch.inference_mode(False), torch.no_grad():
-        if any(model is guarded for guarded in _WATCH.models):
+        if any(model is guarded for guarded in _GUARDED.models):
             yield
             return
-        _WATCH.models.append(model)
+        _GUARDED.models.append(model)
         modules = modules_of(model)
         may_draw = any(module.training for module in modules)
         try:
             with _keep_buffers(modules), _keep_random_state(device_of(inputs), may_draw), cpu_by_default():
                 yield
         finally:
-            _WATCH.models.pop()
+            _GUARDED.models.pop()
 
 
 def modules_of(model: Any) -> list[nn.Module]:
@@ -128,7 +128,7 @@ def _put_back(buffer: Tensor, copy: Tensor) -> None:
         buffer.resize_(copy.shape).copy_(copy)
 
 
-class _Watch(threading.local):
+class _Guarded(threading.local):
     """For each thread: which models are guarded, whether one was seen to draw random numbers in each guarded block,
     and the device that `torch.set_default_device` was given."""
 
@@ -138,7 +138,7 @@ class _Watch(threading.local):
         self.device: torch.device | None = None  # the user's default, where it is not the CPU
 
 
-_WATCH = _Watch()
+_GUARDED = _Guarded()
 
 
 @contextmanager
@@ -152,11 +152,11 @@ def _keep_random_state(device: torch.device, may_draw: bool) -> Iterator[None]:
     alone, on_gpu = is_alone(), device.type == "cuda"
     state = torch.get_rng_state()
     gpu_state = torch.cuda.get_rng_state(device) if on_gpu else None
-    _WATCH.drew.append(False)
+    _GUARDED.drew.append(False)
     try:
         yield
     finally:
-        drew = _WATCH.drew.pop()
+        drew = _GUARDED.drew.pop()
         if (alone and is_alone()) or may_draw or drew:
             if not torch.equal(state, torch.get_rng_state()):
                 torch.set_rng_state(state)
@@ -171,21 +171,21 @@ def cpu_by_default() -> Iterator[None]:
     if default.type == "cpu":
         yield
         return
-    outer, _WATCH.device = _WATCH.device, default
+    outer, _GUARDED.device = _GUARDED.device, default
     try:
         with torch.device("cpu"):
             yield
     finally:
-        _WATCH.device = outer
+        _GUARDED.device = outer
 
 
 @contextmanager
 def as_user_runs_it() -> Iterator[None]:
     """Around a call of the model, which gets the default device that its user chose."""
-    if _WATCH.device is None:
+    if _GUARDED.device is None:
         yield
         return
-    with _WATCH.device:
+    with _GUARDED.device:
         yield
 
 
@@ -217,12 +217,12 @@ def is_alone() -> bool:
 def note_draws(model: Any) -> Iterator[None]:
     """Around a call of the model: notes for the guard whether it draws random numbers. Does nothing in a program of
     one thread, which needs no note."""
-    if is_alone() or not _WATCH.drew or _is_compiled(model):
+    if is_alone() or not _GUARDED.drew or _is_compiled(model):
         yield
         return
     with WatchedDraws() as watched:
         yield
-    _WATCH.drew[-1] |= watched.drew
+    _GUARDED.drew[-1] |= watched.drew
 
 
 def ordinary(tensor: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ class GuidedIG(Settings):
             return straight_with_note(start, end, no_gradients_note(run))
         # Distances are compared to a part in 10⁹, which single precision cannot do.
         dtype = score.work_dtype if start.device.type == "mps" else torch.float64
-        walk = _Walk(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
+        walk = _Front(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
         examples, knots, stop = torch.arange(len(start)), [start], Stop(run)
         with stop.catch(), run.bar("guided", n) as bar:
             for step in range(1, n + 1):
@@ -74,7 +74,7 @@ class GuidedIG(Settings):
         return Solution(Path.polyline(torch.stack(knots, 1)), stats={"n_steps": n})
 
 
-class _Walk:
+class _Front:
     """The current points of the examples, (batch, features)."""
 
     def __init__(self, start: Tensor, end: Tensor, fraction: float, max_distance: float) -> None:

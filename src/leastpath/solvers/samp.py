@@ -64,7 +64,7 @@ class SAMP(Settings):
         n = int(min(self.most_steps, run.budget(score).share(SOLVER_SHARE).least_left()))
         if n < 1:
             return straight_with_note(start, end, no_gradients_note(run))
-        walk, stop = Walk(self, score, start, end), Stop(run)
+        walk, stop = Manipulation(self, score, start, end), Stop(run)
         with stop.catch(), run.bar("samp", n) as bar:
             for _ in range(n):
                 walk.step()
@@ -81,7 +81,7 @@ class SAMP(Settings):
         return Solution(Path.ragged(knots), stats=stats)
 
 
-class Walk:
+class Manipulation:
     """The walk of a solver in its direction: points of the examples, as units of features that move together.
 
     `inner` are the knots between the ends, in the order of the walk.

@@ -96,7 +96,7 @@ class Variational(EnergySettings):
         budget, n_samples = solver_budget(run.budget(score), self.n_points, self.n_samples)
         per_block = max(1, BLOCK_ELEMENTS // (self.n_points * score.n_features))
         with torch.enable_grad(), run.bar("variational", len(start)) as bar:  # the guide's parameters need gradients
-            task = _Task(self, score, run, budget, n_samples, pyro, bar)
+            task = _Inference(self, score, run, budget, n_samples, pyro, bar)
             for examples in torch.arange(len(start)).split(per_block):
                 rows = examples.to(start.device)
                 task.fit(examples, start[rows], end[rows])
@@ -104,7 +104,7 @@ class Variational(EnergySettings):
 
 
 @dataclass
-class _Task:
+class _Inference:
     """One call of the solver."""
 
     solver: Variational
@@ -160,7 +160,7 @@ class _Task:
 class _Guide:
     """The fit of one block: Pyro's model and guide, and the examples that are still optimised."""
 
-    def __init__(self, task: _Task, energy: PathEnergy) -> None:
+    def __init__(self, task: _Inference, energy: PathEnergy) -> None:
         self.task, self.energy, self.pyro = task, energy, task.pyro
         self.active = torch.arange(len(energy))
         self.active_energy = energy
