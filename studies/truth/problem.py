@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from leastpath.removal.curves import Rank
-from leastpath.removal.fills import Fill
+from leastpath.removal.curves import Fill, Rank
 from leastpath.score.calls import Output
 from leastpath.score.score import Score
 from studies.findings.config import Setting

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from leastpath.removal.fills import Samples
+from leastpath.removal.curves import Samples
 from leastpath.score.score import Score
 from leastpath.tabular import Encoding
 from studies.findings.config import Setting

@@ -24,8 +24,7 @@ from leastpath.evaluation.masking import (
 )
 from leastpath.evaluation.measure import Measure, generators, given_attribution, measure_all
 from leastpath.removal import curves
-from leastpath.removal.curves import class_log_odds
-from leastpath.removal.fills import Samples, fill_rows, find_filler
+from leastpath.removal.curves import Samples, class_log_odds, fill_rows, find_filler
 
 MEASURES = [Comprehensiveness, Sufficiency, LogOdds, LogProbRatio, Insertion, Deletion]
 IMAGES = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(0))

@@ -37,7 +37,7 @@ from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSen
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
 from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relevance_gain
 from leastpath.evaluation.table import MEASURES, Measures, register
-from leastpath.removal.fills import Blur, NoisyLinear, Samples
+from leastpath.removal.curves import Blur, NoisyLinear, Samples
 
 __all__ = [
     "compare", "Comparison", "MEASURES", "Measures", "register", "Measure", "Measured", "measure_all",

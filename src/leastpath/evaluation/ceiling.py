@@ -13,8 +13,7 @@ from leastpath._support.checks import Count, Range, Settings, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups
-from leastpath.removal.curves import Probability, Scale, judged_score, level_of
-from leastpath.removal.fills import Fill, Filling, fill_rows, find_filler
+from leastpath.removal.curves import Fill, Filling, Probability, Scale, fill_rows, find_filler, judged_score, level_of
 from leastpath.result.attribution import Attribution, without_path
 from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.calls import leave_untouched, warn_of_training_mode

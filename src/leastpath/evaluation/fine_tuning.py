@@ -22,8 +22,19 @@ from leastpath.account.run import Run
 from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, generators, read_attributions
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, Kind, check_groups, label_groups
-from leastpath.removal.curves import Order, Probability, Rank, judged_score, level_of, removal_scores, round_counts
-from leastpath.removal.fills import FILLS, Fill, fill_rows, find_filler
+from leastpath.removal.curves import (
+    FILLS,
+    Fill,
+    Order,
+    Probability,
+    Rank,
+    fill_rows,
+    find_filler,
+    judged_score,
+    level_of,
+    removal_scores,
+    round_counts,
+)
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import Baselines, Inputs, leave_untouched, warn_of_training_mode
 from leastpath.score.score import Score

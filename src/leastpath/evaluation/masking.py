@@ -21,16 +21,18 @@ from leastpath.evaluation.statistics import trapezoid
 from leastpath.evaluation.support import prepare_fill
 from leastpath.features.groups import Groups, check_groups, label_groups, read_maps
 from leastpath.removal.curves import (
+    Fill,
+    Filler,
     Order,
     Probability,
     Scale,
+    find_filler,
     group_strengths,
     judged_score,
     level_of,
     removal_scores,
     round_counts,
 )
-from leastpath.removal.fills import Fill, Filler, find_filler
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import Baselines, Inputs, leave_untouched, warn_of_training_mode
 from leastpath.score.score import Score
@@ -54,7 +56,7 @@ class Masking:
             (`ground_truth.KnownAnswers(inputs, labels)`, which also serves inputs that come in batches). None: every
             number by itself.
         fill: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a callable inputs -> fills, `Samples` of
-            other inputs or another object of `removal.fills`, or a tuple of several: one curve each, and their mean
+            other inputs or another object of `removal.curves`, or a tuple of several: one curve each, and their mean
             as the value.
         rank: "magnitude" ranks features by Σ|A| over what is masked together, "signed" by Σ A. Ties go to the feature
             that comes first in memory (the group of the lowest number).

@@ -17,8 +17,19 @@ from leastpath.evaluation.measure import (
     read_attributions,
 )
 from leastpath.features.groups import Groups, check_groups, label_groups
-from leastpath.removal.curves import SHARES, Order, Probability, Rank, judged_score, measure_curves
-from leastpath.removal.fills import FILLS, Fill, Filler, Filling, find_filler
+from leastpath.removal.curves import (
+    FILLS,
+    SHARES,
+    Fill,
+    Filler,
+    Filling,
+    Order,
+    Probability,
+    Rank,
+    find_filler,
+    judged_score,
+    measure_curves,
+)
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import leave_untouched, warn_of_training_mode
 from leastpath.score.score import Baselines, BoundScore, Inputs, Score
@@ -49,7 +60,7 @@ def symmetric_relevance_gain(
         values: the explanation, shaped like what was explained.
         baselines: for fill="baseline", one per example.
         fill: what replaces removed features: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a
-            callable inputs -> fills, an object of `removal.fills`, or a tensor (batch, *features).
+            callable inputs -> fills, an object of `removal.curves`, or a tensor (batch, *features).
         groups: what is removed together. None: every number by itself. "pixels": all channels of a position.
             "patches": the cells of a grid of 16 × 16. "tokens": all of the last dimension. "steps": all channels of a
             time. Integers shaped like an input, or like one without its channels, for all inputs or one each; what is

@@ -15,7 +15,7 @@ from leastpath.evaluation.measure import Measure, column_of
 from leastpath.evaluation.randomization import ModelRandomization
 from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.features.groups import Kind, Word, default_groups
-from leastpath.removal.fills import Fill
+from leastpath.removal.curves import Fill
 
 OneMeasure = TypeVar("OneMeasure", bound=type)
 

@@ -11,7 +11,7 @@ from torch.nn.functional import mse_loss
 
 from leastpath.evaluation.masking import Masking
 from leastpath.methods import METHODS
-from leastpath.removal.fills import Fill, Samples
+from leastpath.removal.curves import Fill, Samples
 from leastpath.result.attribution import Attribution
 from leastpath.score.baselines import baseline
 from leastpath.score.score import Score
