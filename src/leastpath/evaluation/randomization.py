@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -15,7 +15,7 @@ from leastpath._support.rows import flat_rows
 from leastpath.evaluation.ground_truth import rank_correlation
 from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, read_attributions
 from leastpath.result.attribution import Attribution
-from leastpath.score.score import Score
+from leastpath.score.redrawn import draw_layer, layers_of, move_score
 
 Order = Literal["cascading", "independent"]
 
@@ -57,7 +57,7 @@ class ModelRandomization(ExplainingMeasure):
         bound, found = again.score.bind(again.inputs), []
         before = self._rows_to_compare(read_attributions(bound, result))
         for _, model in randomize(again.score.model, self.order, self.stages, again.seed):
-            other = again(score=_move_score(again.score, model))
+            other = again(score=move_score(again.score, model))
             found.append(rank_correlation(before, self._rows_to_compare(read_attributions(bound, other))))
         curve = torch.stack(found, 1)  # (batch, stages)
         axis = torch.arange(1, curve.shape[1] + 1, dtype=torch.float64)
@@ -85,7 +85,7 @@ def randomize(
             f"a {type(model).__name__} has no weights to draw anew: Score(model, …) needs a torch.nn.Module"
         )
     changed = copy.deepcopy(model)
-    layers = [(name, part) for name, part in changed.named_modules() if any(True for _ in part.parameters(False))][::-1]
+    layers = layers_of(changed)[::-1]
     if not layers:
         raise ValueError(f"{type(model).__name__} has no parameters to draw anew: its weights must be nn.Parameter")
     groups = [group for group in torch.arange(len(layers)).tensor_split(stages or len(layers)) if len(group)]
@@ -93,26 +93,5 @@ def randomize(
         if order == "independent":
             changed.load_state_dict(model.state_dict())
         for i in group.tolist():
-            _draw_anew(layers[i][1], seed + 1 + i)
+            draw_layer(layers[i][1], seed + 1 + i)
         yield layers[int(group[-1])][0], changed
-
-
-def _draw_anew(layer: nn.Module, seed: int) -> None:
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(seed)
-        reset = getattr(layer, "reset_parameters", None)
-        if callable(reset):
-            reset()
-            return
-        for parameter in layer.parameters(recurse=False):
-            places = torch.randperm(parameter.numel()).to(parameter.device)
-            parameter.copy_(parameter.flatten()[places].view_as(parameter))
-
-
-def _move_score(score: Score, model: nn.Module) -> Score:
-    """The score of a changed copy of its model, at the same layer."""
-    if score.layer is None:
-        return replace(score, model=model)
-    assert isinstance(score.model, nn.Module)
-    name = next(name for name, part in score.model.named_modules() if part is score.layer)
-    return replace(score, model=model, layer=model.get_submodule(name))

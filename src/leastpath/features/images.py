@@ -41,6 +41,18 @@ def as_tensor(image: Image.Image) -> Tensor:
     return pixels.reshape(image.height, image.width, -1).permute(2, 0, 1)[None]
 
 
+def edges_of(image: Tensor) -> Tensor:
+    """How steep the grey image is at each pixel, (channels, height, width) -> the same shape, equal in all channels.
+
+    Example:
+        >>> edges_of(torch.tensor([[[0.0, 0.0, 4.0, 4.0]]]))
+        tensor([[[0., 4., 4., 0.]]])
+    """
+    grey = torch.nn.functional.pad(image.mean(0)[None, None], (1, 1, 1, 1), mode="replicate")[0, 0]
+    right, down = grey[1:-1, 2:] - grey[1:-1, :-2], grey[2:, 1:-1] - grey[:-2, 1:-1]
+    return torch.hypot(right, down).expand_as(image)
+
+
 def read_picture(file: str | Path) -> Image.Image:
     """A file as a person sees it, in RGB.
 

@@ -20,9 +20,9 @@ from leastpath.methods.captum_peers import (
     lime,
     saliency,
 )
+from leastpath.methods.controls import input_alone, other_class, random, untrained
 from leastpath.methods.counterfactual import ig2
 from leastpath.methods.fisher_rao import FisherRaoPath
-from leastpath.methods.floor import random
 from leastpath.methods.manipulation import samp, samp_plus_plus
 from leastpath.methods.method import KINDS, Explained, Method, Methods, Role, Rowwise, Whole, settings_of
 from leastpath.methods.noisy_gradients import smooth_grad, smooth_grad_squared, var_grad
@@ -58,6 +58,9 @@ integrated_gradients = path_method(
 
 BUILT_IN = (
     random,
+    input_alone,
+    untrained,
+    other_class,
     input_x_gradient,
     saliency,
     lrp,

@@ -20,6 +20,7 @@ from leastpath._support.checks import check_integer, check_tensor, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, default_groups, kind_of, label_groups, patches
+from leastpath.features.images import edges_of
 from leastpath.removal.chance import (
     Probe,
     Statistic,
@@ -539,7 +540,7 @@ def _ask_input(case: Case) -> tuple[list[tuple[list[Tensor], Tensor | None]], in
     if len(case) <= SMALL:
         level, mean = case.sum_units(case.point), torch.stack(away).mean(0)
         return [([level, mean, blur_images(level.view(case.grid), 1.0).flatten(), centre], None), ([], mean)], STRATA
-    edges = case.sum_units(_edges(case.point))
+    edges = case.sum_units(edges_of(case.point))
     smoothed = blur_images(edges.view(case.grid), 1.0).flatten()
     ranks = rank_evenly(edges) + torch.stack([rank_evenly(one) for one in away]).mean(0)
     return [([edges, smoothed, _contrast(case), *away, centre], None), ([], ranks)], STRATA_OF_LARGE
@@ -548,13 +549,6 @@ def _ask_input(case: Case) -> tuple[list[tuple[list[Tensor], Tensor | None]], in
 def _distance_from_centre(grid: tuple[int, int]) -> Tensor:
     down, right = (torch.arange(side).double() - (side - 1) / 2 for side in grid)
     return (down[:, None] ** 2 + right**2).flatten()
-
-
-def _edges(image: Tensor) -> Tensor:
-    """How steep the grey image is at each pixel, the same in all channels."""
-    grey = torch.nn.functional.pad(image.mean(0)[None, None], (1, 1, 1, 1), mode="replicate")[0, 0]
-    right, down = grey[1:-1, 2:] - grey[1:-1, :-2], grey[2:, 1:-1] - grey[:-2, 1:-1]
-    return torch.hypot(right, down).expand_as(image)
 
 
 def _contrast(case: Case) -> Tensor:
