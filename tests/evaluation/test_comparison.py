@@ -25,6 +25,9 @@ def comparison(values=VALUES, measures=MEASURES, reference=None, failures=None, 
             record = {
                 "measures": {name: float(column[b]) for name, column in columns.items()},
                 **dict.fromkeys((*EVIDENCE, *COSTS, *MEASURING), 2.0),
+                "p_value": 0.01 * (b + 1),
+                "p_model": 0.04 if b < 3 else 0.5,
+                "outcome": "supported" if b < 3 else "better than chance",
                 "ok": True,
                 "status": "Reached.",
             }
@@ -136,3 +139,17 @@ def test_no_pair_of_methods_stands_twice_in_the_page():
     pairs = [(m, *sorted(two)) for m, *two in shown[["measure", "method", "other"]].itertuples(index=False)]
     assert len(pairs) == len(set(pairs)) < len(found.tests())
     assert "best and reference" in shown["against"].tolist()
+
+
+def test_supported_shares_have_wilsons_interval_and_single_rows_are_corrected_for_how_many_there_are():
+    found = comparison()
+    row = found.table().loc["mid", "verdict"]
+    assert (row["supported"], row["n"]) == (0.3, 10)
+    z, share, n = 1.959964, 0.3, 10
+    centre, wide = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    np.testing.assert_allclose(
+        [row["low"], row["high"]], (centre + np.array([-wide, wide])) / (1 + z**2 / n), rtol=1e-5
+    )
+    rows = found.per_example.query("method == 'mid'")
+    np.testing.assert_allclose(rows["q_value"], [0.04 * 10 / 3] * 3 + [0.5] * 7)  # the larger p, times n / rank
+    assert "0.30 [0.11, 0.60]" in str(found)

@@ -19,6 +19,7 @@ from leastpath.account.run import Clock
 from leastpath.evaluation.axioms import Cancellation, Certificate, CompletenessGap
 from leastpath.evaluation.measure import Measured
 from leastpath.evaluation.pairs import compare
+from leastpath.methods import METHODS
 
 pytest.importorskip("pandas")
 pytest.importorskip("safetensors")
@@ -128,8 +129,6 @@ def test_a_planted_winner_wins_and_a_planted_tie_is_a_tie():
 
 
 def test_methods_by_name_object_and_solver():
-    from leastpath.methods import METHODS
-
     fixed = METHODS["integrated_gradients"].with_settings(tolerance=None, n_steps=8)
     found = compare(["integrated_gradients", lp.Descent(n_rounds=2)], SCORE, INPUTS)
     assert found.methods == ("integrated_gradients", "Descent") and found.reference == "integrated_gradients"
@@ -331,7 +330,7 @@ def test_ctrl_c_returns_what_is_finished_and_says_how_to_resume(tmp_path, swallo
 
 def test_without_measures_evidence_and_costs_remain():
     found = compare({"line": line}, SCORE, INPUTS, progress=True)
-    assert found.table().columns.get_level_values(0).unique().tolist() == ["evidence", "cost", "inputs"]
+    assert found.table().columns.get_level_values(0).unique().tolist() == ["verdict", "evidence", "cost", "inputs"]
     assert found.winners().empty and found.tests().empty and found.finished
     assert found.table().loc["line", ("cost", "gradients")] == line(SCORE, INPUTS, None, 0).n_gradients.double().mean()
 
@@ -358,3 +357,24 @@ def test_time_ends_the_comparison_and_says_so(monkeypatch):
     with pytest.warns(UserWarning, match=r"stopped after 3 seconds \(max_seconds=3\) with 3 of \d+ .* pairs finished"):
         found = compare({"slow": slow}, SCORE, INPUTS, max_seconds=3)
     assert not found.finished and len(found.per_example) == 3
+
+
+def test_controls_stand_last_with_verdicts_on_the_removals_that_all_share():
+    net = mlp(12)
+    inputs, counted = flat_points(3, 12, 5), []
+    hook = net.register_forward_hook(lambda module, given, output: counted.append(len(output)))
+    score = lp.Score(net, net(inputs).argmax(1))
+    line = METHODS["integrated_gradients"].with_settings(tolerance=None, n_steps=8)
+    found = compare({"random": "random", "line": line}, score, inputs, controls=True, batch_size=3)
+    hook.remove()
+    assert found.methods == ("line", "random", "input_alone", "untrained", "other_class")
+    assert found.table()["verdict", "n"].tolist() == [3] * 5
+    alone = lp.Referee(score, inputs)
+    alone.stops_early = False
+    for name in found.methods:  # oracle: a referee of one's own
+        values = (line if name == "line" else METHODS[name])(score, inputs, support=False).values
+        own, rows = alone.judge(values), found.per_example.query("method == @name")
+        np.testing.assert_allclose(rows["p_value"], own.p_value)
+        np.testing.assert_allclose(rows["p_model"], own.p_model)
+        assert rows["outcome"].tolist() == [status.outcomes[0].value for status in own.status]
+    assert sum(counted) < 2 * 3 * 600  # removals of one test, not of five

@@ -8,7 +8,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import flat_points, mlp
-from leastpath.methods.controls import input_alone, other_class, random, untrained
+from leastpath.methods.controls import input_alone, name_controls, other_class, random, untrained
 
 LINE = {"method": "integrated_gradients", "tolerance": None, "n_steps": 20, "support": False}
 
@@ -79,6 +79,19 @@ def test_another_class_is_integrated_gradients_of_the_most_probable_other_one():
     torch.testing.assert_close(found, lp.attribute(lp.Score(net, others, "log_softmax"), x, **LINE).values)
 
 
+def test_a_single_output_turns_the_sign_round():
+    net, x = nn.Linear(4, 1).eval(), flat_points(3, 4)
+    own, other = (method(lp.Score(net, 0), x, support=False).values
+                  for method in (lp.METHODS["integrated_gradients"], other_class))  # fmt: skip
+    torch.testing.assert_close(other, -own)
+
+
+def test_controls_are_those_that_the_score_has():
+    assert name_controls(lp.Score(lambda x: x[:, :2], 1)) == ["random", "input_alone", "other_class"]
+    assert name_controls(lp.Score(mlp(), lambda y: y.sum(1))) == ["random", "input_alone", "untrained"]
+    assert all(lp.METHODS[name].role == "floor" for name in name_controls(lp.Score(mlp(), 1)))
+
+
 def test_two_classes_turn_the_sign_round():
     net, x = nn.Linear(4, 2).eval(), flat_points(3, 4)
     own, other = (method(lp.Score(net, 1, "logit_margin"), x, support=False).values
@@ -92,7 +105,6 @@ def test_two_classes_turn_the_sign_round():
         (untrained, lp.Score(lambda x: x.sum(1)), "no weights to draw anew: Score.model, …. needs a torch.nn.Module"),
         (untrained, lp.Score(nn.Flatten().eval(), 0), "Flatten has no parameters to draw anew"),
         (other_class, lp.Score(lambda x: x.sum(1)), "other_class needs a score of a class"),
-        (other_class, lp.Score(lambda x: x[:, :1], 0), "two classes or more"),
     ],
 )
 def test_what_does_not_apply_is_refused_in_a_sentence(method, score, sentence):

@@ -137,7 +137,8 @@ def run_compare(options: CompareOptions) -> RunFolder:
         clock = Clock(options.max_seconds)
         found = compare(
             wanted, case.score, case.inputs, case.baselines, measures, store=run.path / "pairs", names=names,
-            seed=options.seed, max_seconds=options.max_seconds, progress=True, resume=options.resume,
+            controls=options.controls, seed=options.seed, max_seconds=options.max_seconds, progress=True,
+            resume=options.resume,
         )  # fmt: skip
     why = f"stopped after {clock.words}" if clock.left() == 0 else "interrupted"
     return _report(run, found, in_words(options, case), why)

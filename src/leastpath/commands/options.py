@@ -160,6 +160,10 @@ class CompareOptions(ModelOptions):
     output: Annotated[str | None, Option(help=OUTPUT_HELP)] = None
     baseline: Annotated[str | None, Option(help=f"{BASELINE_HELP} The first is the default.")] = None
     fill: Annotated[str, Option(help=f"What replaces removed features: {', '.join(FILLS)}.")] = "baseline"
+    controls: Annotated[
+        bool,
+        Option(help="Beside them, what no test may support: random, the input alone, an untrained net, another class."),
+    ] = True
     limit: Annotated[int | None, Option(min=1, help="At most so many pictures or rows, from the first.")] = None
     max_seconds: Annotated[float | None, Option(help="Time for the comparison; --resume goes on.")] = None
     seed: Annotated[int, Option(help="Of methods and measures.")] = 0

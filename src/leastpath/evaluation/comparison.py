@@ -9,24 +9,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import false_discovery_control
 
 from leastpath._support.checks import write_number
 from leastpath._support.optional import import_optional
 from leastpath._support.store import Unit
 from leastpath.evaluation.measure import Measure
 from leastpath.evaluation.statistics import Interval, bootstrap_interval, holm, paired_test
+from leastpath.removal.verdict import bound_share
 from leastpath.report.html import Report
 from leastpath.report.measures import comparison_figure, comparison_table
+from leastpath.result.status import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-EVIDENCE = ("completeness_gap", "cancellation", "length_ratio", "certificate")
+EVIDENCE = ("completeness_gap", "cancellation", "length_ratio", "certificate", "support", "p_value", "p_model")
 COSTS = ("gradients", "forwards", "seconds")
 MEASURING = ("measuring_gradients", "measuring_forwards", "measuring_seconds")
-RESERVED = ("method", "input", "name", "length_ratio", *COSTS, *MEASURING, "ok", "status", "failure")
+RESERVED = (
+    "method",
+    "input",
+    "name",
+    "length_ratio",
+    *COSTS,
+    *MEASURING,
+    "q_value",
+    "outcome",
+    "ok",
+    "status",
+    "failure",
+)
 """Columns whose names no measure may have. Measures may share a name with the evidence that they report."""
+WORDS = ("outcome", "ok", "status")
 FIRST_REFERENCES = ("integrated_gradients", "StraightLine")
 
 
@@ -42,8 +58,13 @@ class Comparison:
         {'line': 3}
     """
 
-    #: One row per method and input: method, input, name, one column per measure, evidence, costs, status, failure.
     per_example: pd.DataFrame
+    """One row per method and input: method, input, name, one column per measure, evidence, costs, status, failure.
+
+    `outcome` is the verdict's. Who points at single rows takes those with `q_value` ≤ .05: the larger of the two
+    p-values, corrected for how many inputs of the method were judged (Benjamini–Hochberg), so that at most 5 % of the
+    rows pointed at are expected to be there by chance.
+    """
     curves: pd.DataFrame
     """What is behind the measures that have curves, one row per point: method, input, measure, curve, x, value."""
     methods: tuple[str, ...]  #: in the order they were given
@@ -72,7 +93,7 @@ class Comparison:
                 start = {"method": method, "input": b, "name": str(name)}
                 if (method, b) in units:
                     unit = units[method, b]
-                    found = {name: unit.record[name] for name in (*EVIDENCE, *COSTS, *MEASURING, "ok", "status")}
+                    found = {name: unit.record.get(name) for name in (*EVIDENCE, *COSTS, *MEASURING, *WORDS)}
                     rows.append(start | found | {m.name: unit.record["measures"][m.name] for m in measures})
                     points += [{**start, **point} for point in _points(unit)]
                 elif (method, b) in failures:
@@ -80,8 +101,9 @@ class Comparison:
         titles = [m.name for m in measures]
         # An axiom asked for as a measure has the name of the evidence that it reports: one column serves both.
         numbers = [*titles, *(name for name in EVIDENCE if name not in titles), *COSTS, *MEASURING]
-        table = pd.DataFrame(rows, columns=["method", "input", "name", *numbers, "ok", "status", "failure"])
+        table = pd.DataFrame(rows, columns=["method", "input", "name", *numbers, *WORDS, "failure"])
         table = table.astype({column: float for column in numbers})
+        table.insert(table.columns.get_loc("outcome"), "q_value", _correct_for_inputs(table))
         curves = pd.DataFrame(points, columns=["method", "input", "name", "measure", "curve", "x", "value"])
         chosen = reference or next((r for r in FIRST_REFERENCES if r in methods), methods[0])
         directions = {m.name: m.higher_is_better for m in measures}
@@ -104,6 +126,7 @@ class Comparison:
             row: dict[tuple[str, str], Any] = {}
             for measure in self.higher_is_better:
                 row |= self._summary(measure, group[measure])
+            row |= self._share_supported(group["outcome"])
             row["evidence", "|completeness gap|"] = group["completeness_gap"].abs().mean()
             row["evidence", "cancellation"] = group["cancellation"].mean()
             row |= {("cost", cost): group[cost].mean() for cost in COSTS}
@@ -121,6 +144,14 @@ class Comparison:
         none = Interval(np.nan, np.nan, np.nan, self.level, 0)
         found = bootstrap_interval(known.to_numpy(), self.level) if len(known) else none
         return {(measure, part): getattr(found, part) for part in ("mean", "low", "high", "n")}
+
+    def _share_supported(self, outcomes: Any) -> dict[tuple[str, str], Any]:
+        """How many of the judged explanations are supported: both of their p-values are at most .05."""
+        tested = [outcome for outcome in outcomes if isinstance(outcome, str) and outcome]
+        hits, n = tested.count(Outcome.SUPPORTED.value), len(tested)
+        low, high = bound_share(hits, n, self.level) if n > 1 else (np.nan, np.nan)
+        found = {"supported": hits / n if n else np.nan, "low": low, "high": high, "n": n}
+        return {("verdict", name): value for name, value in found.items()}
 
     def tests(self) -> pd.DataFrame:
         """Paired tests of every method against the best of each measure, and against the reference.
@@ -216,6 +247,11 @@ class Comparison:
                 _interval(*(table.loc[m, (measure, part)] for part in ("mean", "low", "high"))) + marks.get(m, " ")
                 for m in table.index
             ]
+        if len(table) and (table["verdict", "n"] > 0).any():
+            words["supported"] = [
+                _interval(*(table.loc[m, ("verdict", part)] for part in ("supported", "low", "high")))
+                for m in table.index
+            ]
         for part, column in (c for c in table.columns if c[0] in ("evidence", "cost")):
             words[column] = [write_number(value) for value in table[part, column]]
         if len(table) and (table["inputs", "failed"] > 0).any():
@@ -225,7 +261,9 @@ class Comparison:
     def _key(self, best: str = "* best") -> str:
         return (
             f"Means over inputs with {self.level:.0%} bootstrap intervals. {best}, = not significantly worse than it "
-            f"(paired sign-flip test, Holm, p ≥ {1 - self.level:.2g}). ↑ higher is better, ↓ lower. Costs: per input."
+            f"(paired sign-flip test, Holm, p ≥ {1 - self.level:.2g}). ↑ higher is better, ↓ lower. Costs: per input. "
+            "Supported: share of inputs on which removal confirms the explanation beyond chance and beyond what the "
+            "input alone shows."
         )
 
     def plot(self) -> Figure:
@@ -257,6 +295,15 @@ class Comparison:
         if path is not None:
             report.write(path)
         return report.html()
+
+
+def _correct_for_inputs(table: pd.DataFrame) -> Any:
+    """The larger of both p-values of each row, corrected within its method (Benjamini–Hochberg); NaN: not judged."""
+    larger = table[["p_value", "p_model"]].max(axis=1, skipna=False)
+    found = larger.copy()
+    for _, own in larger.dropna().groupby(table["method"]):
+        found[own.index] = false_discovery_control(own.to_numpy())
+    return found
 
 
 def _points(unit: Unit) -> list[dict[str, Any]]:

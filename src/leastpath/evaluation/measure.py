@@ -165,7 +165,8 @@ class Again:
     ) -> Attribution:
         """Explain the same with another score, other inputs or other baselines."""
         start = self.baselines if baselines is None else baselines
-        result = self._method(score or self.score, self.inputs if inputs is None else inputs, start, self.seed)
+        asked = self.inputs if inputs is None else inputs
+        result = self._method(score or self.score, asked, start, self.seed, support=False)
         self.n_forwards = self.n_forwards + result.n_forwards.cpu()
         self.n_gradients = self.n_gradients + result.n_gradients.cpu()
         return result

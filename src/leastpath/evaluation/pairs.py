@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -21,8 +21,12 @@ from leastpath.evaluation.statistics import check_level
 from leastpath.evaluation.table import MEASURES
 from leastpath.features.groups import kind_of
 from leastpath.integral.accuracy import Limits
+from leastpath.methods.controls import name_controls
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
+from leastpath.removal.referee import Referee
+from leastpath.removal.verdict import TESTED, Judgment, leave_untested
 from leastpath.result.attribution import Attribution
+from leastpath.result.status import Note, Outcome
 from leastpath.score.behavior import check_behavior
 from leastpath.score.calls import Baselines, Inputs
 from leastpath.score.score import Score, rows_of, with_marks
@@ -51,12 +55,15 @@ def compare(
     level: float = 0.95,
     batch_size: int = 1,
     fail_fast: bool = False,
+    controls: bool = False,
     seed: int = 0,
     max_seconds: float | None = None,
     progress: bool = False,
     resume: bool = False,
 ) -> Comparison:
     """Explain the same inputs with every method, measure all explanations, and report the best method and its cost.
+
+    Every explanation is also judged (see `verdict`), all of an input by the same removals, which are paid once.
 
     Args:
         methods: names of `leastpath.methods.METHODS`, `Method` objects, solvers, or, in a mapping name -> method, also
@@ -78,6 +85,8 @@ def compare(
         batch_size: inputs that are explained together. A batch gives what a loop gives, up to rounding.
         fail_fast: raise the first error. Otherwise a pair that fails becomes a row with the reason, and is tried
             again by the next call.
+        controls: add what no test may support, at the bottom of the table: random values, the input alone, an untrained
+            net and another class, as far as the score has them.
         seed: of methods and measures.
         max_seconds: time for the comparison. When it is used up, no further pair is begun.
         progress: show a progress bar, and after the first pairs about how long it will take.
@@ -100,6 +109,7 @@ def compare(
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if names is not None and len(names) != batch:
         raise ValueError(f"{len(names)} names for {batch} inputs: give one name per input")
+    entrants = _put_controls_last(entrants, score) if controls else entrants
     score = with_marks(score, inputs)  # a part of the batch may be as long as an argument that all share
     if reference not in (None, *(e.name for e in entrants)):
         raise ValueError(f"reference={reference!r} is not compared: choose one of {[e.name for e in entrants]}")
@@ -143,6 +153,7 @@ class _Pairs:
     seed: int
     bar: Bar
     failures: dict[tuple[str, int], str]
+    referees: dict[range, Referee] = field(default_factory=dict)  # one for all explanations of some inputs
 
     def do(self, entrant: Explainer, rows: range) -> None:
         """One method on some inputs. A batch is computed as a whole or not at all, so that it always rounds alike."""
@@ -163,21 +174,41 @@ class _Pairs:
     def _keep(self, entrant: Explainer, rows: range, missing: list[int]) -> None:
         score, inputs, baselines = rows_of(self.score, self.inputs, self.baselines, rows)
         start = time.perf_counter()
-        result = entrant(score, inputs, baselines, self.seed)
+        result = entrant(score, inputs, baselines, self.seed, support=False)
         if len(result.status) != len(rows):
             raise ValueError(f"{entrant.name} returned {len(result.status)} results for {len(rows)} inputs")
         explained = time.perf_counter()
+        test = self._judge(rows, score, inputs, baselines, result)
+        judged = time.perf_counter()
         own = [m.select(rows) if isinstance(m, HoldsExamples) else m for m in self.measures]
         found = measure_all(own, score, inputs, baselines, result, explain=entrant, seed=self.seed)
         measured = {m.name: part for m, part in zip(self.measures, found, strict=True)}
-        seconds = ((explained - start) / len(rows), (time.perf_counter() - explained) / len(rows))
+        tested = replace(test.add_to(result), n_forwards=result.n_forwards)  # the test is no cost of the method
+        seconds = ((explained - start) / len(rows), (time.perf_counter() - judged) / len(rows))
         for i, b in enumerate(rows):
             if b in missing:
-                self.kept.write(self.keys[entrant.name, b], *_unit(entrant.name, result, measured, i, seconds))
+                self.kept.write(self.keys[entrant.name, b], *_unit(entrant.name, tested, test, measured, i, seconds))
+
+    def _judge(self, rows: range, score: Score, inputs: Inputs, baselines: Baselines, result: Attribution) -> Judgment:
+        """The verdict on an explanation, by the removals that all explanations of these inputs share."""
+        try:
+            if rows not in self.referees:
+                self.referees[rows] = Referee(score, inputs, baselines, seed=self.seed)
+                # Else a verdict would depend on what was judged before, and a resumed comparison be another one.
+                self.referees[rows].stops_early = False
+            return self.referees[rows].judge(result.values)
+        except Exception as error:  # the model may refuse inputs that lack features as it likes
+            why = str(error).partition("\n")[0] or type(error).__name__
+            return leave_untested(len(rows), Note(Outcome.NOT_TESTED, f"support is not known: {why}"))
 
 
 def _unit(
-    name: str, result: Attribution, measured: Mapping[str, Measured], i: int, seconds: tuple[float, float]
+    name: str,
+    result: Attribution,
+    test: Judgment,
+    measured: Mapping[str, Measured],
+    i: int,
+    seconds: tuple[float, float],
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Row i of a result and its measurements, as a unit of the store."""
     record = {
@@ -185,6 +216,7 @@ def _unit(
         "measures": {title: float(found.values[i]) for title, found in measured.items()},
         "status": result.status[i].value,
         "ok": result.status[i].ok,
+        "outcome": next((o.value for o in test.status[i].outcomes if o in TESTED), ""),
         **{evidence: float(getattr(result, evidence)[i]) for evidence in EVIDENCE},
         "gradients": int(result.n_gradients[i]),
         "forwards": int(result.n_forwards[i]),
@@ -214,6 +246,13 @@ def _entrants(methods: Sequence[Contender] | Mapping[str, Contender]) -> list[Ex
     if not entrants:
         raise ValueError('methods is empty: name at least one, as in methods=["integrated_gradients"]')
     return entrants
+
+
+def _put_controls_last(entrants: list[Explainer], score: Score) -> list[Explainer]:
+    """What the user compares, then the controls that the score has."""
+    names = name_controls(score)
+    given = {e.name: e for e in entrants}
+    return [e for e in entrants if e.name not in names] + [given.get(name) or explainer_of(name) for name in names]
 
 
 def _describe_example(score: Score, inputs: Inputs, baselines: Baselines) -> Any:

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.rows import per_row
 from leastpath.features.groups import kind_of
 from leastpath.features.images import edges_of
 from leastpath.methods.by_path import path_method
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.score.redrawn import draw_score
+from leastpath.score.redrawn import draw_score, layers_of
 from leastpath.score.score import Score
 from leastpath.solvers import StraightLine
 
@@ -83,7 +84,8 @@ def untrained(problem: Problem, *, n_steps: int = N_STEPS) -> Explained:
 def other_class(problem: Problem, *, n_steps: int = N_STEPS) -> Explained:
     """Integrated Gradients of the class that is most probable at the input, of those that are not explained.
 
-    It knows the model, and not what is asked. With two classes it is the explanation with its sign turned round.
+    It knows the model, and not what is asked. With two classes, or a single output, it is the explanation with its sign
+    turned round.
 
     Args:
         n_steps: gradients per baseline.
@@ -104,7 +106,10 @@ def other_class(problem: Problem, *, n_steps: int = N_STEPS) -> Explained:
     )
     best, second = (place[:: problem.m].cpu() for place in (best, second))
     asked = torch.as_tensor(score.target).cpu()
-    return _explain_line(problem, replace(score, target=torch.where(best == asked, second, best)), n_steps)
+    other = torch.where(best == asked, second, best)
+    found = _explain_line(problem, replace(score, target=other), n_steps)
+    sign = torch.where(other == asked, -1.0, 1.0).repeat_interleave(problem.m).to(found.values)  # of a single output
+    return replace(found, values=found.values * per_row(sign, found.values))
 
 
 class _Place:
@@ -114,8 +119,10 @@ class _Place:
         self.k = k
 
     def __call__(self, logits: Tensor) -> Tensor:
-        if logits.ndim != 2 or logits.shape[1] < 2:
-            raise ValueError(f"other_class needs logits (batch, classes) of two classes or more, got {logits.shape}")
+        if logits.ndim > 2:
+            raise ValueError(f"other_class needs logits (batch, classes), the model returns {tuple(logits.shape)}")
+        if logits.ndim < 2 or logits.shape[1] == 1:
+            return logits.new_zeros(len(logits))
         return logits.topk(2, 1).indices[:, self.k].to(logits.dtype)
 
 
@@ -134,3 +141,16 @@ def _share_account(problem: Problem, score: Score) -> Problem:
         spent += getattr(other.bound, name)
         setattr(other.bound, name, spent)
     return other
+
+
+def name_controls(score: Score) -> list[str]:
+    """The controls that apply to a score: weights are drawn anew of modules, and other classes are of scores of one.
+
+    Example:
+        >>> name_controls(Score(lambda x: x.sum(1)))
+        ['random', 'input_alone']
+    """
+    model: object = score.model
+    has_weights = isinstance(model, nn.Module) and any(part is not score.layer for _, part in layers_of(model))
+    has_classes = score.target is not None and not callable(score.target)
+    return ["random", "input_alone"] + ["untrained"] * has_weights + ["other_class"] * has_classes

@@ -34,15 +34,23 @@ class Explainer:
     explain: Callable[[Score, Inputs, Baselines, int], Attribution]
     depends_on: Any
     """All that its results depend on."""
+    takes_support: bool = False  #: whether its test can be left out
 
     @cached_property
     def what(self) -> Any:
         """A description as JSON, from `fingerprint.described`."""
         return describe(self.depends_on)
 
-    def __call__(self, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-        """Explain inputs (batch, *features). Raises KeyboardInterrupt if Ctrl-C ended the work early."""
-        result = self.explain(score, inputs, baselines, seed)
+    def __call__(
+        self, score: Score, inputs: Inputs, baselines: Baselines, seed: int, *, support: bool = True
+    ) -> Attribution:
+        """Explain inputs (batch, *features). Raises KeyboardInterrupt if Ctrl-C ended the work early.
+
+        Without `support`, a method of ours leaves out its test: whoever calls has one of its own.
+        """
+        explain: Callable[..., Attribution] = self.explain
+        untested = {"support": False} if self.takes_support and not support else {}
+        result = explain(score, inputs, baselines, seed, **untested)
         if not isinstance(result, Attribution):
             raise ValueError(f"{self.name} returned a {type(result).__name__}, expected an Attribution")
         return finished(result)
@@ -62,10 +70,11 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
             raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
         method = method.with_settings(**settings)
         if isinstance(given, Solver):
-            return Explainer(name or method.name, partial(_call, method), given)
+            return Explainer(name or method.name, partial(_call, method), given, takes_support=True)
         # A user's own method is also described by its code, as another method may get the same name.
         code = [] if method.name in METHODS.built_in else [method.explain]
-        return Explainer(name or method.name, partial(_call, method), [method.name, method.defaults, *code])
+        depends_on = [method.name, method.defaults, *code]
+        return Explainer(name or method.name, partial(_call, method), depends_on, takes_support=True)
     if settings:
         raise ValueError(f"settings {sorted(settings)} are for methods that have a name: give {given!r} its own")
     if not callable(given):
@@ -81,5 +90,7 @@ def explainer_of(given: Contender, name: str | None = None, **settings: Any) -> 
 # A function of the module and not a closure, so that it can be pickled for other processes.
 
 
-def _call(method: Method, score: Score, inputs: Inputs, baselines: Baselines, seed: int) -> Attribution:
-    return method(score, inputs, baselines if method.takes_baselines else None, seed=seed)
+def _call(
+    method: Method, score: Score, inputs: Inputs, baselines: Baselines, seed: int, support: bool = True
+) -> Attribution:
+    return method(score, inputs, baselines if method.takes_baselines else None, seed=seed, support=support)

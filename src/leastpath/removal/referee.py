@@ -87,6 +87,8 @@ class Referee:
         ((<Outcome.SUPPORTED: 'supported'>,), (<Outcome.UNSUPPORTED: 'unsupported'>,), True)
     """
 
+    stops_early = True  #: where a third of the removals leaves no hope, the others are not asked for
+
     def __init__(
         self,
         score: Score,
@@ -254,7 +256,7 @@ class Referee:
 
     def _is_hopeless(self, b: int, values: Tensor) -> bool:
         """Whether more removals would hardly help: others would have been found better than chance already."""
-        if not self.removals[b]:
+        if not self.removals[b] or not self.stops_early:
             return False
         null, probe = self.cases[b].draw_nulls(self.draws)[0], self.removals[b].probe
         is_far = count_tail(Statistic.of(probe.weights), rank_evenly(values), null).p > FUTILE

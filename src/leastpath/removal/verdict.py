@@ -175,7 +175,18 @@ def count_outcomes(found: Iterable[str]) -> str:
     total, good = counts.total(), counts[Outcome.SUPPORTED.value]
     if not total:
         return "not tested"
-    low, high = binomtest(good, total).proportion_ci(method="wilson")
+    low, high = bound_share(good, total)
     interval = f"95 % interval {write_number(low, 2)} to {write_number(high, 2)}"
     others = [f", {kind.value} {counts[kind.value]}" for kind in TESTED[1:] if counts[kind.value]]
     return f"supported: {good} of {total} ({interval}){''.join(others)}"
+
+
+def bound_share(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of the share hits / n.
+
+    Example:
+        >>> [round(end, 2) for end in bound_share(8, 10)]
+        [0.49, 0.94]
+    """
+    low, high = binomtest(hits, n).proportion_ci(level, method="wilson")
+    return float(low), float(high)
