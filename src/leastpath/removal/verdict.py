@@ -94,7 +94,7 @@ def say(evidence: Evidence, support: float, line: float = math.nan) -> Note:
 
     Example:
         >>> found = Evidence(Tail(1, 499), Tail(4, 499), 0.08, is_decidable=True, is_moved=False)
-        >>> print(say(found, 0.31).sentence[:63])
+        >>> print(say(found, 0.31).sentence[:64])
         support 0.31, chance ±0.08: better than 498 of 499 random orders
     """
     by_chance, by_input = evidence.by_chance, evidence.by_input
