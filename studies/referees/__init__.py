@@ -1,0 +1,1 @@
+"""Referees: tests of explanations that others defined. `python -m studies.referees`."""
