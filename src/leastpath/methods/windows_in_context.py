@@ -27,8 +27,7 @@ class Plan:
     """What a quality spends on each baseline; sides are shares of the picture's."""
 
     stride: int  # windows move by a window / stride
-    cells: int  # per side, that enter one after another
-    n_orders: int  # of the cells, each with its reverse
+    grids: tuple[tuple[int, int], ...]  # of cells that enter one after another: per side, and orders with reverses
     window: int = 4  # windows have the picture's side / window
 
     def sides(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -36,24 +35,29 @@ class Plan:
         size = tuple(math.ceil(side / self.window) for side in shape[1:])
         return (shape[0], *size), (shape[0], *(max(1, side // self.stride) for side in size))
 
-    def grid(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Cells down and across: nearly square ones."""
-        longer = max(shape[1:])
-        down, across = (max(1, round(self.cells * side / longer)) for side in shape[1:])
-        return min(down, shape[1]), min(across, shape[2])
+    def n_steps(self, shape: Sequence[int]) -> int:
+        """Forwards of all walks."""
+        return sum(2 * n_orders * (math.prod(count_cells(shape, cells)) - 1) for cells, n_orders in self.grids)
 
 
+def count_cells(shape: Sequence[int], cells: int) -> tuple[int, int]:
+    """Cells down and across, nearly square, with so many along the longer side."""
+    down, across = (max(1, round(cells * side / max(shape[1:]))) for side in shape[1:])
+    return min(down, shape[1]), min(across, shape[2])
+
+
+# Chosen on nine photographs of the development half of ImageNet (docs/methods.md).
 PLANS: Mapping[Quality, Plan] = {
-    "fast": Plan(stride=2, cells=4, n_orders=1),
-    "default": Plan(stride=4, cells=8, n_orders=2),
-    "best": Plan(stride=8, cells=8, n_orders=6),
+    "fast": Plan(stride=2, grids=((4, 1),)),
+    "default": Plan(stride=4, grids=((8, 2), (4, 4))),
+    "best": Plan(stride=8, grids=((8, 4), (4, 8))),
 }
 
 
 def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
     plan = PLANS[settings["quality"]]
     lines = place_windows(torch.Size(shape), *plan.sides(shape))
-    return 0, math.prod(map(len, lines)) + 2 * plan.n_orders * (math.prod(plan.grid(shape)) - 1)
+    return 0, math.prod(map(len, lines)) + plan.n_steps(shape)
 
 
 @method(
@@ -65,9 +69,9 @@ def windows_in_context(problem: Problem, *, quality: Quality = "default") -> Exp
 
     Two kinds of steps, from each baseline. Windows of a quarter of the side slide over the whole picture and hide what
     is behind them. And along random walks from the baseline to the picture the cells of a grid enter one by one, each
-    order also backwards, so that the cell is seen in all contexts. Walks are smoothed, scaled to the same size as the
-    windows' map, and both are averaged. Values do not add up to the change of score; `completeness_gap` says by how
-    much.
+    order also backwards, so that a cell is seen in all contexts; there is a fine grid and a coarse one. Walks are
+    smoothed. The maps of windows and grids are scaled to the same Σ|values| and averaged. Values do not add up to the
+    change of score; `completeness_gap` says by how much.
 
     - **In the logit**: a softmax is read as its logit, since most steps of a saturated probability are 0. Values and
       `score_change` are in that unit, and the status says so.
@@ -137,67 +141,81 @@ def _explain_some(problem: Problem, plan: Plan, examples: Tensor) -> tuple[Tenso
     """Values and their errors (n, *shape), changes of score, certificates and agreements (n,) of some examples."""
     starts = _starts(problem, examples)
     found = [_explain_from(start, plan, rows, j, len(starts)) for j, (start, rows) in enumerate(starts)]
-    windows, change, length = (torch.stack(parts).mean(0) for parts in ([f[i] for f in found] for i in (0, 2, 3)))
-    walks = torch.stack([walks for _, walks, _, _ in found], 1)  # (n, baselines, orders, height, width)
-    smoothed = smooth_maps(walks)
-    mean = smoothed.mean((1, 2))
-    scale = _sizes(mean) / _sizes(windows).clamp_min(torch.finfo(windows.dtype).tiny)
-    windows = windows * scale[:, None, None]
-    halves = [smoothed[:, :, half::2].mean((1, 2)) for half in (0, 1)]
-    agreement = estimate_agreement(*((half + windows) / 2 for half in halves))
-    error = _standard_error(smoothed, plan.n_orders) / 2
-    shape, channels = problem.bound.shape, problem.bound.shape[0]
-    values, error = ((each / channels)[:, None].expand(-1, *shape) for each in ((mean + windows) / 2, error))
+    windows, change, length = (torch.stack([of[i] for of in found]).mean(0) for i in (0, 2, 3))
+    # For each grid the smoothed maps of all walks: (n, baselines, walks, height, width).
+    grids = [smooth_maps(torch.stack([of[1][g] for of in found], 1)) for g in range(len(plan.grids))]
+    means = [walks.mean((1, 2)) for walks in grids]
+    scales = [_sizes(means[0]) / _sizes(each).clamp_min(torch.finfo(each.dtype).tiny) for each in (windows, *means)]
+
+    def join(*maps: Tensor) -> Tensor:
+        return torch.stack([each * scale[:, None, None] for each, scale in zip(maps, scales, strict=True)]).mean(0)
+
+    halves = [join(windows, *(walks[:, :, half::2].mean((1, 2)) for walks in grids)) for half in (0, 1)]
+    errors = [_standard_error(walks, n_orders) for walks, (_, n_orders) in zip(grids, plan.grids, strict=True)]
+    # Errors of independent maps add up in squares; windows have none.
+    squares = torch.stack([error * scale[:, None, None] for error, scale in zip(errors, scales[1:], strict=True)]) ** 2
+    error = squares.sum(0).sqrt() / len(scales)
+    shape = problem.bound.shape
+    values, error = ((each / shape[0])[:, None].expand(-1, *shape) for each in (join(windows, *means), error))
     floor = 64 * problem.bound.eps * change.abs().clamp_min(1)
     certificate = torch.where(change.abs() <= floor, torch.inf, (length / change.abs()).clamp_min(1))
-    return values, error, change, certificate, agreement
+    return values, error, change, certificate, estimate_agreement(*halves)
 
 
-def _explain_from(problem: Problem, plan: Plan, rows: Tensor, at: int, n_starts: int) -> tuple[Tensor, ...]:
-    """From one baseline: the windows' map, those of walks (n, walks, height, width), changes and lengths."""
-    shape, bound = problem.bound.shape, problem.bound
+Found = tuple[Tensor, list[Tensor], Tensor, Tensor]
+
+
+def _explain_from(problem: Problem, plan: Plan, rows: Tensor, at: int, n_starts: int) -> Found:
+    """From one baseline: the windows' map, those of each grid's walks (n, walks, …), changes and lengths."""
+    shape, bound, device = problem.bound.shape, problem.bound, problem.end.device
     inside = place_windows(shape, *plan.sides(shape))[1:]
-    ranks, areas = draw_walks(shape, plan, problem.seed, at)
-    n_windows, k = math.prod(map(len, inside)), len(areas)
+    drawn = [draw_walks(shape, *grid, problem.seed, at * len(plan.grids) + g) for g, grid in enumerate(plan.grids)]
+    n_windows, ranks = math.prod(map(len, inside)), torch.cat(drawn)
+    cells = [int(walks.max()) + 1 for walks in drawn]
+    counts = torch.tensor([k - 1 for k, walks in zip(cells, drawn, strict=True) for _ in walks])
+    walk = torch.arange(len(ranks)).repeat_interleave(counts)
+    step = torch.arange(len(walk)) - (counts.cumsum(0) - counts)[walk]
 
     def masks(copies: Tensor) -> Tensor:
         is_window, shown = copies < n_windows, torch.empty(len(copies), *shape[1:], dtype=torch.bool)
         shown[is_window] = ~window_masks(inside, copies[is_window])
-        step = copies[~is_window] - n_windows
-        shown[~is_window] = ranks[step // max(1, k - 1)] <= (step % max(1, k - 1))[:, None, None]
+        entering = copies[~is_window] - n_windows
+        shown[~is_window] = ranks[walk[entering]] <= step[entering][:, None, None]
         return shown[:, None]
 
-    device = problem.end.device
     first, last = (bound.values(ends[rows.to(device)], rows).cpu() for ends in (problem.start, problem.end))
-    n = n_windows + len(ranks) * (k - 1)
-    scores = score_masks(problem, rows, n, masks)
+    scores = score_masks(problem, rows, n_windows + len(walk), masks)
     problem.bar.advance(len(rows) * problem.m / n_starts - len(rows))  # which score_masks has advanced already
     windows = spread_over_windows(last[:, None] - scores[:, :n_windows], inside) / math.prod(plan.sides(shape)[0][1:])
-    steps = scores[:, n_windows:].reshape(len(rows), len(ranks), k - 1)
-    ends = [end[:, None, None].expand(-1, len(ranks), 1) for end in (first, last)]
-    gains = torch.cat([ends[0], steps, ends[1]], 2).diff(dim=2)  # (n, walks, cells), in the order of entering
-    # Every cell of a walk has the same area up to a pixel per side, so its gain can be spread without a bright border.
-    maps = gains.gather(2, ranks.flatten(1).expand(len(rows), -1, -1)).unflatten(2, tuple(shape[1:]))
-    return windows, maps / areas.to(maps).mean(), last - first, gains.abs().sum(2).mean(1)
+    maps, lengths = [], []
+    of_grids = scores[:, n_windows:].split([len(walks) * (k - 1) for k, walks in zip(cells, drawn, strict=True)], 1)
+    for walks, k, steps in zip(drawn, cells, of_grids, strict=True):
+        ends = [end[:, None, None].expand(-1, len(walks), 1) for end in (first, last)]
+        gains = torch.cat([ends[0], steps.reshape(len(rows), len(walks), k - 1), ends[1]], 2).diff(dim=2)
+        # All cells are of one area up to a pixel per side: their gains can be spread without a bright border.
+        spread = gains.gather(2, walks.flatten(1).expand(len(rows), -1, -1)).unflatten(2, tuple(shape[1:]))
+        maps.append(spread * k / math.prod(shape[1:]))
+        lengths.append(gains.abs().sum(2))
+    return windows, maps, last - first, torch.cat(lengths, 1).mean(1)
 
 
-def draw_walks(shape: torch.Size, plan: Plan, seed: int, at: int) -> tuple[Tensor, Tensor]:
-    """When each pixel enters, (2 orders, height, width), and the areas of the cells (cells,).
+def draw_walks(shape: torch.Size, cells: int, n_orders: int, seed: int, draw: int) -> Tensor:
+    """When each pixel enters, (2 orders, height, width): numbers from 0, one for each cell of a grid.
 
     The grid of each order is shifted at random and wraps around the border, so that no cell is cut. The reverse of an
-    order follows all orders, n_orders later. `at` is the number of the baseline, which has orders of its own.
+    order follows all orders, n_orders later.
     """
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + at) % 2**63)
-    down, across = plan.grid(shape)
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + draw) % 2**63)
+    down, across = count_cells(shape, cells)
     lines = [torch.arange(side) * count // side for side, count in zip(shape[1:], (down, across), strict=True)]
-    cells = lines[0][:, None] * across + lines[1]
+    grid = lines[0][:, None] * across + lines[1]
     entered = []
-    for _ in range(plan.n_orders):
+    for _ in range(n_orders):
         shifts = [int(torch.randint(0, side, (), generator=generator)) for side in shape[1:]]
         order = torch.randperm(down * across, generator=generator)
-        entered.append(order[cells.roll(shifts, (0, 1))])
+        entered.append(order[grid.roll(shifts, (0, 1))])
     forwards = torch.stack(entered)
-    return torch.cat([forwards, down * across - 1 - forwards]), torch.bincount(cells.flatten())
+    return torch.cat([forwards, down * across - 1 - forwards])
 
 
 def smooth_maps(maps: Tensor) -> Tensor:
