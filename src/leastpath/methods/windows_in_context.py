@@ -141,7 +141,9 @@ def _explain_some(problem: Problem, plan: Plan, examples: Tensor) -> tuple[Tenso
     """Values and their errors (n, *shape), changes of score, certificates and agreements (n,) of some examples."""
     starts = _starts(problem, examples)
     found = [_explain_from(start, plan, rows, j, len(starts)) for j, (start, rows) in enumerate(starts)]
-    windows, change, length = (torch.stack([of[i] for of in found]).mean(0) for i in (0, 2, 3))
+    windows, change, length = (
+        torch.stack(parts).mean(0) for parts in zip(*((of[0], of[2], of[3]) for of in found), strict=True)
+    )
     # For each grid the smoothed maps of all walks: (n, baselines, walks, height, width).
     grids = [smooth_maps(torch.stack([of[1][g] for of in found], 1)) for g in range(len(plan.grids))]
     means = [walks.mean((1, 2)) for walks in grids]
