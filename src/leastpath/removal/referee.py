@@ -243,7 +243,7 @@ class Referee:
         Stopping early cannot make an explanation pass: it only ends tests that would hardly have been passed.
         """
         whole = self.n_removals or self.usual_removals
-        for due in (-(-whole // 3), whole):
+        for due in (-(-whole // 3), whole) if self.is_large else (whole,):  # where forwards cost little, at once
             rows = [
                 b for b, row in enumerate(self.removals)
                 if wanted[b] and row.n_forwards < due and not self._is_hopeless(b, values[b])
@@ -419,8 +419,8 @@ def verdict(
         groups: what is removed together (see `attribute`). None: images by patches of a grid of at most 16 × 16,
             tokens whole, series by time steps, and else single features. A whole number: about so many superpixels.
         n_removals: inputs without some of their features that the model is asked about, per example. None: 384 for
-            photographs, tokens and other large inputs, 600 to 1,800 for small ones. Where the first third leaves no
-            hope, the others are not asked for. More give more power.
+            photographs, tokens and other large inputs, where the last two thirds are left out if the first leaves no
+            hope; 600 to 1,800 for small ones. More give more power.
 
     Rarely needed:
         draws: orders that explanations are compared with; they cost no forwards.
@@ -478,8 +478,7 @@ class Case:
     fill_names: tuple[str, ...]
     labels: Tensor  # (*shape) the unit of each feature, 0, 1, … without gaps; −1: never removed
     grid: tuple[int, int] | None  # of the units, row by row
-    seed: int
-    generator: torch.Generator
+    seed: int  # of the call
 
     @classmethod
     def of(
@@ -487,22 +486,34 @@ class Case:
     ) -> Case:
         """From an example (*shape), its baselines (baselines, *shape), and the numbers of its units."""
         start = starts.mean(0)
-        if grid is None and kind != "tokens":
-            labels = _renumber(labels, point - start)
         n = int(labels.max()) + 1
+        if grid is None and kind != "tokens" and n >= LEAST_UNITS:
+            labels = _renumber(labels, point - start)
         labels = torch.where(labels >= 0, labels * MOST_UNITS // n, -1) if n > MOST_UNITS else labels
         fills, names = _choose_fills(kind, point, starts[:MOST_FILLS], labels)
-        # Random numbers that differ between inputs, but not with their place in a batch, nor with the columns' order.
-        content = zlib.crc32(point.flatten().sort().values.numpy().tobytes())
-        own = (seed * 1_000_003 + content) % 2**62
-        return cls(kind, point, start, fills, names, labels, grid, own, torch.Generator().manual_seed(own))
+        return cls(kind, point, start, fills, names, labels, grid, seed)
 
     def __len__(self) -> int:
+        return self._n_units
+
+    @cached_property
+    def _n_units(self) -> int:
         return int(self.labels.max()) + 1
 
     def sum_units(self, over: Tensor) -> Tensor:
         """Sums over units of numbers (*shape)."""
         return _sum_units(over, self.labels)
+
+    @cached_property
+    def own_seed(self) -> int:
+        """A seed that differs between inputs, but not with their place in a batch, nor with the columns' order."""
+        content = zlib.crc32(self.point.flatten().sort().values.float().numpy().tobytes())
+        return int((self.seed * 1_000_003 + content) % 2**62)
+
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """Of the removals."""
+        return torch.Generator().manual_seed(self.own_seed)
 
     @cached_property
     def _nulls(self) -> dict[int, Nulls]:
@@ -511,7 +522,7 @@ class Case:
     def draw_nulls(self, draws: int) -> Nulls:
         """Moves of units (draws, units) by chance; and of each test against the input, with what it is blind to."""
         if draws not in self._nulls:
-            generator, n = torch.Generator().manual_seed(self.seed + 1), len(self)
+            generator, n = torch.Generator().manual_seed(self.own_seed + 1), len(self)
             tests, size = _ask_input(self)
             chance = permute(n, draws, generator) if self.grid is None else move(self.grid, draws, generator)
             inside = [
