@@ -116,6 +116,10 @@ def _explain(name: str, score: lp.Score, images: Tensor) -> Tensor:
     return values
 
 
+def _show(error: float) -> str:
+    return f"{error:.3f}" if error < 100 else f"{error:.1e}"
+
+
 def write_page(told: Mapping[str, Any]) -> str:
     """The page as Markdown: the best first, controls at the bottom."""
     units, tris = told["units"], told["tris"]
@@ -123,14 +127,16 @@ def write_page(told: Mapping[str, Any]) -> str:
     floor = ("random", *CONTROLS)
     by_error = sorted(units, key=lambda m: (m in floor, sum(units[m].values())))
     by_precision = sorted(tris, key=lambda m: (m in floor, -sum(tris[m].values())))
-    accuracies = ", ".join(f"{name} {told['accuracy'][name]:.2f}" for name in SIGNALS)
+    accuracies = ", ".join(f"{name} {share:.2f}" for name, share in told["accuracy"].items()) or "not measured yet"
+    pictures = markdown_table(
+        ["method", *SIGNALS, "mean"],
+        [[titles[m], *(f"{tris[m][s]:.2f}" for s in SIGNALS), f"{sum(tris[m].values()) / len(SIGNALS):.2f}"]
+         for m in by_precision],
+    )  # fmt: skip
     return (
         (Path(__file__).parent / "page.md").read_text(encoding="utf-8")
         .replace("{examples}", str(told["examples"])).replace("{accuracies}", accuracies)
         .replace("{units}", markdown_table(
-            ["method", *UNITS], [[titles[m], *(f"{units[m][u]:.3f}" for u in UNITS)] for m in by_error]))
-        .replace("{tris}", markdown_table(
-            ["method", *SIGNALS, "mean"],
-            [[titles[m], *(f"{tris[m][s]:.2f}" for s in SIGNALS), f"{sum(tris[m].values()) / len(SIGNALS):.2f}"]
-             for m in by_precision]))
+            ["method", *UNITS], [[titles[m], *(_show(units[m][u]) for u in UNITS)] for m in by_error]))
+        .replace("{tris}", pictures if tris else "Not measured yet.\n")
     )  # fmt: skip
