@@ -18,8 +18,8 @@ from studies.language.tables import choose, of_half, summarize, with_gradients, 
 from studies.language.work import control_precision, study_case
 
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-BANDS = 3  # prompts that also get the elastic band, which takes long
-CONTROLS = 2  # prompts whose integrals are repeated in float64
+BANDS = 12  # prompts that also get the elastic band, which takes long
+CONTROLS = 6  # prompts whose integrals are repeated in float64
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
     report: Annotated[bool, Option("--report", help="Run nothing: tables of what is there.")] = False,
     threads: Annotated[int, Option(help="Threads of torch.")] = 1,
 ) -> None:
-    """Which method, from which start, finds the word that is known to be the cause? About a minute per prompt.
+    """Which method, from which start, finds the word that is known to be the cause? One to two minutes per prompt.
 
     Nothing is done twice: the same command goes on where it was interrupted.
     """

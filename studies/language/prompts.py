@@ -130,5 +130,5 @@ def all_cases() -> list[Case]:
         for k, line in enumerate(table.strip().splitlines()):
             prompt, answer, foil, causes = (part.strip() for part in line.split("|"))
             half: Half = "reporting" if k % 2 else "development"
-            cases.append((k, Case(sort, prompt, answer, foil, tuple(causes.split()), half, k // 2 % 4 == 0)))
+            cases.append((k, Case(sort, prompt, answer, foil, tuple(causes.split()), half)))
     return [case for _, case in sorted(cases, key=lambda pair: pair[0])]

@@ -20,7 +20,7 @@ from leastpath.score.calls import leave_untouched
 from leastpath.transformers import embedding_of
 from studies.language.prompts import Case
 
-STEPS, STEPS_FROM_TEXT = 16, 8  # of Integrated Gradients; `control_precision` repeats some prompts with more
+STEPS = 50  # of Integrated Gradients: the default of Captum and inseq
 SHARES = (0.15, 0.3, 0.5, 0.7)
 # Texts that stand in for removed words. No explanation starts from them.
 REMOVAL_TEXTS = (
@@ -87,13 +87,11 @@ def _explain_all(
 
     for name, start in starts.items():
         if gradients:
-            steps = STEPS_FROM_TEXT if name in NATURAL[1:] else STEPS
-            settings = {"tolerance": None, "n_steps": steps, "rule": "midpoint", "measure": "values"}
+            settings = {"tolerance": None, "n_steps": STEPS, "rule": "midpoint", "measure": "values"}
             values[f"IG, {name}"], found = explain(start, "integrated_gradients", **settings)
             gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
         for title, method in (("leave one out", leave_one_out), ("staircases", token_staircase)):
-            wanted = METHODS[title] if gradients or title == "leave one out" else NATURAL[:1]
-            if name in wanted:
+            if name in METHODS[title] and (gradients or title == "leave one out"):
                 values[f"{title}, {name}"] = explain(start, method)[0]
     values["gradient × input"] = _gradient_times_input(question)
     if band:
@@ -156,7 +154,7 @@ def _scores_without(question: Question, sets: Sequence[frozenset[int]], fill: Te
     return scores
 
 
-def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int = 50) -> dict[str, float]:
+def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int = 4 * STEPS) -> dict[str, float]:
     """The gap of Integrated Gradients over the change of score, in the precision of this model: zeros and a text."""
     with frozen(model), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="from ")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leastpath.language.prompts import SENTENCES, WORDS, cut_features, read_prompt
+from leastpath.language.prompts import SENTENCES, WORDS, Prompt, cut_features, read_prompt
 from leastpath.language.toy import toy_model
 
 pytest.importorskip("transformers")
@@ -87,3 +87,9 @@ def test_slow_tokenizers_are_refused():
 
 def test_ids_are_the_tokenizers(tokenizer):
     assert torch.equal(read_prompt(tokenizer, "the cat").ids, torch.tensor(tokenizer("the cat")["input_ids"]))
+
+
+def test_a_space_that_is_a_token_goes_with_the_word_behind_it():
+    prompt = Prompt("in 17\n", torch.arange(5), ("in", "_", "1", "7", "n"), ((0, 2), (2, 3), (3, 4), (4, 5), (5, 6)),
+                    torch.ones(5, dtype=torch.bool), ())  # fmt: skip
+    assert [piece.positions for piece in cut_features(prompt, "words")] == [(0,), (1, 2, 3), (4,)]

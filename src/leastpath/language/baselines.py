@@ -65,11 +65,12 @@ USUAL_WORDS = {
     "es": frozenset(re.findall(r"\w+", "el la los las de y es una un que en no se con por")),
 }
 Token = Literal["end", "mask", "pad", "zero", "mean"]
-# Of the study in docs/language.md: the reporting half of its prompts, Integrated Gradients with 50 steps.
+# SmolLM2-135M, 27 prompts with a known cause, Integrated Gradients with 50 steps (docs/language.md).
+# Where Integrated Gradients started: by how much they missed the change of score, and how often the cause came first.
 MEASURED = {
-    "zero": "from zeros Integrated Gradients missed the change of score",
-    "mean": "from the mean embedding Integrated Gradients missed the change of score",
-    "token": "from one repeated token Integrated Gradients missed the change of score",
+    "zero": ("zeros", 277, 41),
+    "mean": ("the mean embedding", 126, 11),
+    "token": ("one repeated token", 132, 11),
 }
 
 
@@ -188,8 +189,11 @@ def token_id(tokenizer: Any, name: str) -> int:
 
 
 def _warn(kind: str) -> None:
+    start, gap, first = MEASURED[kind]
     warnings.warn(
-        f"{MEASURED[kind]}; natural text, baseline=None, or a contrast prompt does not (docs/language.md)",
+        f"from {start} Integrated Gradients missed the change of score by {gap} % in the median of 27 prompts, and the "
+        f"known cause came first in {first} % (random: 22 %); from natural text, baseline=None, by 0 to 5 %, and in "
+        "70 to 78 % (docs/language.md)",
         UserWarning,
         stacklevel=6,
     )

@@ -129,7 +129,10 @@ def cut_features(prompt: Prompt, groups: Groups) -> tuple[Piece, ...]:
     marked = not isinstance(groups, str)
     found: dict[tuple[int, int], list[int]] = {}
     for place in places:
-        middle = sum(prompt.extents[place]) / 2
+        begin, end = prompt.extents[place]
+        if prompt.text[begin:end].isspace() and "\n" not in prompt.text[begin:end]:
+            begin = end  # a space that is a token of its own goes with the word behind it
+        middle = (begin + end) / 2
         own = next((one for one in ranges if one[0] <= middle < one[1]), None)
         if own is None and marked:
             continue
@@ -173,5 +176,6 @@ def _pieces(prompt: Prompt, groups: list[tuple[int, ...]]) -> tuple[Piece, ...]:
     for group in groups:
         begin, end = prompt.extents[group[0]][0], prompt.extents[group[-1]][1]
         space = re.match(r"\s*", prompt.text[end:])
-        pieces.append(Piece(prompt.text[begin:end], space.group() if space else "", group))
+        text = prompt.text[begin:end]
+        pieces.append(Piece(text.lstrip(" ") or text, space.group() if space else "", group))
     return tuple(pieces)
