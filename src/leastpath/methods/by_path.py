@@ -48,11 +48,7 @@ NEEDED = {  # what a method needs, and the settings that give it
     "points": ("data points", "points=train_inputs"),
     "decoder": ("an autoencoder", "encoder=vae.encoder, decoder=vae.decoder"),
 }
-EXAMPLES = {
-    "metric": "Conformal()",
-    "geometry": 'Score(model, target, "logit_margin")',
-    "weighting": "IDGI()",
-}
+EXAMPLES = {"metric": "Conformal()", "geometry": 'Score(model, target, "logit_margin")', "weighting": "IDGI()"}
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,9 @@ def _keep_random_state(device: torch.device, may_draw: bool) -> Iterator[None]:
 
     Another thread may draw from it at the same time, and would draw its numbers again if the state were put back
     without need. So where there are other threads, the state is put back only for a model in training mode, or one
-    that was seen to draw (`note_draws`).
+    that was seen to draw (`_note_draws`).
     """
-    alone, on_gpu = is_alone(), device.type == "cuda"
+    alone, on_gpu = _is_alone(), device.type == "cuda"
     state = torch.get_rng_state()
     gpu_state = torch.cuda.get_rng_state(device) if on_gpu else None
     _GUARDED.drew.append(False)
@@ -157,7 +157,7 @@ def _keep_random_state(device: torch.device, may_draw: bool) -> Iterator[None]:
         yield
     finally:
         drew = _GUARDED.drew.pop()
-        if (alone and is_alone()) or may_draw or drew:
+        if (alone and _is_alone()) or may_draw or drew:
             if not torch.equal(state, torch.get_rng_state()):
                 torch.set_rng_state(state)
             if gpu_state is not None:
@@ -180,7 +180,7 @@ def cpu_by_default() -> Iterator[None]:
 
 
 @contextmanager
-def as_user_runs_it() -> Iterator[None]:
+def _as_user_runs_it() -> Iterator[None]:
     """Around a call of the model, which gets the default device that its user chose."""
     if _GUARDED.device is None:
         yield
@@ -208,16 +208,16 @@ class WatchedDraws(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def is_alone() -> bool:
+def _is_alone() -> bool:
     """Whether no other thread of this program runs Python code."""
     return threading.active_count() == 1
 
 
 @contextmanager
-def note_draws(model: Any) -> Iterator[None]:
+def _note_draws(model: Any) -> Iterator[None]:
     """Around a call of the model: notes for the guard whether it draws random numbers. Does nothing in a program of
     one thread, which needs no note."""
-    if is_alone() or not _GUARDED.drew or _is_compiled(model):
+    if _is_alone() or not _GUARDED.drew or _is_compiled(model):
         yield
         return
     with WatchedDraws() as watched:
@@ -444,7 +444,7 @@ class ModelCalls:
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
-            with as_user_runs_it(), note_draws(self.model) if self._first_of_its_kind() else nullcontext():
+            with _as_user_runs_it(), _note_draws(self.model) if self._first_of_its_kind() else nullcontext():
                 return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
             if is_out_of_memory(error) or isinstance(error, UnfitInputs):

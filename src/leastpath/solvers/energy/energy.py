@@ -44,11 +44,11 @@ class EnergySettings(Settings):
 class ScoreUndefined(Exception):
     """The score has no finite value somewhere off the straight line."""
 
-
-def undefined_note(error: ScoreUndefined) -> Note:
-    """The note for an example whose score fails off the line."""
-    reason = str(error).splitlines()[0]  # Pyro appends its shapes
-    return Note(Outcome.FELL_BACK, f"away from the straight line {reason}; {LINE}")
+    @property
+    def note(self) -> Note:
+        """For an example whose score fails there."""
+        reason = str(self).splitlines()[0]  # Pyro appends its shapes
+        return Note(Outcome.FELL_BACK, f"away from the straight line {reason}; {LINE}")
 
 
 def _gradient(score: BoundScore, points: Tensor, examples: Tensor) -> Tensor:

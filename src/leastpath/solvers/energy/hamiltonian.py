@@ -16,15 +16,7 @@ from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.score import BoundScore
-from leastpath.solvers.energy.energy import (
-    EnergySettings,
-    Knots,
-    PathEnergy,
-    ScoreUndefined,
-    polylines,
-    solver_budget,
-    undefined_note,
-)
+from leastpath.solvers.energy.energy import EnergySettings, Knots, PathEnergy, ScoreUndefined, polylines, solver_budget
 from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks
 
 Kernel = Literal["nuts", "hmc"]
@@ -249,7 +241,7 @@ class _Draws:
         wanted = solver.n_samples * solver.n_chains
         short = f"after {self.count} of {wanted} draws" + ("" if self.count else f": {LINE}")
         if isinstance(self.ended, ScoreUndefined):
-            return undefined_note(self.ended)
+            return self.ended.note
         if self.stop.caught:
             return self.stop.note(f"interrupted {short}")
         if self.ended == "budget":

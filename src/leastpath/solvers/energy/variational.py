@@ -17,21 +17,12 @@ from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.result.status import Note, Outcome
 from leastpath.score.score import BoundScore
-from leastpath.solvers.energy.energy import (
-    EnergySettings,
-    Knots,
-    PathEnergy,
-    ScoreUndefined,
-    polylines,
-    solver_budget,
-    undefined_note,
-)
+from leastpath.solvers.energy.energy import EnergySettings, Knots, PathEnergy, ScoreUndefined, polylines, solver_budget
 from leastpath.solvers.solution import LINE, Solution, Stop, join_blocks
 
 WINDOW = 100  # iterations that the loss is averaged over before it is compared
-BLOCK_ELEMENTS = (
-    2**23
-)  # numbers in the paths solved at once: Adam, the guide and its gradients hold a dozen such tensors
+# Numbers in the paths solved at once: Adam, the guide and its gradients hold a dozen such tensors.
+BLOCK_ELEMENTS = 2**23
 
 
 @dataclass(frozen=True)
@@ -137,7 +128,7 @@ class _Inference:
                     self.parts.append((examples, _Guide(self, energy).fit(n_iterations, start, end)))
                     return
             except ScoreUndefined as error:
-                note = undefined_note(error)
+                note = error.note
                 if len(examples) > 1:
                     for part in zip(examples.split(1), start.split(1), end.split(1), strict=True):
                         self.fit(*part)
