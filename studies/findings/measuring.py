@@ -32,7 +32,7 @@ def evidence(result: Attribution) -> Record:
         "length_ratio": listed(result.length_ratio),
         "gap": listed(result.completeness_gap),
         "gradients": listed(result.n_gradients),
-        "ok": [status.ok for status in result.status],
+        "ok": [status.ok is not False for status in result.status],
     }
 
 

@@ -303,7 +303,7 @@ def on_graph(points: torch.Tensor, kind: Any = lp.NeighborGraph) -> torch.Tensor
 
 def results() -> Iterator[Case]:
     yield Case("Attribution", "says what it is", lambda: repr(RESULT)[:12], Right(lambda: "Attribution("))
-    yield Case("Status", "reached", lambda: RESULT.status[0].ok, Right(lambda: True))
+    yield Case("Status", "reached", lambda: lp.Outcome.REACHED in RESULT.status[0], Right(lambda: True))
     yield Case(
         "Outcome", "an interruption needs a second look", lambda: lp.Outcome.INTERRUPTED.ok, Right(lambda: False)
     )
@@ -436,6 +436,8 @@ def evaluations() -> Iterator[Case]:
         yield Case(f"evaluation.{group}", name, call, Refused(words))
     other = partial(lp.verdict, SCORE, X, torch.ones(3, 5))
     yield Case("verdict", "other values", other, Refused("values have shape"))
+    yield Case("Referee", "no score", partial(lp.Referee, torch.nn.Linear(2, 2), X), Refused("expected a Score"))
+    yield Case("Referee", "few draws", partial(lp.Referee, SCORE, X, draws=3), Refused("draws=3 must be at least 19"))
     yield Case(
         "evaluation.planted_piecewise",
         "adds up",

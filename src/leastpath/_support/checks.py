@@ -164,7 +164,7 @@ def check_setting(name: str, given: object, kind: Any) -> None:
         raise ValueError(f"{name}=nan must be a number, and NaN is not a number{or_none}")
     if Tensor in options and not isinstance(given, (str, bool, numbers.Number)):
         check_tensor(name, given)
-    expected = " or ".join(_words(option) for option in options if option is not type(None))
+    expected = " or ".join(_words(option) for option in options if option not in (type(None), type))
     raise ValueError(f"{name}={show_value(given)} must be {expected}{remedy}")
 
 

@@ -6,10 +6,14 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+MOST_NAMED = 24  # names that an error lists
 
 
 class UnknownName(KeyError, ValueError):
@@ -61,7 +65,11 @@ class Registry(Mapping[str, T], Generic[T]):
         if name not in self._things:
             self._read_entry_points()
         if name not in self._things:
-            known, own = ", ".join(self._things), f"in every process that asks for it, by {self._adder}"
+            close = list(self._things)
+            if len(close) > MOST_NAMED:
+                close = get_close_matches(str(name), close, n=MOST_NAMED, cutoff=0)  # the most similar first
+            known = ", ".join(close) + (f" … ({len(self._things)} in all)" if len(close) < len(self._things) else "")
+            own = f"in every process that asks for it, by {self._adder}"
             raise UnknownName(f"no {self.what} is called {name!r}: use one of {known}; or add yours, {own}")
         return self._things[name]
 

@@ -40,7 +40,7 @@ def verdict(tests: Mapping[str, Trial], *, is_probability: bool = True) -> str:
         >>> order = torch.linspace(-1, 1, 30)
         >>> right, wrong = Trial(0.41, 0.002, 0.004, order, order), Trial(-0.02, 0.6, 0.7, -order, order)
         >>> print(verdict({"Staircases": right, "Noise": wrong}))
-        Removing what Staircases ranks first lowers the probability most: trust Staircases here.
+        Only Staircases stands the test: trust Staircases here.
         Support: Staircases 0.41 (p 0.008), Noise −0.02 (p 0.7); p is corrected for 2 methods tried.
     """
     names = list(tests)

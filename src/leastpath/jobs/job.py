@@ -42,7 +42,7 @@ class Job(Settings):
     """
 
     source: Source
-    model_factory: str | Callable[..., Any]
+    model_factory: str | type | Callable[..., Any]
     """A function that makes the model, or its "package.module:name"."""
     method: Contender
     out: str | Path

@@ -62,8 +62,8 @@ def halved_cells(shape: torch.Size) -> Tensor:
 
     Example:
         >>> halved_cells(torch.Size([1, 2, 4]))[0]
-        tensor([[0, 1, 4, 5],
-                [2, 3, 6, 7]])
+        tensor([[0, 2, 4, 6],
+                [1, 3, 5, 7]])
     """
     lines = [torch.arange(side) * min(CELLS, side) // side for side in shape[1:]]
     boxes = [tuple(range(int(line[-1]) + 1) for line in lines)]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
-from scipy.stats import binomtest
 from torch import Tensor
 
 from leastpath._support.checks import write_number
@@ -188,5 +187,7 @@ def bound_share(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
         >>> [round(end, 2) for end in bound_share(8, 10)]
         [0.49, 0.94]
     """
+    from scipy.stats import binomtest  # late: importing leastpath needs no scipy
+
     low, high = binomtest(hits, n).proportion_ci(level, method="wilson")
     return float(low), float(high)

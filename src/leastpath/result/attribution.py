@@ -24,10 +24,10 @@ class Attribution:
 
     Example:
         >>> import leastpath as lp
-        >>> score = lp.Score(lambda x: x @ torch.tensor([2.0, 1.0]))
-        >>> result = lp.attribute(score, torch.ones(2, 2), method=lp.StraightLine())
+        >>> weights = torch.linspace(-1, 1, 24)[torch.randperm(24, generator=torch.Generator().manual_seed(0))]
+        >>> result = lp.attribute(lp.Score(lambda x: x @ weights), torch.ones(2, 24), method=lp.StraightLine())
         >>> result.values.shape, result.status[0].ok
-        (torch.Size([2, 2]), True)
+        (torch.Size([2, 24]), True)
     """
 
     values: Inputs

@@ -55,7 +55,7 @@ class Hamiltonian(EnergySettings):
         >>> solver = lp.Hamiltonian(n_samples=4, warmup=2, n_points=4, max_tree_depth=1, n_paths=2)
         >>> result = lp.attribute(score, torch.ones(1, 2), method=solver)
         >>> result.path[0].shape, sorted(result.stats)[:4]
-        (torch.Size([6, 2]), ['acceptance', 'beta', 'divergences', 'draws'])
+        (torch.Size([6, 2]), ['acceptance', 'beta', 'chance', 'divergences'])
     """
 
     n_samples: Annotated[int, Range(least=4)] = 100
