@@ -15,6 +15,7 @@ import leastpath as lp
 from leastpath._support.fingerprint import digest
 from leastpath._support.rows import flat_rows, norms
 from leastpath.methods import METHODS
+from leastpath.methods.controls import name_controls
 from studies.truth.problem import Kind, Problem
 from studies.truth.references import REFERENCES
 
@@ -80,8 +81,9 @@ class Candidate:
         """Whether leastpath has the solver and the problem has the groups and baselines that are asked for."""
         known = self.solver in REFERENCES or hasattr(lp, self.solver)
         if self.solver in METHODS:
-            model = problem.score(problem.output).model
+            model = _score_of(problem).model
             known = not self.solver.startswith("grad_cam") or _has_maps(model)
+            known = known and (METHODS[self.solver].role != "floor" or self.solver in name_controls(_score_of(problem)))
             known = known and (self.settings.get("points") != "others" or problem.others is not None)
         grouped = self.settings.get("groups") is None or self.settings["groups"] in problem.groups
         return known and grouped and (not self.several or problem.baselines.shape[1] > 1)
@@ -135,6 +137,10 @@ def _by_method(candidate: Candidate, problem: Problem, baselines: Tensor) -> tup
     )  # fmt: skip
     assert isinstance(result.values, Tensor)
     return result.values, result.score_change, result.n_gradients + result.n_forwards // 3, result.length_ratio
+
+
+def _score_of(problem: Problem) -> lp.Score:
+    return problem.score(problem.output)
 
 
 def _has_maps(model: Any) -> bool:
@@ -245,13 +251,23 @@ def _of_pictures() -> tuple[Candidate, ...]:
     )  # fmt: skip
 
 
+def _controls() -> tuple[Candidate, ...]:
+    """What knows nothing of the model, or of the class: at the bottom of every table. A claim is the lead over it."""
+    known: dict[str, Any] = {"main": True, "reference": True}
+    return (
+        Candidate("random", "random", "random", gradients=0, **known),
+        Candidate("input-alone", "input alone", "input_alone", gradients=0, **known),
+        Candidate("untrained", "IG of an untrained net", "untrained", gradients=20, **known),
+        Candidate("other-class", "IG of another class", "other_class", gradients=20, kinds=CLASSES, **known),
+    )
+
+
 def _table() -> tuple[Candidate, ...]:
     band, descent = "ElasticBand", {"max_gradients": 250}
     bent: dict[str, Any] = {"tolerance": 0.05, "max_gradients": 600, "gradients": 450}
     # Knots, rounds and samples of the band: 6, 6 and 2, so 182 gradients, then 50 for the integral.
     taut: dict[str, Any] = {"gradients": 232}
     return (
-        Candidate("random", "random", "random", gradients=0, main=True, reference=True),
         Candidate("occlusion", "occlusion", "occlusion", gradients=40, main=True, reference=True),
         Candidate("shapley", "permutation Shapley", "shapley", gradients=300, main=True, few=True, reference=True),
         Candidate(IG, "IG", main=True, reference=True),
@@ -300,6 +316,7 @@ def _table() -> tuple[Candidate, ...]:
                   several=True, gradients=464),
         Candidate("monotone-idgi-two", "monotone band, IDGI along it, several baselines", band, _band(1.0, True),
                   weighting="IDGI", several=True, tolerance=0.05, max_gradients=260, gradients=500, main=True),
+        *_controls(),
     )  # fmt: skip
 
 

@@ -100,3 +100,16 @@ def test_other_settings_of_a_candidate_are_computed_anew():
     assert CANDIDATES["ig"].digest != replace(CANDIDATES["ig"], tolerance=0.1).digest
     assert CANDIDATES["ig"].digest == replace(CANDIDATES["ig"], title="other words", main=False).digest
     assert len({candidate.digest for candidate in CANDIDATES.values()}) == len(CANDIDATES)
+
+
+def test_controls_stand_last_and_are_the_methods_of_that_name():
+    """Oracle: the method itself, called by its name."""
+    names = ["random", "input-alone", "untrained", "other-class"]
+    assert list(CANDIDATES)[-4:] == names
+    problem = tiny()[0].open(None, None).problem(range(2))
+    for name in names[1:]:  # the study has random numbers of its own
+        candidate = CANDIDATES[name]
+        expected = METHODS[candidate.solver](problem.score("log_softmax"), problem.inputs, problem.baselines[:, :1])
+        assert candidate.fits(problem) and candidate.main and candidate.reference
+        torch.testing.assert_close(explained(candidate, problem).values, expected.values)
+    assert not CANDIDATES["untrained"].fits(linear_problem())
