@@ -54,20 +54,20 @@ def _switched(amounts: Tensor, off: Tensor) -> Tensor:
     return (amounts - LARGE * off).relu() - (-amounts - LARGE * off).relu()
 
 
-def weighted(n: int, seed: int) -> Unit:
+def build_weighted(n: int, seed: int) -> Unit:
     """f = Σ w x. Each feature has w x."""
     (x,), w = _draws(n, seed, 5), _weights(seed, 5)
     return Unit(lp.Score(lambda x: x @ w), x, x * w)
 
 
-def conflicting(n: int, seed: int) -> Unit:
+def build_conflicting(n: int, seed: int) -> Unit:
     """f = Σ w x (1 − c). A feature has w x, and a switch c = 1 that cancels it has −w x."""
     (x,), w, c = _draws(n, seed, 3), _weights(seed, 3), _binary(n, seed, 3)
     score = lp.Score(lambda both: _switched(both[:, :3] * w, both[:, 3:]).sum(1))
     return Unit(score, torch.cat([x, c], 1), torch.cat([x * w, -x * w * c], 1))
 
 
-def interacting(n: int, seed: int) -> Unit:
+def build_interacting(n: int, seed: int) -> Unit:
     """f = Σ w(c) x + v c: a switch chooses the feature's weight. The feature has w(c) x, the switch v c."""
     (x,), w, c = _draws(n, seed, 2), _weights(seed, 6).view(3, 2), _binary(n, seed, 2)
 
@@ -78,7 +78,7 @@ def interacting(n: int, seed: int) -> Unit:
     return Unit(lp.Score(model), torch.cat([x, c], 1), torch.cat([x * torch.where(c > 0, w[1], w[0]), c * w[2]], 1))
 
 
-def uncertain(n: int, seed: int) -> Unit:
+def build_uncertain(n: int, seed: int) -> Unit:
     """A softmax: what adds to all classes alike has 0, and of the other features nothing is said."""
     own, common = _draws(n, seed, CLASSES, 2)
     w = _weights(seed, 2)
@@ -86,7 +86,7 @@ def uncertain(n: int, seed: int) -> Unit:
     return Unit(score, torch.cat([own, common], 1), torch.cat([torch.full_like(own, torch.nan), 0 * common], 1))
 
 
-def shattered(n: int, seed: int) -> Unit:
+def build_shattered(n: int, seed: int) -> Unit:
     """A sum over features of steep zigzags, 8 a unit: each has its own change, whatever its gradient says."""
     (x,), w = _draws(n, seed, 4), _weights(seed, 4)
 
@@ -96,7 +96,7 @@ def shattered(n: int, seed: int) -> Unit:
     return Unit(lp.Score(lambda x: zigzag(x).sum(1)), x, zigzag(x) - zigzag(torch.zeros_like(x)))
 
 
-def pertinent_negative(n: int, seed: int) -> Unit:
+def build_pertinent_negative(n: int, seed: int) -> Unit:
     """f = Σ w x + 10 w₀ (1 − x₀): the absence of a binary feature counts. From zero it has w₀ x₀ − 10 w₀ x₀."""
     (x,), w = _draws(n, seed, 5), _weights(seed, 5)
     x = torch.cat([_binary(n, seed, 1), x[:, 1:]], 1)
@@ -105,22 +105,23 @@ def pertinent_negative(n: int, seed: int) -> Unit:
     return Unit(lp.Score(lambda x: x @ w + 10 * w[0] * (1 - x[:, 0])), x, truth)
 
 
-def boolean_and(n: int, seed: int) -> Unit:
+def build_boolean_and(n: int, seed: int) -> Unit:
     """1 where all of four are: each has a quarter then, and nothing otherwise."""
     x = _binary(n, seed, 4)
     x[::2] = 1
     return Unit(lp.Score(lambda x: (x.sum(1) - 3).relu()), x, (x.sum(1, keepdim=True) - 3).relu() * x / 4)
 
 
-def boolean_or(n: int, seed: int) -> Unit:
+def build_boolean_or(n: int, seed: int) -> Unit:
     """1 where any of four is: those that are share it evenly."""
     x = _binary(n, seed, 4)
     return Unit(lp.Score(lambda x: 1 - (1 - x.sum(1)).relu()), x, x / x.sum(1, keepdim=True).clamp_min(1))
 
 
 UNITS: Mapping[str, Callable[[int, int], Unit]] = MappingProxyType(
-    {unit.__name__.replace("_", " "): unit for unit in (
-        weighted, conflicting, interacting, uncertain, shattered, pertinent_negative, boolean_and, boolean_or,
+    {unit.__name__.removeprefix("build_").replace("_", " "): unit for unit in (
+        build_weighted, build_conflicting, build_interacting, build_uncertain, build_shattered,
+        build_pertinent_negative, build_boolean_and, build_boolean_or,
     )}
 )  # fmt: skip
 """By name: from the number of inputs and a seed to a unit."""
