@@ -24,7 +24,7 @@ from leastpath.evaluation import MEASURES, FineTunedFidelity, compare
 from leastpath.evaluation.measure import Measure
 from leastpath.methods import METHODS
 
-CHEAP = {"methods": "random,input_x_gradient", "measures": "deletion,symmetric_relevance_gain"}
+CHEAP = {"methods": "random,input_x_gradient", "measures": "deletion,symmetric_relevance_gain", "controls": False}
 
 
 class PictureNet(nn.Sequential):
@@ -100,6 +100,13 @@ def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
 def test_rows_of_a_table(folder, tmp_path):
     run = of_rows(folder, tmp_path / "out", limit=3, baseline="mean")
     assert pd.read_csv(run.path / "results.csv")["name"].unique().tolist() == ["row 0", "row 2", "row 3"]
+
+
+def test_controls_stand_below_unless_they_are_not_wanted(folder, tmp_path):
+    run = of_rows(folder, tmp_path / "out", limit=2, measures="cancellation", controls=CompareOptions.controls)
+    rows = pd.read_csv(run.path / "table.csv")["method"].tolist()
+    assert rows == ["input_x_gradient", "random", "input_alone", "untrained", "other_class"]
+    assert "supported" in (run.path / "report.html").read_text()
 
 
 def test_factory_and_one_output(folder, tmp_path):
