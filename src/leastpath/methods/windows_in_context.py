@@ -19,7 +19,7 @@ from leastpath.methods.windows import place_windows, spread_over_windows, window
 Quality = Literal["fast", "default", "best"]
 AT_ONCE = 8  # examples whose walks are held in memory together
 PATCHES = 16  # per side, between which agreement is measured: what people point at
-SMOOTHING = 6 / 128  # of the longer side: the deviation of the Gaussian that walks are smoothed with
+SMOOTHING = 6 / 128  # of the longer side: the deviation of the Gaussian that maps are smoothed with
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def windows_in_context(problem: Problem, *, quality: Quality = "default") -> Exp
 
     Two kinds of steps, from each baseline. Windows of a quarter of the side slide over the whole picture and hide what
     is behind them. And along random walks from the baseline to the picture the cells of a grid enter one by one, each
-    order also backwards, so that a cell is seen in all contexts; there is a fine grid and a coarse one. Walks are
-    smoothed. The maps of windows and grids are scaled to the same Σ|values| and averaged. Values do not add up to the
-    change of score; `completeness_gap` says by how much.
+    order also backwards, so that a cell is seen in all contexts; there is a fine grid and a coarse one. The maps of
+    windows and grids are smoothed, scaled to the same Σ|values| and averaged. Values do not add up to the change of
+    score; `completeness_gap` says by how much.
 
     - **In the logit**: a softmax is read as its logit, since most steps of a saturated probability are 0. Values and
       `score_change` are in that unit, and the status says so.
@@ -144,6 +144,7 @@ def _explain_some(problem: Problem, plan: Plan, examples: Tensor) -> tuple[Tenso
     windows, change, length = (
         torch.stack(parts).mean(0) for parts in zip(*((of[0], of[2], of[3]) for of in found), strict=True)
     )
+    windows = smooth_maps(windows)
     # For each grid the smoothed maps of all walks: (n, baselines, walks, height, width).
     grids = [smooth_maps(torch.stack([of[1][g] for of in found], 1)) for g in range(len(plan.grids))]
     means = [walks.mean((1, 2)) for walks in grids]
