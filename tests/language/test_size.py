@@ -33,13 +33,13 @@ def test_frozen_and_checkpointed_models_keep_less_and_give_the_same_gradient():
     model, _ = toy_model(num_hidden_layers=4)
     expected = gradient(model)
     run = lambda: model(inputs_embeds=torch.zeros(1, 6, 16, requires_grad=True), use_cache=False)  # noqa: E731
-    plain = count_saved_bytes(run)
+    plain = count_saved_bytes(run, model)
     with frozen(model):
         torch.testing.assert_close(gradient(model), expected)
-        less = count_saved_bytes(run)
+        less = count_saved_bytes(run, model)
         with checkpointed(model):
             torch.testing.assert_close(gradient(model), expected)
-            least = count_saved_bytes(run)
+            least = count_saved_bytes(run, model)
     assert least < less < plain
     assert all(p.requires_grad for p in model.parameters()) and "forward" not in vars(find_blocks(model)[0])
 

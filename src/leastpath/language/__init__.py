@@ -6,5 +6,6 @@ prompts ──► answers ──► baselines ──► rows (methods) ──►
 from leastpath.language.baselines import NEUTRAL_TEXTS as NEUTRAL_TEXTS, Natural as Natural
 from leastpath.language.explaining import explain as explain
 from leastpath.language.explanation import PromptExplanation as PromptExplanation
+from leastpath.language.planning import PromptPlan as PromptPlan, plan as plan
 
-__all__ = ["NEUTRAL_TEXTS", "Natural", "PromptExplanation", "explain"]
+__all__ = ["NEUTRAL_TEXTS", "Natural", "PromptExplanation", "PromptPlan", "explain", "plan"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -102,15 +102,17 @@ def check_gradients(model: nn.Module, has_path: bool, method: str) -> None:
         )
 
 
-def count_saved_bytes(run: Any) -> int:
+def count_saved_bytes(run: Callable[[], Any], model: nn.Module) -> int:
     """Bytes of activations that `run()`, a call with gradient, keeps for its way back; weights are not counted."""
+    weights = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     seen: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        if not isinstance(tensor, nn.Parameter) and not getattr(tensor, "_base", None) is not None:
-            seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            seen[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        run()
+        kept = run()  # noqa: F841 - while it lives, nothing that it keeps is given back and counted twice
     return sum(seen.values())
