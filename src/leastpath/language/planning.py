@@ -30,11 +30,11 @@ class PromptPlan:
     weights: int  #: bytes
     gradient: int  #: bytes of activations that a gradient of one row keeps
     checkpointed: int  #: the same with `checkpointing=True`
-    rows: int | None  #: `batch_size` that fits into half of the memory that is free; None where that is not known
+    batch_size: int | None  #: that fits into half of the memory that is free; None where that is not known
 
     def __repr__(self) -> str:
         mega = [f"{size / 2**20:.0f} MB" for size in (self.weights, self.gradient, self.checkpointed)]
-        fits = "" if self.rows is None else f"; batch_size={self.rows} fits"
+        fits = "" if self.batch_size is None else f"; batch_size={self.batch_size} fits"
         return (
             f"PromptPlan({self.tokens} tokens, {self.features} features: {self.forwards} forwards; weights {mega[0]}, "
             f"a gradient {mega[1]}, checkpointed {mega[2]}{fits})"
