@@ -21,5 +21,5 @@ def test_memory_grows_with_the_prompt_and_shrinks_with_checkpoints():
     short, long = plan(model, tokenizer, PROMPT), plan(model, tokenizer, " ".join([PROMPT] * 4))
     assert 3 < long.gradient / short.gradient < 8 and long.checkpointed < long.gradient
     assert long.weights == sum(4 * p.numel() for p in model.parameters())
-    assert (long.rows is None or long.rows < short.rows) and "batch_size" in repr(long)
+    assert (long.batch_size is None or long.batch_size < short.batch_size) and "batch_size" in repr(long)
     assert all(p.requires_grad for p in model.parameters())
