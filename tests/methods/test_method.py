@@ -11,7 +11,7 @@ from leastpath.methods.method import settings_of
 
 
 def test_unknown_names_and_settings_are_refused_with_the_known_ones():
-    with pytest.raises(UnknownName, match=r"no method is called 'ig': use one of random, .*geodesic_descent"):
+    with pytest.raises(UnknownName, match=r"no method is called 'ig': use one of ig2, .*idgi.* in all"):
         METHODS["ig"]
     assert METHODS.get("ig") is None and "ig" not in METHODS
     with pytest.raises(ValueError, match=r"lime has no setting 'n_sample': it has .*n_samples"):
