@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 import leastpath as lp
 from helpers import Counted, Polyline, cnn, flat_points, mlp
 from leastpath import Outcome
-from leastpath.account.run import Run
+from leastpath.account.run import Clock, Run
 from leastpath.evaluation.support import symmetric_relevance_gain
 from leastpath.removal.referee import Referee
 from leastpath.removal.verdict import count_supported, headline
@@ -231,6 +231,15 @@ def test_a_model_that_refuses_removed_features_leaves_the_explanation(error):
     assert torch.equal(result.values, expected.values) and result.support.isnan().all()
     assert Outcome.UNSUPPORTED in result.status[0] and not result.status[0].ok
     assert result.status[0].value.startswith("Support is not known: ") and "no such row" in result.status[0].value
+
+
+def test_a_clock_that_has_run_out_is_said():
+    """Between the support and the removals, too."""
+    x, late = torch.ones(1, 24), Run(clock=Clock(1e-9))
+    referee = Referee.of_problem(additive(MANY).bind(x), x, torch.zeros(1, 1, 24), None, late)
+    found = referee.judge_points(MANY[None])
+    assert found.status[0].outcomes == (Outcome.BUDGET_SPENT,) and found.p_value.isnan().all()
+    assert "raise max_seconds" in found.status[0].value
 
 
 def test_an_interruption_leaves_the_explanation_and_is_not_kept_as_finished():

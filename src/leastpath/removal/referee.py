@@ -73,6 +73,8 @@ CHANCE_ORDERS = 4  # random orders of a photograph, for the spread of chance alo
 STRATA, STRATA_OF_LARGE = 8, 16  # units of which the input says about the same
 FUTILE = 0.3  # a p-value after a third of the removals beyond which the others are not asked for
 MOST_FILLS = 4
+LATE = "support is not known: max_seconds left no time to test it; raise max_seconds"
+NO_TIME = Note(Outcome.BUDGET_SPENT, LATE)
 
 
 class Referee:
@@ -200,8 +202,11 @@ class Referee:
         found, notes = [], []
         for b, (case, row) in enumerate(zip(self.cases, strengths, strict=True)):
             if not known[b] or not self.removals[b]:
-                found.append((torch.nan, 1.0, 1.0) if bool(torch.isfinite(support[b])) else (torch.nan,) * 3)
-                notes.append(say_too_few(len(row), float(support[b])) if bool(torch.isfinite(support[b])) else NO_ORDER)
+                is_ordered = bool(torch.isfinite(support[b]))
+                found.append((torch.nan, 1.0, 1.0) if is_ordered and not known[b] else (torch.nan,) * 3)
+                notes.append(
+                    NO_TIME if known[b] else say_too_few(len(row), float(support[b])) if is_ordered else NO_ORDER
+                )
                 continue
             rival = None
             if line is not None and bent is not None and bool(bent[b]) and torch.isfinite(line[b]).all():
@@ -447,8 +452,7 @@ def judge_result(
 ) -> Judgment:  # fmt: skip
     """The verdict on what a method found, by removals of its own. It never raises: the explanation stands without."""
     if run.clock.left() <= 0:
-        late = "max_seconds left no time to test it; raise max_seconds"
-        return _leave_unknown(len(values), Outcome.BUDGET_SPENT, late)
+        return leave_untested(len(values), NO_TIME)
     try:
         referee = Referee.of_problem(bound, inputs, starts, None if isinstance(groups, int) else groups, run)
         if full:
