@@ -125,13 +125,16 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
 
     if not isinstance(explained, shap.Explanation):
         raise ValueError(f"explained is a {type(explained).__name__}, expected what leastpath.shap.explanation gives")
+    fresh = None if "ax" in settings else plt.figure()  # SHAP draws on whatever figure is current, also an earlier plot
     try:
         getattr(shap.plots, kind)(explained, show=False, **settings)
     except Exception as error:  # SHAP raises errors of every kind for values that a plot is not made for
         raise ValueError(
             f"SHAP cannot draw a {kind} plot of values of shape {tuple(explained.shape)}: {error}"
         ) from error
-    figure = plt.gcf()
+    figure = plt.gcf() if fresh is not None else settings["ax"].figure
+    if fresh is not None and figure is not fresh:  # it made one of its own
+        plt.close(fresh)
     for text in figure.findobj(Text):
         text.set_text(_in_our_words(text.get_text()))
     for ax in figure.axes:  # tick labels are written anew at each drawing, from these
