@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 BENCH ?= overhead
+MINUTES ?= 5
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -11,7 +12,7 @@ OMP_WAIT_POLICY ?= passive
 export OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format types docs unit demo bench clean distclean
+.PHONY: help venv test lint format types docs unit demo fuzz soak bench release site clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,12 +52,31 @@ unit: $(STAMP) ## the tests alone, on two workers
 demo: $(STAMP) ## the paper's first experiment in two minutes: trains, explains, writes out/moons-quick/report.html
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.moons --quick $(ARGS)
 
+fuzz: $(STAMP) ## draw calls and damage files for MINUTES=5; what is found is kept in tests/fuzz/found
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
+
+soak: $(STAMP) ## Ctrl-C at 50 moments on all that is long, and 500 repetitions of all that must leave nothing behind
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m faults --times 50
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m resources --times 500
+
 bench: $(STAMP) ## time beside Captum and a bare gradient loop; BENCH=name runs benchmarks/name.py
 	$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
+
+# In an environment of its own: neither the package nor its tests need these tools.
+release: $(STAMP) ## build wheel and source, check them, and write dist/NOTES.md from the changelog
+	rm -rf build dist
+	test -x .venv-release/bin/twine || { $(PYTHON) -m venv .venv-release && .venv-release/bin/pip install --quiet 'build>=1.2' 'twine>=6'; }
+	.venv-release/bin/python -m build
+	.venv-release/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/python tools/release_notes.py > dist/NOTES.md
+	@ls dist
+
+site: $(STAMP) ## a static page of three examples, out/demo/index.html, which could be hosted anywhere
+	OMP_NUM_THREADS=1 $(BIN)/python tools/demo_page.py
 
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist docs/_build docs/_generated/tutorials htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src studies tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and remove .venv
-	rm -rf .venv
+	rm -rf .venv .venv-release

@@ -86,9 +86,9 @@ def session_over(source, **how):
         session.close()
 
 
-def finished(session, method: str, stiffness=None) -> str:
+def finished(session, method: str, stiffness=None, **about) -> str:
     """The key of a method's result, waited for."""
-    task = session.start(method, stiffness)
+    task = session.start({"method": method, "stiffness": stiffness, "about": about})
     assert task.finished.wait(120)
     assert task.state == "done", task.said
     return task.result

@@ -41,14 +41,15 @@ class Case:
     Inputs have two features, of shape `shape`. A solver that belongs to one score and metric is made for each.
     """
 
-    make: Callable[[lp.Score, lp.Metric, torch.dtype], lp.Solver]
+    make: Callable[[lp.Score, lp.Metric, Tensor], lp.Solver]
     shape: tuple[int, ...] = (2,)
+    needs: str = "torch"
     metrics: tuple[type[lp.Metric], ...] = (lp.Conformal, lp.RankOne, lp.NoCancellation, lp.Euclidean)
 
     def solver(self, score: lp.Score, metric: lp.Metric, dtype: torch.dtype) -> lp.Solver:
         if not isinstance(metric, self.metrics):
             pytest.skip(f"serves {' and '.join(kind.__name__ for kind in self.metrics)} only")
-        return self.make(score, metric, dtype)
+        return self.make(score, metric, CLOUD.to(dtype))
 
     def shaped(self, points: Tensor) -> Tensor:
         """(…, 2) -> (…, *shape)."""
@@ -56,10 +57,10 @@ class Case:
 
 
 def case(name: str, solver, needs: str = "torch", **what):
-    """One line of ALL_SOLVERS: a solver, or a function (score, metric, dtype) that makes one; `needs` is a module."""
-    make = solver if callable(solver) else lambda score, metric, dtype: solver
+    """One line of ALL_SOLVERS: a solver, or a function (score, metric, points) that makes one; `needs` is a module."""
+    make = solver if callable(solver) else lambda score, metric, points: solver
     missing = pytest.mark.skipif(find_spec(needs) is None, reason=f"needs {needs}")
-    return pytest.param(Case(make, **what), id=name, marks=missing)
+    return pytest.param(Case(make, needs=needs, **what), id=name, marks=missing)
 
 
 CLOUD = flat_points(60, seed=11)
@@ -78,12 +79,13 @@ def amortized() -> lp.Amortized:
     return lp.Amortized(seeded(make))
 
 
-# Every invariant of tests/solvers/test_all.py runs on each of these. A new solver is one more line here.
+# Every invariant of tests/invariants and of tests/solvers/test_all.py runs on each of these. A new solver is one more
+# line here.
 ALL_SOLVERS = [
     case("straight", lp.StraightLine()),
-    case("graph", lp.NeighborGraph(CLOUD, 8)),
-    case("built graph", lambda score, metric, dtype: lp.NeighborGraph(CLOUD.to(dtype), 8).build(score, metric)),
-    case("enhanced", lp.EnhancedIG(CLOUD, 8)),
+    case("graph", lambda score, metric, points: lp.NeighborGraph(points, 8)),
+    case("built graph", lambda score, metric, points: lp.NeighborGraph(points, 8).build(score, metric)),
+    case("enhanced", lambda score, metric, points: lp.EnhancedIG(points, 8)),
     case("descent", lp.Descent()),
     case("warm descent", lp.WarmDescent(lp.Descent(150), torch.ones(1, 2), BENT)),
     case("elastic", lp.ElasticBand()),
@@ -93,12 +95,49 @@ ALL_SOLVERS = [
     case("spectral", lp.SpectralIG(n_knots=5)),
     case("samp", lp.SAMP(n_portions=2)),
     case("samp++", lp.SAMP("deletion", n_portions=2, max_step=0.2, momentum=0.5)),
-    case("discretized", lambda score, metric, dtype: lp.DiscretizedIG(CLOUD.to(dtype), 8, 5)),
+    case("discretized", lambda score, metric, points: lp.DiscretizedIG(points, 8, 5)),
     case("manifold", lp.Manifold(lambda x: x[:, :1], lambda z: torch.cat([z, z.sin()], 1))),
     case("ode", lp.GeodesicODE(9, **COARSE), metrics=(lp.Conformal, lp.RankOne)),
     case("variational", lp.Variational(4, 3, n_samples=0), needs="pyro"),
     case("hamiltonian", lp.Hamiltonian(4, 1, n_points=2, max_tree_depth=1, n_paths=0), needs="pyro"),
 ]
+
+
+# ---- all methods ----------------------------------------------------------------------------------------------------
+
+FAST = {  # settings that keep the suite fast; what is tested does not depend on them
+    "smooth_integrated_gradients": {"n_samples": 3, "n_steps": 4},
+    "smooth_grad": {"n_samples": 5},
+    "smooth_grad_squared": {"n_samples": 5},
+    "var_grad": {"n_samples": 5},
+    "rise": {"n_masks": 20},
+    "geodesic_variational": {"n_iterations": 3, "n_points": 4, "n_samples": 0},
+    "geodesic_descent": {"max_gradients": 200},
+    "geodesic_idgi": {"max_gradients": 200},
+    "as_printed": {"max_gradients": 200},
+    "guided_ig": {"n_steps": 8},
+    "blur_ig": {"n_knots": 5},
+    "manifold_ig": {"encoder": lambda x: x, "decoder": lambda z: z + 0.1 * torch.sin(z), "n_knots": 5},
+    "gradient_shap": {"n_samples": 6},
+    "kernel_shap": {"n_samples": 30},
+    "lime": {"n_samples": 30},
+    "expected_gradients": {"n_samples": 6},
+    "permutation_shap": {"n_permutations": 2},
+    "sequential_ig": {"n_steps": 5},
+    "ig2": {"n_steps": 5},
+    "agi": {"n_steps": 4},
+    "mfaba": {"n_steps": 4},
+    "discretized_ig": {"n_words": 4},
+    "boundary_ig": {"attack_steps": 8},
+    "fisher_rao": {"n_pieces": 6},
+}
+
+
+def fast_method(name: str, points: Tensor) -> lp.Method:
+    """A method of the table with settings that are fast, and with points (n, *features) where it asks for data."""
+    method = lp.METHODS[name].with_settings(**FAST.get(name, {}))
+    data = {"points": points, "n_neighbors": 6} if "points" in method.defaults else {}
+    return method.with_settings(**{key: given for key, given in data.items() if key in method.defaults})
 
 
 # ---- models and scores ----------------------------------------------------------------------------------------------

@@ -630,13 +630,29 @@ def test_certificate_of_several_baselines_is_the_mean_of_the_finite_ones():
     [
         ((4,), 0.0, "ElasticBand(stiffness=1.0, monotone=True, groups=None"),
         ((21,), 0.0, "StraightLine"),
-        ((1, 4, 4), 0.0, "StraightLine"),
-        ((1, 4, 4), several("black", 0.3), "StraightLine"),
+        ((1, 8, 8), 0.0, "StraightLine"),
+        ((1, 16, 20), 0.0, "windows_in_context(quality='default'"),
+        ((1, 16, 16), several("black", 0.3), "windows_in_context(quality='default'"),
     ],
 )
-def test_the_default_solver_is_that_of_the_kind_of_input_and_names_itself(shape, baselines, expected):
+def test_the_default_is_that_of_the_kind_of_input_and_names_itself(shape, baselines, expected):
     score = lp.Score(lambda x: torch.sigmoid(x.flatten(1).sum(1)))
     assert lp.attribute(score, torch.ones(1, *shape), baselines).method.startswith(expected)
+
+
+@pytest.mark.parametrize("settings", [{"n_steps": 8}, {"tolerance": 0.1}, {"metric": lp.Euclidean()}])
+def test_an_image_with_settings_of_a_path_has_the_line(settings):
+    result = lp.attribute(lp.Score(lambda x: x.flatten(1).sum(1)), torch.ones(1, 1, 16, 16), **settings)
+    assert result.method.startswith("StraightLine") and result.path is not None
+
+
+def test_an_image_has_one_knob_and_keeps_shape_dtype_and_baselines():
+    score, x = lp.Score(lambda x: x.flatten(1).sum(1)), torch.ones(2, 3, 16, 16, dtype=torch.float64)
+    result = lp.attribute(score, x, 0.5, quality="fast", max_gradients=1000)
+    assert result.values.shape == x.shape and result.values.dtype == x.dtype
+    torch.testing.assert_close(result.score_change, torch.full((2,), 384.0, dtype=torch.float64))
+    with pytest.raises(ValueError, match="no setting 'quality'"):
+        lp.attribute(score, x, quality="fast", n_steps=10)
 
 
 def test_the_default_solver_of_tokens_is_the_line():
@@ -675,3 +691,45 @@ def test_values_alone_are_as_exact_and_cost_less(solver):
 def test_what_cannot_be_measured_is_refused():
     with pytest.raises(ValueError, match="measure='lengths' is unknown"):
         explain(lp.Score(moons_net(), 1), flat_points(1), measure="lengths")
+
+
+# ---- models that other arguments than the score hold ---------------------------------------------------------------
+
+POINTS = flat_points(30, 4, seed=5)
+
+
+def _in_training(*layers: nn.Module) -> nn.Module:
+    return seeded(lambda: nn.Sequential(nn.Linear(4, 4), *layers, nn.Linear(4, 4))).train()
+
+
+class Behind:
+    """A function that hides its model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model(x)
+
+
+HOLDERS = {
+    "geometry": lambda model: {"method": lp.ElasticBand(), "geometry": lp.Score(model, 1)},
+    "encoder of a metric": lambda model: {"metric": lp.Reconstruction(model, lambda z: z, 1.0)},
+    "decoder of a metric": lambda model: {"metric": lp.Reconstruction(lambda x: x, model, 1.0)},
+    "encoder of a solver": lambda model: {"method": lp.Manifold(Behind(model), lambda z: z)},
+    "decoder of a solver": lambda model: {"method": lp.Manifold(lambda x: x, Behind(model))},
+    "representation": lambda model: {"method": "lpi", "points": POINTS, "represent": model},
+}
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.Dropout(0.5)], ids=["batch statistics", "dropout"])
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_every_model_of_the_users_is_guarded(hold, layer):
+    model = _in_training(layer)
+    before, state = {name: tensor.clone() for name, tensor in model.state_dict().items()}, torch.get_rng_state()
+    with pytest.raises(ValueError, match="rows are not independent"):
+        lp.attribute(lp.Score(mlp(), 1), flat_points(3, 4), support=False, **hold(model))
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert torch.equal(state, torch.get_rng_state())
+    assert model.training and not any(module._forward_hooks for module in model.modules())

@@ -11,8 +11,10 @@ from captum.metrics import infidelity, sensitivity_max
 from torch import nn
 
 import leastpath as lp
+import leastpath.captum as door
 from helpers import Dropping, Polyline, TextNet, cnn, flat_points, left_untouched, mlp, seeded
 from leastpath.captum import GeodesicIntegratedGradients, LayerGeodesicIntegratedGradients
+from leastpath.removal.verdict import TESTED
 
 NET, IMAGE_NET, PLANE = mlp(), cnn(), mlp(2, 2)
 METHODS = ["gausslegendre", "riemann_middle", "riemann_trapezoid"]
@@ -233,11 +235,6 @@ def test_explain_gives_what_attribute_gives_with_the_certificates():
     assert (result.certificate >= 1).all()
 
 
-def test_default_solver_is_that_of_attribute():
-    result = GeodesicIntegratedGradients(mlp(4)).explain(flat_points(1, 4), target=0)
-    assert result.method.startswith("ElasticBand")
-
-
 def test_captum_metrics_accept_the_explainer():
     model, inputs = NET, flat_points(3, 4)
     explainer = GeodesicIntegratedGradients(model, solver=lp.Descent(40))
@@ -316,7 +313,7 @@ def test_methods_that_are_not_offered(method):
 
 
 def test_mean_gradients_need_the_straight_line():
-    with pytest.raises(ValueError, match=r"pass solver=StraightLine\(\)"):
+    with pytest.raises(ValueError, match=r"use leastpath\.captum"):
         GeodesicIntegratedGradients(NET, multiply_by_inputs=False)
 
 
@@ -343,3 +340,15 @@ def test_without_captum_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "captum.attr._utils.attribution", None)
     with pytest.raises(ImportError, match=r"leastpath\[captum\]"):
         runpy.run_path(sys.modules["leastpath.captum"].__file__)
+
+
+def test_each_name_takes_the_path_that_it_says():
+    """Also above 20 features, where `attribute` would take the line."""
+    inputs, net = torch.rand(1, 30), mlp(30)
+    line = door.IntegratedGradients(net).explain(inputs, target=0)
+    bent = GeodesicIntegratedGradients(net, max_gradients=60).explain(inputs, target=0)
+    assert line.method == "StraightLine()" and bent.method.startswith("ElasticBand(")
+    assert line.status[0].outcomes[0] in TESTED
+    exact = door.IntegratedGradients(net, tolerance=None).attribute(inputs, target=0, method="riemann_middle")
+    theirs = IntegratedGradients(net).attribute(inputs, target=0, method="riemann_middle")
+    torch.testing.assert_close(exact, theirs, atol=1e-5, rtol=1e-4)

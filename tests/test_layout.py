@@ -1,6 +1,8 @@
 """The layout of the project: every source file has its test file, and no module hides a public name."""
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,12 @@ def test_functions_classes_and_files_stay_short(source):
 def test_doors_are_few():
     """Files at the top are what users import: the verb and the adapters."""
     assert len([path for path in (ROOT / "src" / "leastpath").glob("*.py") if not path.name.startswith("_")]) <= 12
+
+
+def test_classifiers_name_the_versions_that_the_workflow_tests():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    tested = re.findall(r'"(3\.\d+)"', re.search(r"python: \[.*\]", workflow)[0])
+    said = [c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r"Python :: 3\.\d+$", c)]
+    lowest = next(need for need in project["dependencies"] if need.startswith("torch")).partition(">=")[2]
+    assert said == tested and f"torch=={lowest}.*" in workflow

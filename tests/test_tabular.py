@@ -1,5 +1,8 @@
 """Tables against closed forms: additive models give what each column is worth, whatever the path and the encoding."""
 
+import itertools
+import math
+import re
 import sys
 
 import numpy as np
@@ -7,8 +10,12 @@ import pytest
 import torch
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import nn
 
 import leastpath as lp
@@ -290,10 +297,9 @@ def test_missing_values_and_mixing_steps():
     mixing = Pipeline([("pca", PCA(2))]).fit(numeric)
     with pytest.raises(ValueError, match="make the step a function of tensors"):
         explain(lambda x: x[:, 0], numeric[:2], background=numeric, preprocess=mixing)
-    constant = pipeline()
+    nameless = FunctionTransformer(lambda frame: np.c_[frame.to_numpy(), np.ones(len(frame))])
     with pytest.raises(ValueError, match="a larger background"):
-        cooks = BACKGROUND[BACKGROUND["job"] != "nurse"]
-        explain(lambda x: x[:, 0], cooks[:2], background=cooks, preprocess=constant)
+        explain(lambda x: x[:, 0], numeric[:2], background=numeric, preprocess=nameless)
 
 
 def test_without_pandas_the_extra_is_named(monkeypatch):
@@ -320,3 +326,100 @@ def test_a_word_among_numbers_is_said_with_its_column():
     frame = pd.DataFrame({"age": [20.0, 30.0], "size": [1.0, 2.0]})
     with pytest.raises(ValueError, match=r"column 'size' should hold numbers .* 'tall'"):
         explain(lambda x: x[:, 0], frame.astype({"size": object}).replace({"size": {1.0: "tall"}}), background=frame)
+
+
+# ---- scikit-learn's pipelines, missing values, models without gradients ------------------------------------------
+
+GAPS = BACKGROUND.assign(
+    age=BACKGROUND["age"].astype(float).where(np.arange(120) % 7 > 0),
+    job=BACKGROUND["job"].where(np.arange(120) % 11 > 0),
+)
+YOUNG = (BACKGROUND["age"] < BACKGROUND["age"].median()).astype(int)
+
+
+def columns_with_imputers(**indicator):
+    return ColumnTransformer(
+        [
+            ("num", make_pipeline(SimpleImputer(strategy="median", **indicator), StandardScaler()), ["income", "age"]),
+            ("cat", make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["job", "member"]),
+        ]
+    )
+
+
+def test_a_whole_pipeline_with_imputers_against_its_parts():
+    """Oracle: for a linear model, weights times the differences in the transformer's output, summed by its names."""
+    pipe = make_pipeline(columns_with_imputers(add_indicator=True), LogisticRegression()).fit(GAPS, YOUNG)
+    explained = explain(pipe, GAPS[:8], 1, background=GAPS, output="raw")
+    numbers = pipe[:-1].transform(GAPS)
+    parts = pd.DataFrame((numbers[:8] - numbers.mean(0)) * pipe[-1].coef_[0], columns=pipe[:-1].get_feature_names_out())
+    for column in GAPS.columns:
+        mine = [n for n in parts if re.search(rf"__(missingindicator_)?{column}(_|$)", n)]
+        np.testing.assert_allclose(explained.values[column], parts[mine].sum(axis=1), atol=1e-4)
+    assert "missingindicator_age" in "".join(explained.result.names)
+
+
+def test_rare_categories_belong_to_the_column_of_their_name():
+    """A category that no row of frame and background has moves nothing: the transformer's names know its column."""
+    pipe = make_pipeline(columns_with_imputers(), LogisticRegression()).fit(GAPS, YOUNG)
+    rarest = GAPS["job"].value_counts().index[-1]
+    few = GAPS[GAPS["job"] != rarest]
+    explained = explain(pipe, few[:2], background=few)
+    assert explained.values.shape == (2, 4) and (explained.encoded_values[f"cat__job_{rarest}"] == 0).all()
+
+
+def test_empty_cells_are_encoded_and_come_back():
+    encoding = Encoding.fit(GAPS)
+    assert [n for n in encoding.get_feature_names_out() if n.endswith("missing")] == ["age_missing", "job_missing"]
+    numbers = encoding.transform_exactly(GAPS)
+    empty = torch.tensor(GAPS["age"].isna().tolist())
+    assert torch.equal(numbers[:, 2] == 1, empty) and (numbers[empty, 1].abs() < 1e-9).all()
+    cells = encoding.inverse_transform(numbers).set_axis(GAPS.index)
+    pd.testing.assert_frame_equal(cells, GAPS, check_dtype=False, rtol=1e-9)
+
+
+@pytest.mark.parametrize("regresses", [False, True])
+def test_trees_against_shapley_values_by_hand(regresses):
+    """Oracle: all 2⁴ coalitions of the columns, each a row of cells of a frame, asked one by one."""
+    kind = DecisionTreeRegressor if regresses else DecisionTreeClassifier
+    pipe = make_pipeline(columns_with_imputers(), kind(max_depth=5, random_state=0)).fit(GAPS, YOUNG)
+    explained = explain(pipe, GAPS[10:12], None if regresses else 1, background=GAPS)
+    typical, columns = GAPS.median(numeric_only=True), list(GAPS.columns)
+
+    sets = [frozenset(some) for size in range(5) for some in itertools.combinations(columns, size)]
+    cells = pd.concat([GAPS.iloc[[row]] for row in (10, 11) for _ in sets], ignore_index=True)
+    for i, present in enumerate(sets * 2):
+        for column in set(columns) - present:
+            cells.loc[i, column] = typical[column] if column in typical else GAPS[column].mode()[0]
+    answers = (pipe.predict(cells) if regresses else pipe.predict_proba(cells)[:, 1]).reshape(2, -1)
+
+    def score(at, present):
+        return answers[at, sets.index(frozenset(present))]
+
+    for at in range(2):
+        for column in columns:
+            others, total = [c for c in columns if c != column], 0.0
+            for size in range(4):
+                for some in itertools.combinations(others, size):
+                    total += (score(at, [*some, column]) - score(at, some)) / (4 * math.comb(3, size))
+            assert explained.values[column].iloc[at] == pytest.approx(total, abs=1e-9)
+    assert explained.choice.startswith("exact Shapley values") and explained.support.notna().all()
+
+
+def test_trees_that_read_frames_and_arrays_themselves():
+    """Categories by their type, empty cells as they are; and a model that was fitted to an array gets one."""
+    typed = GAPS.astype({"job": "category", "member": "category"})
+    boosted = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype").fit(typed, YOUNG)
+    found = explain(boosted, typed[:3], 1, background=typed)
+    np.testing.assert_allclose(found.scores, boosted.predict_proba(typed[:3])[:, 1], atol=1e-9)
+    np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), found.scores, atol=1e-9)
+    numeric = BACKGROUND[["income", "age"]]
+    forest = RandomForestClassifier(5, random_state=0).fit(numeric.to_numpy(), YOUNG)
+    assert explain(forest, numeric[:2], background=numeric, baseline=3).values.shape == (2, 2)
+
+
+def test_a_notebook_shows_cells_beside_the_baseline():
+    explained = explain(additive, FRAME, background=BACKGROUND, method=lp.StraightLine(), baseline="median")
+    label = next(one for one in explained.labels(0) if one.startswith("job = "))
+    assert label == f"job = {FRAME['job'].iloc[0]} ({BACKGROUND['job'].mode()[0]})"
+    assert f">{label}</text>" in explained._repr_html_()
+    assert "income = " in explain(additive, FRAME[:1], background=BACKGROUND, baseline=3)._repr_html_()

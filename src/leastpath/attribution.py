@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import SEEDS, check_seed
+from leastpath._support.checks import SEEDS, check_seed, check_setting, show_value
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
-from leastpath.features.groups import Groups, Kind, check_groups, kind_of, label_groups
+from leastpath.features.groups import Groups, Kind, check_groups, kind_of, kind_of_shape, label_groups
 from leastpath.methods.method import Along, Explained, Method, Problem
 from leastpath.methods.table import METHODS, method_of
 from leastpath.removal.referee import Referee, judge_result
@@ -48,8 +48,12 @@ def attribute(
             `lp.several("black", "mean")`. With a layer: raw inputs, or activations shaped like its output.
         method: a name of `lp.METHODS` ("staircase", "idgi"), a solver (`lp.ElasticBand()`), or a `Method`. None: what
             the study of truth chose for this kind of input (docs/truth.md): the elastic band for up to 20 features,
-            and else the straight line. `result.method` names the choice.
+            windows in context for images, and else the straight line. `result.method` names the choice. Images below 16
+            pixels a side, of a layer, or with settings of a path (metric, n_steps, tolerance, …) have the line, too.
         settings: of the method; `lp.METHODS[name].defaults` lists them.
+
+    Settings of images (`windows_in_context`):
+        quality: "fast", "default" or "best": about 50, 300 and 1,000 gradients' worth.
 
     Settings of methods with a path:
         metric: what lengths are measured in, and what the solver makes short. `Conformal` by default.
@@ -86,7 +90,8 @@ def attribute(
         torch.Size([5, 4])
     """
     _check(score, on_interrupt, support)
-    chosen = _choose(method, settings)
+    check_setting("progress", progress, bool)
+    chosen = _choose(method, settings) or _choose_for_picture(score, inputs, settings)
     check_groups(groups)
     if groups is not None and chosen is not None and "groups" in chosen.defaults:
         settings["groups"] = groups
@@ -94,7 +99,7 @@ def attribute(
     check_seed(seed)
     run = Run(int(seed) % SEEDS, progress=progress)
     warn_of_training_mode(score.model)
-    with leave_untouched(score.model, inputs):
+    with leave_untouched(score.model, inputs, chosen, settings):
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
         problem = Problem.bind(score, inputs, baselines, run)
         chosen = chosen or DEFAULTS[kind_of(problem.bound)]
@@ -115,18 +120,43 @@ def _check(score: Any, on_interrupt: Any, support: Any) -> None:
         raise ValueError(
             f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
         )
-    if on_interrupt not in ("raise", "return"):
-        raise ValueError(f"on_interrupt={on_interrupt!r} is unknown: use 'raise' or 'return'")
+    if not isinstance(on_interrupt, str) or on_interrupt not in ("raise", "return"):
+        raise ValueError(f"on_interrupt={show_value(on_interrupt)} is unknown: use 'raise' or 'return'")
     if not isinstance(support, (bool, Referee)) and not (isinstance(support, str) and support == "full"):
         raise ValueError(f'support={support!r} must be True, False, "full" or a Referee; labels are given as groups=')
 
 
 # What studies/truth chose for each kind of input: clearly worse than the straight line on no net, fill or gate. For few
 # features that is the band. For the others no bent path has both a better mean and no cell in which it is clearly
-# worse, so they keep the line (docs/truth.md).
-DEFAULTS: Mapping[Kind, Method] = {
-    kind: METHODS["elastic_band" if kind == "few" else "integrated_gradients"] for kind in get_args(Kind)
+# worse, so they keep the line (docs/truth.md). Pictures have windows in context, unless they are so small that single
+# pixels matter: by the development half alone, the reporting half is not measured yet (docs/methods.md).
+SMALLEST = 16  # pixels per side of a picture that windows are for
+LINE = METHODS["integrated_gradients"]
+DEFAULTS: Mapping[Kind, Method] = {kind: LINE for kind in get_args(Kind)} | {
+    "few": METHODS["elastic_band"],
+    "image": METHODS["windows_in_context"],
 }
+
+
+def _choose_for_picture(score: Score, inputs: Inputs, settings: Mapping[str, Any]) -> Method | None:
+    """The default of pictures; the line for tiny ones, a layer's maps or settings of a path; None for other inputs."""
+    if not isinstance(inputs, Tensor) or kind_of_shape(inputs.shape[1:]) != "image":
+        return None
+    # A tolerance or a number of steps is the integral's, as it always was: so callers who name them get the line.
+    of_path = (set(settings) & set(LINE.defaults)) - {"max_gradients"}
+    if score.layer is not None or of_path:
+        return LINE
+    return DEFAULTS["image"] if settings.keys() & {"quality", "detail"} else default_method("image", inputs.shape[1:])
+
+
+def default_method(kind: Kind, shape: Sequence[int] = ()) -> Method:
+    """What is taken where no method is named, for inputs of a kind and shape: the line for tiny pictures.
+
+    Example:
+        >>> default_method("image", (1, 8, 8)).name, default_method("image", (3, 64, 64)).name
+        ('integrated_gradients', 'windows_in_context')
+    """
+    return LINE if kind == "image" and min(shape[1:], default=SMALLEST) < SMALLEST else DEFAULTS[kind]
 
 
 def _choose(method: Any, settings: dict[str, Any]) -> Method | None:
@@ -169,7 +199,7 @@ def _put_together(problem: Problem, explained: Explained, test: Judgment) -> Att
     change = problem.change if explained.change is None else explained.change
     flat = flat_rows(values)
     if along is None:  # the integral refuses what is not finite itself, and marks what an interruption left unknown
-        _check_finite(problem, flat, explained.described)
+        _check_finite(problem, flat, explained)
     statuses = [Status(notes) for notes in _notes(explained, flat)]
     spread = None if explained.uses_all_baselines or m == 1 else problem.spread(values)
     result = without_path(
@@ -177,7 +207,7 @@ def _put_together(problem: Problem, explained: Explained, test: Judgment) -> Att
         mean(flat.sum(1) - change if along is None else along.gap),
         mean(flat.abs().sum(1) - change.abs()),
         mean(change),
-        tuple(_merge(statuses[b * m : (b + 1) * m]) for b in range(len(statuses) // m)),
+        tuple(_merge(statuses[b : b + (1 if explained.uses_all_baselines else m)]) for b in range(0, len(statuses), m)),
         n_gradients=problem.count(torch.as_tensor(bound.gradients_spent)),
         n_forwards=problem.count(torch.as_tensor(bound.forwards_spent)),
         method=explained.described,
@@ -209,20 +239,24 @@ def _with_path(problem: Problem, result: Attribution, along: Along) -> Attributi
     )
 
 
-def _check_finite(problem: Problem, flat: Tensor, described: str) -> None:
+def _check_finite(problem: Problem, flat: Tensor, explained: Explained) -> None:
     bad = (~torch.isfinite(flat).all(1)).nonzero()
-    if len(bad):
+    if len(bad) and not any(note.outcome is Outcome.INTERRUPTED for note in _notes(explained, flat)[int(bad[0])]):
         example, causes = problem.bound.space.row(int(bad[0])), "sqrt(0), log(0), 0/0 or norm(0)"
-        raise ValueError(f"{described} gives NaN or infinite attributions for example {example}: look for {causes}")
+        raise ValueError(
+            f"{explained.described} gives NaN or infinite attributions for example {example}: look for {causes}"
+        )
 
 
 def _notes(explained: Explained, flat: Tensor) -> Sequence[tuple[Note, ...]]:
     """What is to be said of each row, besides the test."""
-    return explained.notes or [_notes_without_path(explained, row, bool(flat[row].any())) for row in range(len(flat))]
+    if explained.along is not None:
+        return explained.notes
+    return [_notes_without_path(explained, row, bool(flat[row].any())) for row in range(len(flat))]
 
 
 def _notes_without_path(explained: Explained, row: int, moves: bool) -> tuple[Note, ...]:
-    notes = []
+    notes = list(explained.notes[row]) if explained.notes else []
     if not moves:
         remedy = "choose another baseline, target, output or setting"
         notes.append(Note(Outcome.FLAT, f"{explained.described} gives zero everywhere; {remedy}"))

@@ -1,7 +1,8 @@
-"""Captum's calling convention: a script changes one import and one constructor line.
+"""Captum's calling convention: a script changes its import, and has error control, a test and a verdict.
 
-from captum.attr import IntegratedGradients                 ->  from leastpath.captum import GeodesicIntegratedGradients
-IntegratedGradients(model).attribute(inputs, target=1)      ->  GeodesicIntegratedGradients(model).attribute(…)
+from captum.attr import IntegratedGradients  ->  from leastpath.captum import IntegratedGradients
+
+`GeodesicIntegratedGradients` is the same along a bent path, that of `ElasticBand` unless another solver is given.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import show_value
 from leastpath._support.threads import in_this_thread
 from leastpath.attribution import attribute
 from leastpath.geometry.metric import Metric
@@ -21,6 +23,7 @@ from leastpath.result.attribution import Attribution
 from leastpath.score.arguments import by_length
 from leastpath.score.calls import Baselines, Inputs, leave_untouched, output_tensor
 from leastpath.score.score import Score
+from leastpath.solvers.elastic.solver import ElasticBand
 from leastpath.solvers.solution import Solver
 from leastpath.solvers.straight import StraightLine
 
@@ -45,8 +48,8 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         forward_func: as in Captum: the model, or a function around it. What it returns at `target` is explained; to
             explain a log-probability pass `lambda x: model(x).log_softmax(1)`.
         multiply_by_inputs: False gives the mean gradient along the line. Only `StraightLine()` has one.
-        solver: what finds the path; `StraightLine()` gives Captum's own numbers. None: chosen by the number of
-            features, as in `leastpath.attribute`.
+        solver: what finds the path. None: `ElasticBand()`, about 200 gradients per example, whatever the number of
+            features. On the straight line it is `IntegratedGradients`.
         metric: what makes a path short. Conformal by default.
 
     Rarely needed:
@@ -58,13 +61,14 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Linear(30, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
-        >>> explainer = GeodesicIntegratedGradients(model)
+        >>> explainer = GeodesicIntegratedGradients(model, max_gradients=60)
         >>> values, delta = explainer.attribute(torch.rand(2, 30), target=1, return_convergence_delta=True)
         >>> values.shape, delta.shape
         (torch.Size([2, 30]), torch.Size([2]))
     """
 
     layer: nn.Module | None = None
+    usual_solver: type[Solver] = ElasticBand
 
     def __init__(
         self,
@@ -78,8 +82,11 @@ class GeodesicIntegratedGradients(GradientAttribution):  # type: ignore[misc] # 
         seed: int = 0,
         progress: bool = False,
     ) -> None:
+        solver = self.usual_solver() if solver is None else solver
         if not multiply_by_inputs and not isinstance(solver, StraightLine):
-            raise ValueError("multiply_by_inputs=False needs the straight line: pass solver=StraightLine() too")
+            raise ValueError(
+                "multiply_by_inputs=False needs the straight line: use leastpath.captum.IntegratedGradients"
+            )
         GradientAttribution.__init__(self, forward_func)
         self._multiplies = multiply_by_inputs
         self._settings: dict[str, Any] = {
@@ -177,7 +184,7 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, GeodesicIntegratedGradi
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Embedding(9, 6), torch.nn.Flatten(), torch.nn.Linear(24, 2)).eval()
-        >>> explainer = LayerGeodesicIntegratedGradients(model, model[0])
+        >>> explainer = LayerGeodesicIntegratedGradients(model, model[0], max_gradients=60)
         >>> explainer.attribute(torch.tensor([[1, 5, 2, 8]]), baselines=0, target=1).shape
         torch.Size([1, 4, 6])
     """
@@ -196,6 +203,32 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, GeodesicIntegratedGradi
             raise ValueError(f"device_ids={device_ids}: DataParallel is not supported, pass the module that it wraps")
         LayerAttribution.__init__(self, forward_func, layer, device_ids)
         GeodesicIntegratedGradients.__init__(self, forward_func, multiply_by_inputs, **settings)
+
+
+class IntegratedGradients(GeodesicIntegratedGradients):
+    """Captum's `IntegratedGradients` with error control; `explain` adds the test by removal and a status.
+
+    The path is the straight line. Arguments are those of `GeodesicIntegratedGradients`.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(30, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+        >>> IntegratedGradients(model).explain(torch.rand(2, 30), target=1).method
+        'StraightLine()'
+    """
+
+    usual_solver = StraightLine
+
+
+class LayerIntegratedGradients(LayerGeodesicIntegratedGradients):
+    """Captum's `LayerIntegratedGradients` with error control: as `IntegratedGradients`, of a layer's output or input.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Embedding(9, 6), torch.nn.Flatten(), torch.nn.Linear(24, 2)).eval()
+        >>> LayerIntegratedGradients(model, model[0]).attribute(torch.tensor([[1, 5, 2, 8]]), target=1).shape
+        torch.Size([1, 4, 6])
+    """
+
+    usual_solver = StraightLine
 
 
 @dataclass(frozen=True)
@@ -229,6 +262,8 @@ def _score(
     picks = isinstance(target, list) and len(target) > 0 and isinstance(target[0], (list, tuple))
     model = _Wrapped(forward_func, layer, picks) if picks or layer is not None else forward_func
     if picks:  # the indices of each row are passed as an argument
+        if any(len(one) != len(target[0]) or not all(isinstance(i, int) for i in one) for one in target):
+            raise ValueError(f"target={show_value(target)} must be tuples of class indices, as many for each example")
         extra, target = (*extra, torch.as_tensor(target)), None
     marked = tuple(map(by_length, extra))  # Captum knows no marks
     return Score(model, target, layer=layer, additional_forward_args=marked, batch_size=batch_size)
@@ -257,6 +292,9 @@ class _Wrapped(nn.Module):
                 f"target has {index.shape[1]} indices per example, but the output is {tuple(output.shape)}: "
                 f"expected {output.ndim - 1}, one for each dimension after the batch"
             )
+        sizes = torch.tensor(output.shape[1:], device=index.device)
+        if bool(((index < 0) | (index >= sizes)).any()):
+            raise ValueError(f"target has indices up to {int(index.max())}, beyond an output {tuple(output.shape)}")
         return output[(torch.arange(len(output), device=output.device), *index.unbind(1))]
 
 

@@ -216,12 +216,14 @@ def _find_span(model: nn.Module, tokenizer: Any, texts: list[Any], target: Any, 
         begin, end = encoded.token_to_chars(b, first), encoded.token_to_chars(b, last)
         names.append(f"answer “{context[begin.start : end.end]}”")
 
-    def read(output: Any, span: Tensor) -> Tensor:
+    def read(output: Any, span: Tensor, there: Tensor) -> Tensor:
+        """No answer begins or ends in padding, which a text has only beside longer ones."""
         rows = torch.arange(len(span), device=span.device)
-        start = output.start_logits.float().log_softmax(-1)[rows, span[:, 0]]
-        return (start + output.end_logits.float().log_softmax(-1)[rows, span[:, 1]])[:, None]
+        ends = (output.start_logits, output.end_logits)
+        logs = [logits.float().masked_fill(~there.bool(), -torch.inf).log_softmax(-1) for logits in ends]
+        return (logs[0][rows, span[:, 0]] + logs[1][rows, span[:, 1]])[:, None]
 
-    return Head(list(texts), None, tuple(names), read, (torch.tensor(spans),), output="raw")
+    return Head(list(texts), None, tuple(names), read, (torch.tensor(spans), encoded["attention_mask"]), output="raw")
 
 
 def _best_span(start: Tensor, end: Tensor, inside: Tensor, longest: int = 30) -> tuple[int, int]:

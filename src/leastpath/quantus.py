@@ -53,9 +53,9 @@ def explain(
         (2, 4)
     """
     home, dtype = home_of(model)
-    tensor = _tensor(inputs).to(device or home, dtype)
+    tensor = _tensor(inputs, "inputs").to(device or home, dtype)
     if isinstance(baselines, np.ndarray):
-        baselines = _tensor(baselines)
+        baselines = _tensor(baselines, "baselines")
     score = Score(model, _classes(targets), output, batch_size=batch_size)
     values = attribute(score, tensor, baselines, **settings).values
     assert isinstance(values, Tensor)
@@ -66,13 +66,18 @@ def explain(
     return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).cpu().numpy()
 
 
-def _tensor(array: Any) -> Tensor:
-    return array if isinstance(array, Tensor) else torch.as_tensor(np.array(array))  # a copy: arrays may be read-only
+def _tensor(array: Any, name: str) -> Tensor:
+    if isinstance(array, Tensor):
+        return array
+    numbers = np.array(array)  # a copy: arrays may be read-only
+    if numbers.dtype.kind not in "biuf":
+        raise ValueError(f"{name} of type {type(array).__name__} hold no numbers: pass an array of them")
+    return torch.as_tensor(numbers)
 
 
 def _classes(targets: Any) -> int | Tensor:
     """Quantus hands labels over as it got them: integers, or floats that are whole numbers."""
-    tensor = _tensor(targets)
+    tensor = _tensor(targets, "targets")
     if tensor.ndim > 1 or not torch.equal(tensor, tensor.round() if tensor.is_floating_point() else tensor):
         got = f"shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
         raise ValueError(f"targets have {got}, expected whole numbers (batch,): class indices")

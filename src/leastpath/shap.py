@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leastpath._support.checks import check_kind
 from leastpath._support.optional import import_optional
+from leastpath.report.canvas import plain
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Score
 
@@ -50,7 +51,7 @@ def explanation(
     Args:
         result: of `leastpath.attribute` with inputs (batch, features) or images (batch, channels, height, width), or
             of `leastpath.tabular.explain` or `leastpath.transformers.explain`, which know all the rest.
-        feature_names: one per feature; columns' names where `inputs` is a data frame.
+        feature_names: one per feature; by default columns' names where `inputs` is a data frame, or the result's.
         inputs: what was explained, shaped like the values: SHAP colours beeswarms and draws images with it.
         score: what was explained. With `inputs` it gives the base values: f(baseline) = f(x) − Δf.
         base_values: f(baseline), one number or (batch,), where you know it. Without this and without `score` it is
@@ -84,8 +85,8 @@ def explanation(
         one = "dataclasses.replace(result, values=result.values[0])"
         raise ValueError(f"the result has values for {len(values)} inputs, SHAP draws one table: pass {one}")
     names = None if feature_names is None else list(feature_names)
-    if names is None and hasattr(inputs, "columns"):
-        names = [str(name) for name in inputs.columns]
+    if names is None:
+        names = [str(name) for name in getattr(inputs, "columns", result.names or ())] or None
     base = _base_values(result, inputs, score, base_values)
     data = None if inputs is None else _array(inputs)
     table = _array(values)
@@ -122,20 +123,28 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
     import matplotlib.pyplot as plt  # which SHAP draws on
     from matplotlib.text import Text
     from matplotlib.ticker import FixedFormatter, FuncFormatter
+    from matplotlib.transforms import ScaledTranslation
 
     if not isinstance(explained, shap.Explanation):
         raise ValueError(f"explained is a {type(explained).__name__}, expected what leastpath.shap.explanation gives")
     fresh = None if "ax" in settings else plt.figure()  # SHAP draws on whatever figure is current, also an earlier plot
+    names = explained.feature_names
     try:
+        if isinstance(names, (list, np.ndarray)):  # SHAP writes them as they are, and dollars are mathematics
+            explained.feature_names = [plain(name) for name in names]
         getattr(shap.plots, kind)(explained, show=False, **settings)
     except Exception as error:  # SHAP raises errors of every kind for values that a plot is not made for
         raise ValueError(
             f"SHAP cannot draw a {kind} plot of values of shape {tuple(explained.shape)}: {error}"
         ) from error
+    finally:
+        explained.feature_names = names
     figure = plt.gcf() if fresh is not None else settings["ax"].figure
     if fresh is not None and figure is not fresh:  # it made one of its own
         plt.close(fresh)
     for text in figure.findobj(Text):
+        if "E[f(X)]" in text.get_text():  # ours is longer, and its number stands at the right of it
+            text.set_transform(text.get_transform() + ScaledTranslation(-24 / 72, 0, figure.dpi_scale_trans))
         text.set_text(_in_our_words(text.get_text()))
     for ax in figure.axes:  # tick labels are written anew at each drawing, from these
         for axis in (ax.xaxis, ax.yaxis):

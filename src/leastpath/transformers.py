@@ -10,7 +10,7 @@ import html
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,11 +24,14 @@ from leastpath.heads import Head, Text, find_head, input_device
 from leastpath.removal.verdict import headline
 from leastpath.report.tokens import colour, text_html
 from leastpath.result.attribution import Attribution
+from leastpath.result.status import Note, Outcome, Status
 from leastpath.score.arguments import per_example
 from leastpath.score.calls import Output, leave_untouched
-from leastpath.score.score import Score, with_classes
+from leastpath.score.score import Score, bind_paths, rows_of, with_classes
 
 TextBaseline = Literal["pad", "mask", "zero"]
+CERTAIN, ALMOST = 0.8, 0.9  # a baseline that gives a class with so much, and so much of what the text gives it
+MOST_TRIED = 64  # words, where it does
 ImageBaseline = Literal["black", "white", "mean"]
 
 
@@ -195,7 +198,8 @@ def explain(
             number of a choice.
         baseline: where tokens start: the embedding of the "pad" token, of the "mask" token, "zero", or of a token id.
             A tuple of these averages over several. None: ("mask", "pad"), or what the tokenizer has of them, as the
-            study of truth chose (docs/truth.md).
+            study of truth chose (docs/truth.md); where these give the class already, a word that does not. The status
+            says so.
         output: what is explained: "log_softmax" of the logits by default, "raw" for a model of one output.
         merge_words: show words rather than tokens. Both are always in the result.
 
@@ -244,8 +248,11 @@ def explain(
     score = with_classes(score, _read_target(model, head.target, logits), output or head.output, logits)
     starts = usual_baselines(tokenizer) if baseline is None else _as_tuple(baseline)
     start = _join_starts([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
+    plain = _common_tokens(tokenizer) if baseline is None else {}
+    start, notes = _leave_the_class(score, ids, free, start, plain, embedding)
     labels = _token_labels(free, start.shape[-1])
     result = attribute(score, ids, start, groups=labels, support=support, **settings)
+    result = replace(result, status=tuple(_add_note(*both) for both in zip(result.status, notes, strict=True)))
     assert isinstance(result.values, Tensor)
     per_token, each = result.values.sum(-1).cpu(), list(enumerate(batch))  # (batch, length)
     tokens = tuple(token_pieces(tokenizer, encoded, b, text) for b, text in each)
@@ -369,6 +376,9 @@ def _join_starts(starts: list[Tensor]) -> Tensor:
 def tokenize(model: nn.Module, tokenizer: Any, texts: list[Text], max_length: int | None) -> tuple[Any, list[str]]:
     """The tokenizer's answer, and which parts of it, besides the ids, the model takes."""
     check_integer("max_length", max_length, 1, or_none=", or None for what the tokenizer allows")
+    if not callable(tokenizer):
+        got = type(tokenizer).__name__
+        raise ValueError(f"tokenizer is a {got}, expected the model's own: AutoTokenizer.from_pretrained(folder)")
     if not texts or not all(_is_text(text) for text in texts):
         raise ValueError(
             "texts must be a string, a pair of strings, or a list of these: explain(model, tokenizer, […])"
@@ -462,6 +472,62 @@ def start_vectors(embedding: nn.Module, ids: Tensor, free: Tensor, token: int | 
     vectors = embedded(ids)
     start = torch.zeros_like(vectors) if token is None else embedded(torch.full_like(ids, token))
     return torch.where(free[..., None], start, vectors)
+
+
+def _common_tokens(tokenizer: Any) -> dict[int, str]:
+    """Some ordinary words of the vocabulary, spread over it, by their ids."""
+    special = set(tokenizer.all_special_ids)
+    words = {
+        token: word
+        for word, token in sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1])
+        if token not in special and word.strip("Ġ▁").isalpha()
+    }
+    chosen = list(words)[:: max(1, len(words) // MOST_TRIED)][:MOST_TRIED]
+    return {token: words[token].strip("Ġ▁") for token in chosen}
+
+
+def _leave_the_class(
+    score: Score, ids: Tensor, free: Tensor, start: Tensor, others: dict[int, str], embedding: nn.Module
+) -> tuple[Tensor, list[Note | None]]:
+    """The starts, another one for each text whose own give its class already; and a note for each such text.
+
+    Between two points that the model says the same of nothing changes, so values vanish. The others are tokens that
+    stand in every free place; taken is the one whose probability of the class is next to that of a guess.
+    """
+    notes: list[Note | None] = [None] * len(ids)
+    if score.target is None or score.output != "log_softmax":
+        return start, notes
+    several = start if start.ndim == 4 else start[:, None]  # (batch, m, length, width)
+    here, there = score(ids).exp(), _score_starts(score, ids, several).exp().mean(1)
+    guess = 1 / score.outputs(ids).shape[-1]
+    for b in ((there >= CERTAIN) & (there >= ALMOST * here)).nonzero()[:, 0].tolist():
+        own, row = rows_of(score, ids, None, [b])[0], ids[[b]]
+        words = f"the baseline gives the class already ({float(there[b]):.0%}, the text {float(here[b]):.0%})"
+        notes[b] = Note(Outcome.FLAT, f"{words}, so that little is left to explain: choose another baseline=")
+        if not others:
+            continue
+        tried = torch.cat([start_vectors(embedding, row, free[[b]], token) for token in others])[None]
+        found = _score_starts(own, row, tried).exp()[0]  # (tried,)
+        best = int((found - guess).abs().argmin())
+        if float(found[best]) < ALMOST * float(here[b]):
+            several = several.clone()
+            several[b] = tried[0, best]
+            word = list(others.values())[best]
+            said = f"{words}: tokens start from {word!r} instead, which gives it {float(found[best]):.0%}"
+            notes[b] = Note(Outcome.SOLVER_NOTE, said)
+    return several if start.ndim == 4 else several[:, 0], notes
+
+
+def _score_starts(score: Score, ids: Any, starts: Tensor) -> Tensor:
+    """The score of each start (batch, m, length, width): (batch, m)."""
+    with leave_untouched(score.model, ids):
+        bound, points, _, m = bind_paths(score, ids, starts)
+        return bound.values(points, torch.arange(len(points))).detach().reshape(-1, m)
+
+
+def _add_note(status: Status, note: Note | None) -> Status:
+    """After what the test says."""
+    return status if note is None else Status((*status.notes[:1], note, *status.notes[1:]))
 
 
 def _token_labels(free: Tensor, width: int) -> Tensor:

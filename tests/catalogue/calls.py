@@ -581,7 +581,7 @@ def tables_of_methods() -> Iterator[Case]:
     occlusion, kernel = (partial(methods[name], SCORE, X) for name in ("occlusion", "kernel_shap"))
     smooth = partial(table_of_methods.smooth(methods["input_x_gradient"]), SCORE, X)
     refused: dict[str, tuple[str, Any, str]] = {
-        "LIME: alpha −1": ("Method", partial(lime, alpha=-1), "alpha=-1 must be a finite number of at least 0"),
+        "LIME: alpha −1": ("Method", partial(lime, alpha=-1), "alpha=-1 must be at least 0"),
         "LIME: alpha NaN": ("Method", partial(lime, alpha=math.nan), "alpha=nan"),
         "LIME: fractional samples": ("Method", partial(lime, n_samples=2.5), "n_samples=2.5"),
         "gradient SHAP: negative noise": ("Method", partial(shap, noise=-1.0), "noise=-1.0"),

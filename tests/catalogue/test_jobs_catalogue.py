@@ -26,7 +26,6 @@ from leastpath.evaluation import compare
 from leastpath.jobs import driver
 from leastpath.jobs.lock import FolderInUse
 from leastpath.jobs.shards import Worker
-from leastpath.jobs.sources import may_pass
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("safetensors")
@@ -94,7 +93,7 @@ SETTINGS = [
     setting("target='best' must be a whole number or one of", target="best"),
     setting("output='logits' is unknown", output="logits"),
     setting("compares one class", output="logit_margin"),
-    setting("is not an import path", baselines="black"),
+    setting("magic", baselines="magic"),
     setting("no method is called", method="no_such"),
     setting("method=3 must be a word or a Method", method=3),
     setting("has no setting", method="integrated_gradients", method_settings={"tolerances": 1}),
@@ -362,7 +361,7 @@ class Moody:
         return X[i]
 
 
-def test_rows_that_failed_for_a_passing_reason_are_tried_again_and_no_others(tmp_path):
+def test_rows_that_failed_are_tried_again_and_no_others(tmp_path):
     switch = tmp_path / "down"
     switch.touch()
     out = tmp_path / "out"
@@ -372,29 +371,13 @@ def test_rows_that_failed_for_a_passing_reason_are_tried_again_and_no_others(tmp
     assert first.failed == 3
     assert first.table()["failure"].notna().tolist() == [False, True, False, False, True, True]
     switch.unlink()
-    second, third = again(), again()
+    kept, second, third = again(keep_failed=True), again(), again()
+    assert kept.failed == 3
     assert second.failed == third.failed == 1 and second.verify() == []
     assert (tmp_path / "log").read_text().split() == ["2", "1", "1", "1"]  # rows of each call: no row twice
     whole = explain(list(X[:5]), out=tmp_path / "whole", shard_size=5)
     torch.testing.assert_close(third.values(0, 5), whole.values(0, 5))
     assert third.values(5, 6).isnan().all()
-
-
-@pytest.mark.parametrize(
-    ("error", "passes"),
-    [
-        (TimeoutError(110, "x"), True),
-        (ConnectionResetError("x"), True),
-        (OSError(5, "input/output error"), True),
-        (MemoryError(), True),
-        (RuntimeError("CUDA error: device-side"), True),
-        (OSError("cannot identify image file"), False),
-        (ValueError("x"), False),
-        (RuntimeError("shapes"), False),
-    ],
-)
-def test_which_reasons_may_pass(error, passes):
-    assert may_pass(error) is passes
 
 
 @pytest.mark.parametrize(("factor", "word"), [(1e6, "large"), (1e-10, "small")])

@@ -81,3 +81,10 @@ def test_a_row_with_a_hole_is_refused():
     table = pd.DataFrame({"a": [1.0, np.nan], "b": [0.0, 1.0]})
     with pytest.raises(ValueError, match="row 1 has no finite number in a: fill it first"):
         table_case(table, 1, nn.Linear(2, 2).eval())
+
+
+def test_a_row_shows_its_cells_beside_the_baseline_in_its_own_units():
+    table = pd.DataFrame({"age": [20.0, 60.0], "income": [1000.0, 3000.0]})
+    assert table_case(table, 0, nn.Linear(2, 2).eval()).labels == ["age = 20 (40)", "income = 1,000 (2,000)"]
+    with pytest.raises(ValueError, match=r"^the table has one row, so its mean is that row.*--baseline zero"):
+        table_case(table[:1], 0, nn.Linear(2, 2).eval())

@@ -93,7 +93,7 @@ def test_pictures_against_compare_called_directly(folder, tmp_path, capsys):
     assert np.allclose(means, found.table()["deletion", "mean"])
     page = (run.path / "report.html").read_text()
     assert "input_x_gradient" in page and "Comparison of attribution methods" in page
-    assert "Inputs: pictures, 16 pixels. Explained: softmax of the model's first class, from black." in page
+    assert "Inputs: pictures, 16 pixels. Explained: logit of the model's first class, from black." in page
     assert "report.html" in capsys.readouterr().out
 
 

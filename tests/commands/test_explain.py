@@ -52,12 +52,12 @@ def test_a_picture_becomes_a_self_contained_report(folder, tmp_path):
         solver="descent", max_gradients=200, trust_model=True,
     )  # fmt: skip
     page = (run.path / "report.html").read_text()
-    assert page.count("data:image/png;base64") == 2
+    assert page.count("data:image/png;base64") == 3
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # nothing outside the file
     assert "Integrated Gradients" in page and "Geodesic IG (Descent)" in page and "certificate" in page
     assert "on 16 × 16 pixels" in page and "Baselines: black, mean" in page
     assert page.index("Verdict") < page.index("Attributions") < page.index("certificate")
-    assert {file.name for file in run.figures.iterdir()} == {"attributions.png", "removal.png"}
+    assert {file.name for file in run.figures.iterdir()} == {"map.png", "attributions.png", "removal.png"}
     top = int(load_model(folder / "picture.pt", trust=True)(read_image(folder / "picture.png", 16)).argmax())
     assert f"class {top} ({['cat', 'dog', 'cow', 'hen', 'owl'][top]})" in page
 
@@ -153,14 +153,14 @@ def test_the_command_writes_and_names_its_report(folder, tmp_path):
 
 def test_methods_are_chosen_by_name_and_by_what_is_explained(monkeypatch):
     of_both = {"integrated_gradients", "staircase", "occlusion"}  # as docs/explain.md says
-    assert {m.name for m in choose_methods(None, None, None, "image")} == of_both | {"idgi"}
+    assert {m.name for m in choose_methods(None, None, None, "image")} == of_both | {"idgi", "windows_in_context"}
     assert {m.name for m in choose_methods(None, None, None, "table")} == of_both | {"elastic_band"}
     assert [m.name for m in choose_methods("idgi,idgi, saliency", None, "descent", "table")] == [
         "idgi", "saliency", "geodesic",
     ]  # fmt: skip
     # As if Captum were not installed: none of them is missed.
     monkeypatch.setattr(sys.modules["leastpath.methods.method"], "find_spec", lambda name: None)
-    assert {m.name for m in choose_methods(None, None, None, "image")} == of_both | {"idgi"}
+    assert {m.name for m in choose_methods(None, None, None, "image")} == of_both | {"idgi", "windows_in_context"}
 
 
 def test_without_the_classifier_one_line_says_what_to_do_before_any_work(folder, tmp_path, monkeypatch):

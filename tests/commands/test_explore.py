@@ -79,9 +79,9 @@ def test_a_folder_of_pictures(here, opened, capsys):
 def assert_code_runs(source, method: str) -> None:
     """The code of the last sample gives the numbers that are shown."""
     with session_over(source) as session:
-        session.choose({"sample": len(source.samples) - 1})
-        found, space = session.finding(finished(session, method)), {}
-        exec(session.code(), space)
+        about = {"sample": len(source.samples) - 1}
+        found, space = session.finding(finished(session, method, **about)), {}
+        exec(session.code(about), space)
         assert torch.allclose(space["result_1"].values, found.result.values, atol=1e-5)
 
 
@@ -122,11 +122,11 @@ def test_the_code_of_a_table_reads_its_file_and_gives_the_same_numbers(here, mon
     net = {"model": here / "net.safetensors", "model_class": "nets:RowNet"}
     source = source_of(here / name, row=[2], drop=["id"], **net)
     with session_over(source) as session:
-        if added:
-            session.choose({"sample": session.add("more.csv", (here / "more.csv").read_bytes())["sample"] + 1})
-        finding = session.finding(finished(session, "integrated_gradients"))
+        first = session.add("more.csv", (here / "more.csv").read_bytes())["sample"] if added else -1
+        about = {"sample": first + 1}
+        finding = session.finding(finished(session, "integrated_gradients", **about))
         space = {}
-        exec(session.code(), space)
+        exec(session.code(about), space)
         shown = finding.question.subject.by_feature(finding.result.values)[0]
         assert torch.allclose(space["subject"].by_feature(space["result_1"].values)[0], shown, atol=1e-5)
 
@@ -166,13 +166,13 @@ def test_a_sample_when_nothing_is_given(here, opened, capsys):
         ({"inputs": ["photos"], "row": [1]}, "--row is for tables"),
         ({"inputs": ["table.csv"], "factory": "nets:pictures", "row": [5]}, "--row 5"),
         ({"inputs": ["table.csv"], "factory": "nets:pictures", "drop": ["x"]}, "--drop 'x'"),
-        ({"inputs": ["nothing.csv"], "factory": "nets:pictures"}, "cannot be read"),
+        ({"inputs": ["nothing.csv"], "factory": "nets:pictures"}, "is not there"),
         ({"inputs": ["photos/note.txt"], "factory": "nets:pictures"}, "cannot be read"),
         ({"text": ["a"]}, "needs --model FOLDER"),
         ({"text": ["a"], "model": "photos"}, "Hugging Face"),
         ({"text": ["a"], "inputs": ["photos"]}, "together"),
         ({"text": ["a"], "factory": "nets:pictures"}, "must make"),
-        ({"inputs": ["photos"], "model": "x", "factory": "y"}, "one of the two"),
+        ({"inputs": ["photos"], "model": "table.csv", "factory": "y"}, "one of the two"),
         ({"sample": "nothing"}, "no sample"),
     ],
 )
@@ -184,3 +184,21 @@ def test_mistakes_are_sentences(here, opened, given, words):
         given["model"] = here / given["model"]
     with pytest.raises(ValueError, match=words):
         run_explore(*given.pop("inputs", []), **given)
+
+
+def test_a_prompt_and_its_model(opened, tmp_path):
+    pytest.importorskip("transformers")
+    from leastpath.language.toy import toy_model
+
+    for part in toy_model():
+        part.save_pretrained(tmp_path / "model")
+    run_explore(prompt="the capital of France is", model_dir=tmp_path / "model", continuation="Paris", contrast="Rome")
+    session = opened["session"]
+    assert session.state()["about"]["contrast"] == "Rome"
+    space = {}
+    exec(session.code(), space)
+    assert space["explained"].answer.split() == ["Paris", "rather", "than", "Rome"]
+    (tmp_path / "file").write_text("")
+    for wrong in ({"prompt": "a"}, {"model_dir": tmp_path}, {"prompt": "a", "model_dir": tmp_path / "file"}):
+        with pytest.raises(ValueError, match="--model-dir"):
+            run_explore(**wrong)

@@ -128,7 +128,13 @@ def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path, name, monkey
 
 def test_a_pickle_is_refused_even_where_its_source_is_trusted(tmp_path):
     torch.save(Evil(), tmp_path / "model.pt")
-    with pytest.raises(ValueError, match="is a pickle"):
+    with pytest.raises(ValueError, match="can run any code when it is opened"):
         load_model(tmp_path / "model.pt", trust=True)
     with pytest.raises(ValueError, match="holds more than tensors"):
         load_model(tmp_path / "model.pt", "torch.nn:Identity")
+
+
+def test_saved_weights_without_their_class_are_told_so(tmp_path):
+    torch.save(nn.Linear(2, 2).state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(ValueError, match=r"weights.pth holds weights only: add --model-class package.module:Class"):
+        load_model(tmp_path / "weights.pth")

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +20,12 @@ def test_the_command_takes_what_the_function_takes(settings, monkeypatch):
     monkeypatch.setattr(options, "taken", seen.append, raising=False)
     command(**{p.name: p.default for p in parameters.values() if p.default is not p.empty}, **given)
     assert seen == [settings(**given)]
+
+
+def test_a_missing_file_is_told_before_anything_is_loaded():
+    command = make_command(ExploreOptions, "leastpath.no_such_module", "run")
+    for missing in ({"inputs": [Path("nothing.png")]}, {"labels": Path("nothing.txt")}):
+        with pytest.raises(ValueError, match="is not there"):
+            command(**missing)
+    with pytest.raises(ModuleNotFoundError):
+        command()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import leastpath as lp
-from helpers import cnn, mlp
+from helpers import cnn, flat_points, mlp
 from leastpath.evaluation import SymmetricRelevanceGain, compare, symmetric_relevance_gain
 from leastpath.features.groups import patches
 
@@ -128,3 +128,32 @@ def test_patches_are_square_cells():
 def test_mistakes(given, sentence):
     with pytest.raises(ValueError, match=sentence):
         symmetric_relevance_gain(lp.Score(mlp(), 0), torch.rand(2, 4), torch.rand(2, 4), **given)
+
+
+# ---- one question has one answer: the support of a result is this measure of it -------------------------------------
+
+TARGETS = {"a class": 1, "classes": torch.tensor([2, 0]), "a function": lambda out: out[:, 0] - out[:, 1]}
+OUTPUTS = {name: name for name in ("raw", "softmax", "log_softmax", "sigmoid", "logit_margin")} | {
+    "a function": lambda out: out.tanh()
+}
+
+
+@pytest.mark.parametrize("method", ["integrated_gradients", "occlusion"])
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_support_of_a_result_is_this_measure_of_it(target, output, method):
+    if output == "logit_margin" and callable(TARGETS[target]):
+        pytest.skip("a margin is that of a class")
+    score, x = lp.Score(mlp(8), TARGETS[target], OUTPUTS[output]), flat_points(2, 8)
+    result = lp.attribute(score, x, 0.1, method=method)
+    measured = symmetric_relevance_gain(score, x, result.values, 0.1)
+    torch.testing.assert_close(result.support.double(), measured, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(lp.verdict(score, x, result.values, 0.1).support, measured, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("output", ["log_softmax", "sigmoid"])
+def test_the_support_of_an_image_is_this_measure_by_patches(output):
+    score, x = lp.Score(cnn(), 1, output), torch.rand(2, 2, 6, 6, generator=torch.Generator().manual_seed(0))
+    result = lp.attribute(score, x, method="integrated_gradients")
+    measured = symmetric_relevance_gain(score, x, result.values, groups="patches")
+    torch.testing.assert_close(result.support.double(), measured, rtol=1e-5, atol=1e-6)

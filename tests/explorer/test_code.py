@@ -20,10 +20,11 @@ from leastpath.commands.explore_samples import sample_source
 from leastpath.explorer.sources.tensors import TensorSource
 
 
-def run_and_compared(session, space: dict) -> None:
+def run_and_compared(session, space: dict, **about) -> None:
     """Run the code, and compare every result with what the session found."""
-    keys = session.state()["results"]
-    exec(session.code(), space)
+    keys = session.state(about)["results"]
+    assert keys
+    exec(session.code(about), space)
     for number, key in enumerate(keys, 1):
         found, mine = session.finding(key).result, space[f"result_{number}"]
         assert torch.allclose(mine.values, found.values, atol=1e-5), key
@@ -47,10 +48,9 @@ def given_to(kind: str) -> dict:
 @pytest.mark.parametrize("source", [picture_source, table_source, text_source])
 def test_the_code_of_every_method_gives_the_same_numbers(source, capsys):
     with session_over(source()) as session:
-        session.choose({"sample": 1})
         for name in session.methods:
-            finished(session, name, 0.5 if name == "elastic_band" else None)
-        run_and_compared(session, given_to(session.state()["kind"]))
+            finished(session, name, 0.5 if name == "elastic_band" else None, sample=1)
+        run_and_compared(session, given_to(session.state()["kind"]), sample=1)
         assert "Attribution" in capsys.readouterr().out
 
 
@@ -60,28 +60,27 @@ def test_the_code_of_every_method_gives_the_same_numbers(source, capsys):
 )
 def test_the_code_of_several_baselines_gives_the_same_numbers(source, starts):
     with session_over(source()) as session:
-        session.choose({"baseline": starts, "output": "log_softmax"})
+        about = {"baseline": starts, "output": "log_softmax"}
         for name in ("integrated_gradients", "elastic_band"):
-            finished(session, name)
-        run_and_compared(session, given_to(session.state()["kind"]))
+            finished(session, name, **about)
+        run_and_compared(session, given_to(session.state()["kind"]), **about)
 
 
 def test_the_code_of_tokens_that_are_tensors_gives_the_same_numbers():
     model = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Flatten(), torch.nn.Linear(12, 2)).eval()
     given = {"score": lp.Score(model, layer=model[0]), "inputs": torch.tensor([[1, 2, 3], [4, 5, 6]])}
     with session_over(TensorSource(**given)) as session:
-        session.choose({"sample": 1})
         for name in ("integrated_gradients", "elastic_band", "occlusion"):
-            finished(session, name)
-        run_and_compared(session, dict(given))
+            finished(session, name, sample=1)
+        run_and_compared(session, dict(given), sample=1)
 
 
 def test_the_code_of_a_sample_gives_the_same_numbers():
     with session_over(sample_source("table")[0]) as session:
-        session.choose({"sample": 3, "baseline": ["median"]})
+        about = {"sample": 3, "baseline": ["median"]}
         for name in ("integrated_gradients", "occlusion"):
-            finished(session, name)
-        run_and_compared(session, {})
+            finished(session, name, **about)
+        run_and_compared(session, {}, **about)
 
 
 def test_the_code_of_added_files_reads_them(tmp_path, monkeypatch):
@@ -92,17 +91,17 @@ def test_the_code_of_added_files_reads_them(tmp_path, monkeypatch):
     name = 'it\'s "mine".png'
     (tmp_path / name).write_bytes(file.getvalue())
     with session_over(picture_source()) as session:
-        session.add(name, file.getvalue())
-        finished(session, "integrated_gradients")
-        run_and_compared(session, given_to("image"))
+        about = session.add(name, file.getvalue())["about"]
+        finished(session, "integrated_gradients", **about)
+        run_and_compared(session, given_to("image"), **about)
     with session_over(sample_source("digits")[0]) as session:  # its recipe makes a subject
-        session.add(name, file.getvalue())
-        finished(session, "integrated_gradients")
-        run_and_compared(session, {})
+        about = session.add(name, file.getvalue())["about"]
+        finished(session, "integrated_gradients", **about)
+        run_and_compared(session, {}, **about)
     rows = b"job,age\ncook,30\npilot,41\n"
     (tmp_path / "rows.csv").write_bytes(rows)
     with session_over(table_source()) as session:
         session.add("rows.csv", rows)
-        session.choose({"sample": len(session.source.samples) - 1})
-        finished(session, "integrated_gradients")
-        run_and_compared(session, given_to("table"))
+        about = {"sample": len(session.source.samples) - 1}
+        finished(session, "integrated_gradients", **about)
+        run_and_compared(session, given_to("table"), **about)

@@ -8,6 +8,7 @@ import pytest
 
 from explorer_subjects import finished, picture_source, session_over
 from leastpath.explorer.export import bundle_of, export_page, page_file
+from leastpath.explorer.tasks import Unknown
 
 
 class Page(HTMLParser):
@@ -56,5 +57,5 @@ def test_the_bundle_comes_before_the_scripts_that_read_it():
 def test_only_files_of_the_page_are_read():
     assert page_file("index.html").startswith(b"<!doctype html>")
     for name in ("", "..", "../export.py", "app//x", "nothing.js", "app"):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(Unknown, match="no page"):
             page_file(name)

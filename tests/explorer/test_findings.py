@@ -44,7 +44,7 @@ def test_results_have_the_shapes_of_the_contract(source, values, frames, cumulat
         assert shown["walk"]["attributed"][-1] == pytest.approx(total, abs=1e-4)
         assert shown["walk"]["scores"][-1] == pytest.approx(session.state()["score"], abs=1e-5)
         assert [row["name"] for row in shown["evidence"]][:3] == ["support", "p_value", "p_model"]
-        assert set(shown["curves"]) == set(session.chosen[1].curve_fills)
+        assert set(shown["curves"]) == set(session.question({})[1].curve_fills)
         assert set(shown["curves"]) <= {fill["name"] for fill in session.state()["fills"]}
 
 

@@ -52,6 +52,7 @@ def visit(browser):
             page.route("**/plotly.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page.set_default_timeout(WAIT)
         page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("console", lambda said: failures.append(said.text) if "Security Policy" in said.text else None)
         page.goto(address)
         expect(page.locator(".tab").first).to_be_visible()
         expect(page.locator("#tasks li")).to_have_count(0)  # removal is measured after the first picture
@@ -103,7 +104,7 @@ def explorer(net, picture):
     classes = ["ant", "bee", "cat", MARKUP]
     methods = ["integrated_gradients", "elastic_band", "occlusion"]
     score = lp.Score(net, output="softmax")
-    with lp.explore(score, picture, classes=classes, methods=methods, open=False) as running:
+    with lp.explore(score, picture, 0.0, classes=classes, methods=methods, open=False) as running:
         yield running
         net.fails = False
         net.may_answer.set()
@@ -194,11 +195,12 @@ def test_another_class_is_explained_by_the_same_method(visit, explorer):
     page.select_option("#target", str(other["index"]))
     expect(page.locator("#prediction")).to_contain_text(other["label"])
     expect(page.locator(".tab")).to_have_count(1)
-    assert explorer.session.state()["target"] == other["index"]
+    about = page.evaluate("() => Store.state.about")
+    assert about["target"] == other["index"]
     page.click("#baselines summary")
     page.locator("#baseline-list input").nth(1).check()
     expect(page.locator("#baseline-names")).to_contain_text(",")  # both names, once the server has answered
-    assert len(explorer.session.state()["baseline"]) == 2
+    assert len(page.evaluate("() => Store.state.about")["baseline"]) == 2
 
 
 def test_a_long_computation_can_be_stopped(visit, explorer, net):
@@ -269,6 +271,23 @@ def test_strips_of_any_number_of_channels_can_be_seen_and_painted(visit, shape):
         np.testing.assert_allclose([int(row), int(column)], [shape[1] / 2, shape[2] / 2], atol=2)
 
 
+def test_two_tabs_show_each_their_own(visit, net):
+    """Oracle: what each tab says that it is about."""
+    pictures = torch.rand(2, 3, 32, 48, generator=torch.Generator().manual_seed(2))
+    with lp.explore(lp.Score(net), pictures, methods=["integrated_gradients", "occlusion"], open=False) as explorer:
+        first, second = visit(explorer.url), visit(explorer.url)
+        second.select_option("#sample", "1")
+        expect(second.locator("#title")).to_have_text("example 1")
+        first.select_option("#method", "occlusion")
+        first.click("#explain")
+        expect(first.locator(".tab")).to_have_count(2)
+        expect(first.locator("#tasks li")).to_have_count(0)
+        expect(first.locator("#title")).to_have_text("example 0")
+        key = first.evaluate("() => Store.selected.key")
+        assert torch.equal(explorer.session.finding(key).question.subject.inputs[0], pictures[0])
+        expect(second.locator(".tab")).to_have_count(1)
+
+
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 
@@ -322,7 +341,9 @@ def test_charts_png_json_and_code(visit, explorer, tmp_path):
         opened = visit(again.url)
         expect(opened.locator("#prediction")).to_contain_text("A saved result")
         expect(opened.locator("#readout")).to_contain_text("attributed so far")
-    plain = lp.attribute(lp.Score(explorer.session.source._rows[0].score.model, 1), kept.path.end, support=True)
+    plain = lp.attribute(
+        lp.Score(explorer.session.source._rows[0].score.model, 1), kept.path.end, method=lp.StraightLine()
+    )
     with lp.explore(plain, open=False) as again:
         opened = visit(again.url)
         slide(opened, "scrubber", 0)
@@ -414,7 +435,7 @@ def test_a_table(visit):
         page.locator(".chip", has_text="job").click()
         expect(page.locator(".chip[aria-pressed=true]")).to_contain_text("job")
         removed = {"dtype": "uint8", "shape": [3], "data": base64.b64encode(bytes([0, 1, 0])).decode()}
-        expected = explorer.session.remove(removed, "baseline")["score"]
+        expected = explorer.session.remove({"removed": removed})["score"]
         expect(page.locator("#answer .score b")).to_have_text(f"{expected:.3g}")
         page.select_option("#sample", "1")
         expect(page.locator("#title")).to_have_text("row 1")
@@ -451,3 +472,58 @@ def test_a_text(visit, tmp_path):
         expect(page.locator(".seen")).to_contain_text("film")
         assert "dict" not in page.locator(".seen").inner_text()
         expect(page.locator("#answer .score")).to_contain_text("→")
+
+
+# ---- a prompt --------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt(browser, tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from leastpath.explorer.prompts import PromptSource
+    from leastpath.language.toy import toy_model
+
+    source = PromptSource(*toy_model(), "the capital of France is", max_new_tokens=3)
+    context = browser.new_context(accept_downloads=True)
+    page = context.new_page()
+    page.set_default_timeout(WAIT)
+    failures = []
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    page.on("console", lambda message: failures.append(message.text))
+    with lp.explore(source, open=False) as explorer:
+        page.goto(explorer.url)
+        expect(page.locator("#words .token")).to_have_count(5)
+        (key,) = explorer.session.state()["results"]
+        shown = explorer.session.result(key)
+        expect(page.locator("#headline")).to_have_text(shown["headline"])
+        titles = [token.get_attribute("title") for token in page.locator("#words .token").all()]
+        assert [title.split(": ")[1].split(" nats")[0] for title in titles] == [
+            write_number(value, sign=True) for value in shown["values"]
+        ]
+        page.locator("#answer-tokens button").nth(2).click()  # the second token: its row, and what came before it
+        expect(page.locator("#words .token")).to_have_count(5 + 2)
+        title = page.locator("#words .token").first.get_attribute("title")
+        assert write_number(shown["matrix"][1][0], sign=True) in title
+        page.locator("#editor button", has_text="France").click()
+        page.keyboard.type("Italy")
+        page.keyboard.press("Enter")
+        expect(page.locator("#edited")).to_have_text("The model reads: the capital of Italy is")
+        wanted = {"about": {**shown["about"], "prompt": "the capital of Italy is"}, "answers": shown["ids"]}
+        after = explorer.session.next(wanted)
+        expect(page.locator("#answers .score b").first).to_have_text(write_number(after["log_probabilities"][0]))
+        expect(page.locator("#next li").first).to_contain_text("→")
+        page.fill("#continuation", "Paris")
+        page.fill("#contrast", "Rome")
+        page.click("#explain")
+        expect(page.locator(".tab")).to_have_count(2)
+        expect(page.locator("#heading")).to_contain_text("Paris rather than Rome")
+        with page.expect_download() as download:
+            page.click("#export-html")
+        download.value.save_as(tmp_path / "prompt.html")
+    page.goto((tmp_path / "prompt.html").as_uri())
+    expect(page.locator(".tab")).to_have_count(2)
+    page.locator(".tab").first.click()
+    page.locator("#answer-tokens button").nth(2).click()
+    assert page.locator("#words .token").first.get_attribute("title") == title
+    expect(page.locator("#choices")).to_be_hidden()
+    context.close()
+    assert not failures

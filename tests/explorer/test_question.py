@@ -15,9 +15,10 @@ def test_the_predicted_class_and_the_first_baseline_are_chosen():
     chances = picture_net()(subject.inputs).softmax(1)[0]
     assert question.target == int(chances.argmax())
     assert question.score_here == pytest.approx(float(chances.max()), abs=1e-6)
-    assert (question.output, list(question.starts)) == ("softmax", ["black"])
-    black = picture_net()(torch.zeros_like(subject.inputs)).softmax(1)[0]
-    assert question.score_there == pytest.approx(float(black[question.target]), abs=1e-6)
+    assert (question.output, list(question.starts)) == ("softmax", ["black", "mean"])
+    starts = torch.cat([torch.zeros_like(subject.inputs), lp.baselines.baseline("mean", subject.inputs)])
+    known = picture_net()(starts).softmax(1)[:, question.target].mean()
+    assert question.score_there == pytest.approx(float(known), abs=1e-6)
     assert [c["index"] for c in question.classes()] == chances.argsort(descending=True).tolist()
 
 
@@ -45,7 +46,7 @@ def test_several_baselines_are_joined():
     question = Question.about(picture_source().subject(0), baseline=["black", "white", "black"])
     assert question.m == 2
     assert question.baselines.shape == (1, 2, 3, 12, 10)
-    assert "black" not in question.fills
+    assert "black" in question.fills and "black" not in question.curve_fills
 
 
 @pytest.mark.parametrize(

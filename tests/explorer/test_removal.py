@@ -14,7 +14,7 @@ from leastpath.explorer.sources.tensors import TensorSource
 @pytest.mark.parametrize("output", ["softmax", "log_softmax"])
 def test_support_is_the_symmetric_relevance_gain(output):
     subject = picture_source().subject(0)
-    question = Question.about(subject, output=output)
+    question = Question.about(subject, output=output, baseline=["black"])
     values = torch.randn(1, *subject.shape)
     for fill in question.fills.values():
         curve = removal_curve(subject, question.score, values, fill)

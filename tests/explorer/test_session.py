@@ -1,5 +1,6 @@
 """Sessions: choices, results that belong to them, removal, files that are added."""
 
+import gc
 import io
 import threading
 
@@ -10,10 +11,11 @@ from PIL import Image
 
 import leastpath as lp
 from explorer_subjects import finished, picture_net, picture_source, session_over, table_source, text_source
-from leastpath.explorer import explaining, session as module
+from leastpath.explorer import explaining, tasks
 from leastpath.explorer.arrays import pack, unpack
+from leastpath.explorer.question import Question
 from leastpath.explorer.saved import SavedSession
-from leastpath.explorer.session import session_of
+from leastpath.explorer.session import MOST_QUESTIONS, session_of
 from leastpath.explorer.tasks import Unknown
 
 
@@ -21,12 +23,24 @@ def test_results_belong_to_their_choices():
     with session_over(picture_source()) as session:
         key = finished(session, "integrated_gradients")
         assert session.state()["results"] == [key]
-        other = session.choose({"target": session.state()["classes"][1]["index"]})
-        assert other["results"] == []
-        assert session.choose({"target": session.state()["classes"][0]["index"]})["results"] == [key]
-        assert session.choose({"sample": 1})["title"] == "example 1"
-        assert session.choose({"baseline": ["blur", "white"]})["baseline"] == ["blur", "white"]
-        assert session.choose({"output": "logit_margin"})["output"] == "logit_margin"
+        first, second = (one["index"] for one in session.state()["classes"][:2])
+        assert session.state({"target": second})["results"] == []
+        assert session.state({"target": first})["results"] == [key]
+        assert session.state({"sample": 1})["title"] == "example 1"
+        assert session.state({"baseline": ["blur", "white"]})["baseline"] == ["blur", "white"]
+        assert session.state({"output": "logit_margin"})["output"] == "logit_margin"
+        assert session.state()["results"] == [key]  # nothing that was asked for in between is kept
+
+
+def test_a_change_keeps_the_other_choices_as_far_as_they_fit():
+    with session_over(picture_source(baselines=torch.zeros(2, 3, 12, 10))) as session:
+        about = session.choose({"change": {"baseline": ["given", "blur"], "output": "logit_margin"}})["about"]
+        other = session.choose({"about": {**about, "target": 3}, "change": {"sample": 1}})
+        assert (other["output"], other["baseline"], other["sample"]) == ("logit_margin", ["given", "blur"], 1)
+        file = io.BytesIO()
+        Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(file, "PNG")
+        added = session.add("a.png", file.getvalue(), about)
+        assert (added["baseline"], added["output"]) == (["blur"], "logit_margin")  # a file has no given baseline
 
 
 def test_a_finished_result_is_not_computed_again():
@@ -47,7 +61,7 @@ def test_what_is_shown_first_says_that_removal_is_still_measured(monkeypatch):
     monkeypatch.setattr(explaining, "_test", waiting)
     with session_over(picture_source()) as session:
         session.start_first()
-        task = session.start("integrated_gradients")  # the page asks for what has begun
+        task = session.start({"method": "integrated_gradients"})  # the page asks for what has begun
         assert session.task(task.name, patience=10)["state"] == "running"
         early = session.result(task.result)
         assert (early["tested"], early["curves"], early["trusted"]) == (False, {}, None)
@@ -66,7 +80,7 @@ def test_stiffness_makes_another_result():
         assert len(keys) == 2
         for wrong in (-1, "soft", True, float("nan")):
             with pytest.raises(ValueError, match="stiffness"):
-                session.start("elastic_band", wrong)
+                session.start({"method": "elastic_band", "stiffness": wrong})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +91,9 @@ def test_wrong_choices_are_sentences_and_change_nothing(choice):
     with session_over(picture_source()) as session:
         before = session.state()
         with pytest.raises(ValueError, match=r"."):
-            session.choose(choice)
+            session.state(choice)
+        with pytest.raises(ValueError, match=r"."):
+            session.choose({"change": choice})
         assert session.state() == before
 
 
@@ -87,14 +103,14 @@ def test_what_is_not_there_is_unknown():
             with pytest.raises(Unknown, match="no "):
                 ask("nothing")
         with pytest.raises(ValueError, match="not offered"):
-            session.start("magic")
+            session.start({"method": "magic"})
 
 
 def test_removal_is_the_model_without_the_pixels():
     with session_over(picture_source()) as session:
         mask = torch.zeros(12, 10, dtype=torch.uint8)
         mask[:6] = 1
-        found = session.remove(pack(mask), "baseline")
+        found = session.remove({"removed": pack(mask), "about": {"baseline": ["black"]}})
         image = picture_source().subject(0).inputs.clone()
         image[:, :, :6] = 0
         chances = picture_net()(image).softmax(1)[0]
@@ -102,12 +118,12 @@ def test_removal_is_the_model_without_the_pixels():
         assert found["classes"][0]["probability"] == pytest.approx(float(chances.max()), abs=1e-5)
         assert unpack(found["picture"])[:6].max() == 0
         with pytest.raises(ValueError, match="fill"):
-            session.remove(pack(mask), "magic")
+            session.remove({"removed": pack(mask), "fill": "magic"})
 
 
 def test_removed_words_are_shown():
     with session_over(text_source()) as session:
-        found = session.remove(pack(torch.tensor([1, 0, 1, 0, 0, 1], dtype=torch.uint8)), "mask")
+        found = session.remove({"removed": pack(torch.tensor([1, 0, 1, 0, 0, 1], dtype=torch.uint8)), "fill": "mask"})
         assert found["text"] == "a [mask] films"
         assert found["picture"] is None
 
@@ -130,7 +146,7 @@ def test_a_picture_a_row_and_a_text_can_be_added():
 
 
 def test_old_results_go_first(monkeypatch):
-    monkeypatch.setattr(module, "MOST_KEPT", 1)
+    monkeypatch.setattr(tasks, "MOST_KEPT", 1)
     with session_over(table_source()) as session:
         first = finished(session, "integrated_gradients")
         second = finished(session, "idgi")
@@ -159,3 +175,17 @@ def test_a_score_a_source_and_a_result():
 def test_what_cannot_be_explored_is_a_sentence(given, words):
     with pytest.raises(ValueError, match=words):
         session_of(*given)
+
+
+def test_what_is_kept_is_small(monkeypatch):
+    """Oracle: the questions that are alive. A walk's points are as large as forty pictures; the page has its own."""
+    monkeypatch.setattr(tasks, "MOST_KEPT", 2)
+    with session_over(picture_source()) as session:
+        first = finished(session, "integrated_gradients")
+        assert session.finding(first).walk is None and session.result(first)["walk"] is not None
+        for target in range(4):
+            for output in ("softmax", "log_softmax", "logit_margin", "raw"):
+                finished(session, "integrated_gradients", target=target, output=output)
+        gc.collect()
+        alive = sum(type(one) is Question for one in gc.get_objects())
+        assert alive <= MOST_QUESTIONS + 2 + 1

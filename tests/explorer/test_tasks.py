@@ -1,11 +1,14 @@
 """Tasks: one after the other, their errors are sentences, and a stop is told."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 
+from leastpath.explorer import meter, tasks
 from leastpath.explorer.meter import Meter
-from leastpath.explorer.tasks import MOST_WAITING, Worker
+from leastpath.explorer.tasks import MOST_WAITING, Kept, Unknown, Worker, Working, check_mapping
 
 
 @pytest.fixture
@@ -112,3 +115,67 @@ def test_one_job_for_one_purpose_unless_it_was_stopped(work):
     first.meter.stop()
     assert work.begin(waits, Meter(1), "the same") is not first
     gate.set()
+
+
+class Held:
+    """As large as a photograph and its question."""
+
+
+def test_a_job_that_is_over_holds_nothing_and_is_forgotten_in_time(work, monkeypatch):
+    monkeypatch.setattr(tasks, "MOST_TOLD", 3)
+    alive = weakref.WeakSet()
+
+    def begun():
+        held = Held()
+        alive.add(held)
+        return work.begin(lambda task: (str(id(held)), False), Meter(1))
+
+    names = []
+    for _ in range(10):
+        task = begun()
+        assert task.finished.wait(10)
+        names.append(task.name)
+    del task
+    gc.collect()
+    assert not alive
+    assert work.find(names[-1]).state == "done"
+    with pytest.raises(Unknown, match="no task"):
+        work.find(names[0])
+
+
+def test_a_job_ends_when_nobody_waits_for_it(monkeypatch):
+    monkeypatch.setattr(meter, "MOST_SILENCE", 0.4)
+    monkeypatch.setattr(meter, "LAST_SECONDS", 0.1)
+    session, working = Working(), threading.Event()
+
+    def long(task):
+        working.set()
+        while not task.finished.wait(0.01):
+            task.meter.count(1)
+        return "a", False
+
+    asked = session._worker.begin(long, Meter(1))
+    assert working.wait(10)
+    for _ in range(10):
+        assert session.task(asked.name, patience=0.1)["state"] == "running"  # somebody asks again and again
+    session.leave(asked.name)
+    assert asked.finished.wait(10) and asked.state == "stopped"
+    waiting = session._worker.begin(long, Meter(1))  # nobody asks at all
+    assert waiting.finished.wait(10) and waiting.state == "stopped"
+    session.close()
+
+
+def test_the_oldest_of_what_was_found_goes_first(monkeypatch):
+    monkeypatch.setattr(tasks, "MOST_KEPT", 2)
+    kept = Kept()
+    for key in "abc":
+        kept.put(key, key.upper())
+    assert kept.items() == [("b", "B"), ("c", "C")] and kept.get("a") is None
+    with pytest.raises(Unknown, match="explain first"):
+        kept.ask("a")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "about", ["about"]])
+def test_what_must_be_an_object_is_refused_otherwise(wrong):
+    with pytest.raises(ValueError, match="expected an object"):
+        check_mapping("about", wrong)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from leastpath.explorer import uploads
-from leastpath.explorer.uploads import picture_from, table_from, text_from
+from leastpath.explorer.uploads import keep_together, picture_from, table_from, text_from
 from leastpath.features.images import read_image
 
 
@@ -50,6 +50,31 @@ def test_a_picture_that_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr(uploads, "MOST_PIXELS", 100)
     with pytest.raises(ValueError, match="too many"):
         picture_from("a.png", png(), (3, 8, 8))
+
+
+def test_a_strip_takes_no_more_than_a_picture(monkeypatch):
+    """Oracle: the sizes that pictures are brought to. 138 bytes of a strip took 4.6 GB."""
+    sizes, resize = [], Image.Image.resize
+
+    def seen(image, size, *given, **more):
+        sizes.append(size)
+        return resize(image, size, *given, **more)
+
+    monkeypatch.setattr(Image.Image, "resize", seen)
+    for width, height in ((1, 15_000), (15_000, 1)):
+        assert picture_from("a.png", png(width, height), (3, 224, 224)).shape == (1, 3, 224, 224)
+    assert max(w * h for w, h in sizes) <= 10 * 256**2
+    with pytest.raises(ValueError, match="too many"):
+        picture_from("a.png", png(1, 60_000), (3, 8, 8))
+
+
+def test_at_most_so_many_samples_are_kept(monkeypatch):
+    monkeypatch.setattr(uploads, "MOST_SAMPLES", 3)
+    rows = [1]
+    assert keep_together(rows, [2, 3]) == 1
+    with pytest.raises(ValueError, match="at most 3"):
+        keep_together(rows, [4])
+    assert rows == [1, 2, 3]
 
 
 def test_a_file_that_is_too_large_is_refused(monkeypatch):

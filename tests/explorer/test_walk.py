@@ -11,7 +11,7 @@ from leastpath.geometry.path import Path
 def test_several_baselines_are_averaged():
     score, end = lp.Score(lambda x: x.prod(1)), torch.ones(2, 2)
     starts = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
-    walk, _ = walk_along(score.bind(end[:1], 2), Path.straight(starts, end))
+    walk = walk_along(score.bind(end[:1], 2), Path.straight(starts, end))
     known = lp.attribute(score, end[:1], starts[None], method=lp.StraightLine())
     assert torch.allclose(walk.attributed[-1], known.values[0], atol=1e-4)
     assert torch.allclose(walk.points[0], starts.mean(0))
@@ -19,7 +19,7 @@ def test_several_baselines_are_averaged():
 
 def test_idle_stretches_are_where_the_gradient_is_small():
     score = lp.Score(lambda x: torch.relu(x[:, 0] - 0.5))
-    walk, _ = walk_along(score.bind(torch.ones(1, 1)), Path.straight(torch.zeros(1, 1), torch.ones(1, 1)))
+    walk = walk_along(score.bind(torch.ones(1, 1)), Path.straight(torch.zeros(1, 1), torch.ones(1, 1)))
     ((begin, end),) = walk.idle
     assert begin == 0.0
     assert end == pytest.approx(0.5, abs=1 / 40)
@@ -27,14 +27,14 @@ def test_idle_stretches_are_where_the_gradient_is_small():
 
 def test_the_last_sum_is_the_result():
     bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
-    walk, _ = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), places=3)
+    walk = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), places=3)
     assert torch.equal(walk.ending_at(torch.tensor([0.6, 0.4])).attributed[-1], torch.tensor([0.6, 0.4]))
 
 
 def test_a_sudden_rise_between_two_places_is_attributed_where_it_happens():
     score = lp.Score(lambda x: torch.sigmoid(400 * (x[:, 0] - 0.96)) + 0.001 * x[:, 1])
     path = Path.straight(torch.zeros(1, 2), torch.ones(1, 2))
-    walk = walk_along(score.bind(path.end), path)[0].ending_at(torch.tensor([1.0, 0.001]))
+    walk = walk_along(score.bind(path.end), path).ending_at(torch.tensor([1.0, 0.001]))
     known = walk.scores - walk.scores[0]
     assert torch.allclose(walk.attributed.sum(1), known, atol=1e-4)  # complete at every place, not only at the end
     assert float(walk.attributed[30, 0].abs()) < 1e-4  # nothing has happened yet
@@ -42,7 +42,7 @@ def test_a_sudden_rise_between_two_places_is_attributed_where_it_happens():
 
 def test_a_weighting_that_is_not_complete_is_not_made_to_follow_the_score():
     bound = lp.Score(lambda x: x.prod(1)).bind(torch.ones(1, 2))
-    walk, _ = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), places=5)
+    walk = walk_along(bound, Path.straight(torch.zeros(1, 2), torch.ones(1, 2)), places=5)
     ended = walk.ending_at(2 * walk.attributed[-1], complete=False)
     assert torch.allclose(ended.attributed - walk.attributed, walk.places[:, None].float() * walk.attributed[-1])
 

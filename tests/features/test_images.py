@@ -24,6 +24,12 @@ def test_masks_are_cut_like_the_pictures_they_belong_to():
     assert cut.shape == (56, 56) and cut[0].tolist() == list(range(4, 60))
 
 
+def test_of_a_long_strip_the_middle_is_cut():
+    strip = Image.fromarray(np.repeat(np.arange(200, dtype=np.uint8)[None], 2, 0))
+    cut = np.asarray(square_crop(strip, 56, Image.Resampling.BICUBIC))
+    assert cut.shape == (56, 56) and cut.min() >= 98 and cut.max() <= 101
+
+
 def test_what_is_no_picture_is_refused(tmp_path):
     (tmp_path / "words.jpg").write_text("words")
     with pytest.raises(ValueError, match=r"words\.jpg cannot be read as a picture"):

@@ -2,13 +2,17 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
 import leastpath as lp
 import toy_jobs
+from leastpath import jobs
+from leastpath.commands.case import table_case
 from leastpath.jobs import Job, source_of
+from leastpath.score.baselines import Several
 
 
 def a_job(**changes):
@@ -76,3 +80,35 @@ def test_the_configuration_names_all_that_matters_and_nothing_else():
     for change in ({"batch_size": 5}, {"threads": 1}, {"out": "other"}, {"fail_fast": True}):
         assert a_job(**change).config() == plain
     assert pickle.loads(pickle.dumps(a_job())).config() == plain
+
+
+def test_a_table_starts_from_its_mean_as_the_command_explain_does(tmp_path):
+    """Oracle: `table_case` of the command line, on the same file: the same units and the same baseline."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [0.0, 200.0, 400.0, 100.0], "b": [0.0, 0.2, 0.5, 0.1]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    job = a_job(source=source_of(tmp_path / "rows.csv"))
+    case = table_case(frame, 1, torch.nn.Linear(2, 3).eval(), target=0)
+    mean, unit, _ = job.measured
+    torch.testing.assert_close(unit, case.score.model.unit)
+    torch.testing.assert_close(job.chosen_baselines() / unit, case.baselines)
+    of = {name: a_job(source=job.source, baselines=name).chosen_baselines() for name in ("mean", "zero", "samples")}
+    assert torch.equal(of["mean"], mean) and of["zero"] == 0 and of["samples"].shape == (1, 4, 2)
+    assert isinstance(a_job(baselines="black,mean").chosen_baselines(), Several)
+    with pytest.raises(ValueError, match="use mean, zero, samples"):
+        a_job(source=job.source, baselines="black").chosen_baselines()
+    (tmp_path / "broken.csv").write_text((tmp_path / "rows.csv").read_text() + "1,2,3\n")
+    assert torch.equal(a_job(source=source_of(tmp_path / "broken.csv")).measured[0], mean)  # without the row of 3 cells
+    frame[:1].to_csv(tmp_path / "one.csv", index=False)
+    with pytest.raises(ValueError, match=r'one row, so its mean is that row.*baselines = "zero"'):
+        a_job(source=source_of(tmp_path / "one.csv")).chosen_baselines()
+
+
+def test_units_of_a_table_do_not_change_its_line(tmp_path):
+    """Oracle: Integrated Gradients from the mean, in the table's own units; and the names of the columns."""
+    frame = pytest.importorskip("pandas").DataFrame(torch.rand(6, 3).numpy() * [1, 10, 100], columns=["a", "b", "c"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    job = {"dataset": tmp_path / "rows.csv", "model_factory": lambda: lambda x: (x**2).sum(1)}
+    found = jobs.explain(**job, method="integrated_gradients", out=tmp_path / "out", show=False)
+    np.testing.assert_allclose(found.frame(0, 6), frame**2 - frame.mean() ** 2, rtol=1e-3, atol=1e-3)
+    assert list(found.frame(0, 6).columns) == ["a", "b", "c"]

@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 from helpers import seeded
-from leastpath.language.answers import AnswerScores, TranslatedScores, generate_answer, output_logits, read_answer
+from leastpath.language.answers import (
+    AnswerScores,
+    TranslatedScores,
+    generate_answer,
+    output_logits,
+    read_answer,
+    token_log_p,
+)
 from leastpath.language.prompts import read_prompt
 from leastpath.language.toy import toy_model
 
@@ -184,3 +191,11 @@ def test_encoder_and_decoder_against_the_chain_rule(name):
     with module.probe.register_forward_hook(lambda *_: vectors):
         shorter = module(ids, torch.ones_like(ids).bool())[0].detach()
     torch.testing.assert_close(shorter, log_p(prompt[:, [0, 2, 3]]), rtol=1e-4, atol=1e-5)
+
+
+def test_log_p_of_each_token_after_those_before_it(toy):
+    model, tokenizer = toy
+    ids = read_prompt(tokenizer, PROMPT).ids
+    found = token_log_p(model, ids[None])
+    assert found[0] == -torch.inf
+    torch.testing.assert_close(found[1:], log_p(model, ids[None, :1], ids[1:]), rtol=1e-4, atol=1e-5)

@@ -153,3 +153,5 @@ def test_a_translator_is_explained_on_both_sides(toy):
     assert found.matrix.shape == (3, 8) and found.matrix[2, 6] != 0
     assert float(found.values.sum()) == pytest.approx(float(found.result.score_change), abs=1e-3)
     assert len(explain(model, toy[1], PROMPT, max_new_tokens=3, support=False).continuation) in (1, 2, 3)
+    with pytest.raises(ValueError, match="one with an encoder expects nothing: use method"):
+        explain(model, toy[1], PROMPT, " a", method="by_surprise")

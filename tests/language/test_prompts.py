@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leastpath.language.prompts import SENTENCES, WORDS, Prompt, cut_features, read_prompt
+from leastpath.language.prompts import SENTENCES, WORDS, Prompt, cut_features, read_prompt, sentence_starts
 from leastpath.language.toy import toy_model
 
 pytest.importorskip("transformers")
@@ -93,3 +93,8 @@ def test_a_space_that_is_a_token_goes_with_the_word_behind_it():
     prompt = Prompt("in 17\n", torch.arange(5), ("in", "_", "1", "7", "n"), ((0, 2), (2, 3), (3, 4), (4, 5), (5, 6)),
                     torch.ones(5, dtype=torch.bool), ())  # fmt: skip
     assert [piece.positions for piece in cut_features(prompt, "words")] == [(0,), (1, 2, 3), (4,)]
+
+
+def test_sentences_begin_at_features(tokenizer):
+    prompt = read_prompt(tokenizer, "the cat sat . a dog ran . the bird flew")
+    assert sentence_starts(prompt, cut_features(prompt, "words")) == (4, 8)

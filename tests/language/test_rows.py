@@ -23,7 +23,7 @@ def toy():
 def test_leave_one_out_against_brute_force(toy):
     """Words replaced in the text itself."""
     model, tokenizer = toy
-    found = explain(model, tokenizer, PROMPT, " the", baseline=TEXTS, support=False)
+    found = explain(model, tokenizer, PROMPT, " the", baseline=TEXTS, method="leave_one_out", support=False)
 
     def log_p(words):
         ids = torch.tensor([tokenizer(" ".join(words))["input_ids"]])
@@ -38,6 +38,20 @@ def test_leave_one_out_against_brute_force(toy):
             other[k] = text.split()[k]
             falls.append(log_p(words) - log_p(other))
         assert value == pytest.approx(sum(falls) / 2, abs=1e-4)
+
+
+def test_a_word_counts_as_far_as_it_was_not_expected(toy):
+    """By default: the fall times the probability of something else; that of two tokens is the product of theirs."""
+    model, tokenizer = toy
+    settings = {"groups": ["the cat", "sat", "on"], "baseline": TEXTS, "support": False}
+    found = explain(model, tokenizer, PROMPT, " the", **settings)
+    plain = explain(model, tokenizer, PROMPT, " the", method="leave_one_out", **settings)
+    logs = model(input_ids=found.inputs).logits[0].log_softmax(-1).detach()
+    likely = [float(logs[k - 1, found.inputs[0, k]].exp()) for k in (2, 3)]
+    surprise = torch.tensor([1.0, 1 - likely[0], 1 - likely[1]], dtype=torch.float64)  # nothing stands before the first
+    torch.testing.assert_close(found.values, plain.values * surprise, atol=1e-5, rtol=1e-4)
+    named = explain(model, tokenizer, PROMPT, " the", method="by_surprise", **settings)
+    torch.testing.assert_close(named.values, found.values)
 
 
 def test_all_orders_of_a_staircase_are_shapley_values(toy):

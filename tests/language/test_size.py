@@ -83,6 +83,34 @@ def test_a_model_whose_weights_are_off_loaded(tmp_path):
     torch.testing.assert_close(explain(on_disk, tokenizer, "the cat sat", " on", **settings).values, expected[0])
 
 
+def test_a_model_that_is_spread_over_two_devices(tmp_path):
+    """A map of a processor and a disk: the second layer's weights come and go, and hooks move what passes."""
+    accelerate = pytest.importorskip("accelerate", reason="device maps are accelerate's")
+    model, tokenizer = toy_model()
+    settings = {"baseline": Natural(["a dog ran"]), "support": False}
+    places = dict.fromkeys(("model.embed_tokens", "model.rotary_emb", "model.layers.0", "model.norm", "lm_head"), "cpu")
+    far = accelerate.dispatch_model(
+        toy_model()[0], places | {"model.layers.1": "disk"}, main_device="cpu", offload_dir=str(tmp_path),
+        force_hooks=True,
+    )  # fmt: skip
+    assert {p.device.type for p in far.parameters()} == {"cpu", "meta"}
+    for method in (None, "staircase", "integrated_gradients"):
+        whole = explain(model, tokenizer, "the cat sat", " on", method=method, **settings)
+        torch.testing.assert_close(
+            explain(far, tokenizer, "the cat sat", " on", method=method, **settings).values, whole.values
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_models_of_half_precision_are_near_the_whole_ones(dtype):
+    model, tokenizer = toy_model()
+    settings = {"baseline": Natural(["a dog ran to"]), "support": False}
+    whole = explain(model, tokenizer, "the cat sat on", " the", **settings)
+    half = explain(model.to(dtype), tokenizer, "the cat sat on", " the", **settings)
+    torch.testing.assert_close(half.values, whole.values, atol=0.25, rtol=0.1)
+    assert torch.isfinite(explain(model, tokenizer, "the cat sat on", " the", support=False).values).all()
+
+
 def test_quantised_weights_get_one_sentence():
     class Linear4bit(nn.Linear):
         pass

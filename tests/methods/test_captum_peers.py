@@ -209,3 +209,11 @@ def test_the_methods_say_so_when_captum_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "captum.attr", None)
     with pytest.raises(ImportError, match=r"lime is Captum's: pip install 'leastpath\[captum\]'"):
         METHODS["lime"](scored(mlp()), flat_points(3, 4))
+
+
+def test_the_unit_of_a_feature_plays_no_part_in_lime():
+    x, unit = flat_points(2, 4), torch.tensor([1.0, 1000.0, 0.001, 7.0])
+    model = mlp()
+    metres = lp.METHODS["lime"](lp.Score(model, 1), x).values
+    feet = lp.METHODS["lime"](lp.Score(lambda x: model(x / unit), 1), x * unit).values
+    torch.testing.assert_close(feet, metres, rtol=1e-4, atol=1e-5)

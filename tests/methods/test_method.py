@@ -1,5 +1,7 @@
 """A method, and the table that methods stand in."""
 
+import math
+
 import pytest
 import torch
 
@@ -94,3 +96,57 @@ def test_zeros_and_remarks_are_told():
 def test_values_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="NaN or infinite attributions for example 1"):
         explained(lambda problem: Explained(torch.tensor([[1.0] * 3, [torch.nan] * 3])), torch.ones(2, 3))
+
+
+# ---- settings are what they are called ------------------------------------------------------------------------------
+
+ABSURD = {
+    "True": True,
+    "nan": math.nan,
+    "inf": math.inf,
+    "-1": -1,
+    "0": 0,
+    "a text": "1",
+    "two": torch.ones(2),
+    "complex": 1j,
+    "huge": 10**30,
+}
+NUMBERS = [
+    (name, setting, default)
+    for name, chosen in lp.METHODS.items()
+    for setting, default in chosen.defaults.items()
+    if isinstance(default, (int, float)) and not isinstance(default, bool)
+] + [("integrated_gradients", setting, None) for setting in ("n_steps", "max_gradients", "max_seconds")]
+
+
+@pytest.mark.parametrize(("name", "setting", "default"), NUMBERS)
+def test_a_number_that_is_none_is_refused_at_the_door(name, setting, default):
+    """Before the model runs: True, NaN, words, tensors and complex numbers are no numbers; a count has an end."""
+    score, needed = lp.Score(mlp(), 1), {"points": flat_points(30, 4), "decoder": lambda z: z, "encoder": lambda x: x}
+    given = {key: value for key, value in needed.items() if key in lp.METHODS[name].defaults}
+    is_count = isinstance(default, int) or setting.startswith(("n_", "max_gradients"))
+    wrong = ["True", "nan", "a text", "two", "complex"] + ["inf", "huge", "-1"] * is_count
+    wrong += ["-1"] * (setting.startswith(("step", "max_", "noise", "tolerance")))
+    for word in wrong:
+        with pytest.raises(ValueError, match=setting):
+            lp.METHODS[name].check(score, None, given | {setting: ABSURD[word]})
+
+
+@pytest.mark.parametrize("word", ABSURD)
+@pytest.mark.parametrize("setting", ["solver", "metric", "geometry", "weighting", "rule", "measure"])
+def test_a_part_that_is_none_is_refused_at_the_door(setting, word):
+    with pytest.raises(ValueError, match="output=" if (setting, word) == ("geometry", "a text") else setting):
+        lp.METHODS["integrated_gradients"].check(lp.Score(mlp(), 1), None, {setting: ABSURD[word]})
+
+
+@pytest.mark.parametrize("name", ["agi", "mfaba", "ig2", "fisher_rao", "boundary_ig"])
+@pytest.mark.parametrize("limits", [3, "01", (0,), (1, 0), (0, 1, 2), ("0", "1"), torch.ones(2), (0, math.nan)])
+def test_limits_are_a_lower_and_an_upper_end(name, limits):
+    with pytest.raises(ValueError, match="limits"):
+        lp.attribute(lp.Score(mlp(), 1), torch.ones(1, 4), method=name, limits=limits)
+
+
+@pytest.mark.parametrize("radii", [0.3, (), (0.1, -1), ("a",), (True,)])
+def test_radii_are_positive_numbers(radii):
+    with pytest.raises(ValueError, match="radii"):
+        lp.attribute(lp.Score(mlp(), 1), torch.ones(1, 4), method="boundary_ig", radii=radii)

@@ -52,6 +52,6 @@ def test_a_gradient_for_each_copy_whatever_the_baselines():
 
 
 def test_wrong_settings_are_refused():
-    for settings, what in (({"n_samples": 0}, "n_samples=0"), ({"noise": -1.0}, "noise=-1.0 must be a finite number")):
+    for settings, what in (({"n_samples": 0}, "n_samples=0"), ({"noise": -1.0}, "noise=-1.0 must be at least 0")):
         with pytest.raises(ValueError, match=what):
             METHODS["var_grad"](Score(lambda x: x[:, 0] ** 2), torch.ones(1, 2), **settings)

@@ -68,6 +68,17 @@ def test_any_budget_adds_up_and_is_kept():
         assert n <= int(result.n_forwards[1]) <= n + 8  # besides: the ends and the checks
 
 
+def test_runs_are_cut_where_sentences_begin():
+    """One division: what is before the cut and what is behind it, each the mean over both orders."""
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]])
+    score = lp.Score(lambda x: x[:, :4].sum(1) * x[:, 4])
+    values = owen(score, x, n_forwards=2, cuts=(4,), support=False).values[0]
+    torch.testing.assert_close(values, torch.tensor([6.25, 6.25, 6.25, 6.25, 25.0]))  # 10 · 5, half for each side
+    near, middle = (owen(score, x, n_forwards=2, cuts=cuts, support=False).values[0] for cuts in ((1, 4), ()))
+    torch.testing.assert_close(near, values)
+    assert middle[2] != middle[3] == middle[4]
+
+
 def test_what_matters_is_divided_first():
     score = lp.Score(lambda x: x[:, 0, 3, 21] * 4.0)
     values = owen(score, torch.ones(1, 1, 32, 32), n_forwards=700).values[0, 0]

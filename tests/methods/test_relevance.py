@@ -1,6 +1,9 @@
 """LRP. Oracles: Gradient × Input where ε-LRP equals it, Captum's LRP, zennit's (where installed), attention by hand."""
 
 import copy
+import sys
+from importlib.util import find_spec
+from types import ModuleType
 
 import pytest
 import torch
@@ -68,9 +71,20 @@ def test_against_captum(rule):
     torch.testing.assert_close(found, expected, atol=float(expected.abs().max()) * 1e-4, rtol=0)
 
 
+@pytest.fixture
+def zennit(monkeypatch):
+    """zennit's public interface; `pip install --no-deps zennit` is enough: of torchvision it only names two classes."""
+    if find_spec("torchvision") is None:
+        models, resnet = ModuleType("torchvision.models"), ModuleType("torchvision.models.resnet")
+        resnet.Bottleneck, resnet.BasicBlock = type("Bottleneck", (nn.Module,), {}), type("Block", (nn.Module,), {})
+        for name, module in (("torchvision", ModuleType("torchvision")), (models.__name__, models)):
+            monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, resnet.__name__, resnet)
+    return pytest.importorskip("zennit", reason="zennit (LGPL) is an oracle where it is installed")
+
+
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.SiLU, nn.GELU])
-def test_the_composite_against_zennit(activation):
-    pytest.importorskip("zennit", reason="zennit (LGPL, needs torchvision) is an oracle where it is installed")
+def test_the_composite_against_zennit(activation, zennit):
     from zennit.attribution import Gradient
     from zennit.canonizers import SequentialMergeBatchNorm
     from zennit.composites import SpecialFirstLayerMapComposite

@@ -47,6 +47,6 @@ def test_one_pixel_in_closed_form():
 
 
 def test_wrong_settings_are_refused():
-    for settings, what in (({"n_masks": 0}, "n_masks=0"), ({"shown": 1.0}, "shown=1.0 must lie between 0 and 1")):
+    for settings, what in (({"n_masks": 0}, "n_masks=0"), ({"shown": 1.0}, "shown=1.0 must be between 0 and 1")):
         with pytest.raises(ValueError, match=what):
             rise(lp.Score(lambda x: x[:, 0]), torch.ones(1, 2), **settings)

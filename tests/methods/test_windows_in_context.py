@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 import leastpath as lp
 from helpers import Counted, seeded
 from leastpath.methods import METHODS
-from leastpath.methods.windows_in_context import PLANS, count_cells, draw_walks, estimate_agreement, smooth_maps
+from leastpath.methods.windows_in_context import count_cells, draw_walks, estimate_agreement, smooth_maps
 
 in_context = METHODS["windows_in_context"]
 
@@ -50,16 +50,27 @@ def test_a_model_that_looks_nowhere_near_the_border_gets_nothing_there():
 
 
 def test_noise_everywhere_is_not_brighter_at_the_border():
-    """A score of all pixels alike, with steps of random size: cells that wrap around have one area."""
-    shape = torch.Size([3, 30, 45])
-    for cells, n_orders in {grid for plan in PLANS.values() for grid in plan.grids}:
-        ranks = draw_walks(shape, cells, n_orders, seed=0, draw=0)
-        n = math.prod(count_cells(shape, cells))
-        assert ranks.shape == (2 * n_orders, 30, 45)
-        for walk in ranks:
-            areas = torch.bincount(walk.flatten())
-            assert len(areas) == n and areas.max() / areas.min() < 1.6  # by one pixel per side of small cells
-        assert torch.equal(ranks[0] + ranks[n_orders], torch.full((30, 45), n - 1))
+    """Gains of random size, whatever a cell's: summed over areas, those of cells that the border cuts stay small."""
+    w = torch.rand(32, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    score, x = lp.Score(lambda x: ((x[:, 0] * w).sum((1, 2)) * 1e3).sin()), torch.ones(1, 1, 32, 32).double()
+    runs = [in_context(score, x, 0.0, seed=seed, support=False).values[0, 0].abs() for seed in range(20)]
+    mean = torch.stack(runs).mean(0)
+    inner = mean[8:-8, 8:-8].mean()
+    assert mean[:2].mean() < 2.5 * inner and mean[:, -2:].mean() < 2.5 * inner
+
+
+def test_a_model_that_looks_at_one_border_gets_nothing_at_the_opposite_one():
+    score = lp.Score(lambda x: 5 * x[:, 0, :4].mean((1, 2)).sin())
+    values = in_context(score, picture()[:, :1], 0.0).values[0, 0]
+    assert values[:4].mean() > 10 * values[-8:].abs().max()
+
+
+@pytest.mark.parametrize("shape", [(3, 30, 45), (1, 8, 8), (1, 4, 4), (3, 128, 32), (1, 2, 9)])
+def test_walks_enter_every_cell_of_a_shifted_grid_once(shape):
+    ranks, cells = draw_walks(torch.Size(shape), range(3, 6), seed=0, draw=0), math.prod(count_cells(shape))
+    assert ranks.shape == (6, *shape[1:])
+    assert all(torch.equal(walk.unique(), torch.arange(cells)) for walk in ranks)
+    assert torch.equal(ranks[0] + ranks[3], torch.full(shape[1:], cells - 1))
 
 
 def test_smoothing_keeps_totals_and_constants():
@@ -115,6 +126,7 @@ def test_agreement_with_another_seed_is_foretold():
     assert "would agree 0." in one.status[0].value
     same = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(estimate_agreement(same, same), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(estimate_agreement(same, -same), -torch.ones(3, dtype=torch.float64))
 
 
 def test_standard_errors_shrink_with_more_orders_and_cover_other_seeds():
@@ -131,3 +143,59 @@ def test_what_is_no_picture_is_refused():
         in_context(lp.Score(lambda x: x.sum(1)), torch.ones(1, 4))
     with pytest.raises(ValueError, match="quality='good' is unknown: use one of"):
         in_context(lp.Score(net(), 0), picture(), quality="good")
+
+
+def test_a_tolerance_walks_until_another_seed_would_agree_and_then_it_does():
+    x, score = picture(), lp.Score(net(), 1)
+    results = [in_context(score, x, tolerance=0.2, max_gradients=10_000, support=False, seed=s) for s in (0, 1)]
+    assert all(float(r.stats["agreement"]) >= 0.8 and lp.Outcome.REACHED in r.status[0] for r in results)
+    assert spearmanr(*(patch_means(r) for r in results))[0] > 0.65
+    assert "within tolerance=0.2" in results[0].status[0].value
+
+
+def test_a_budget_ends_the_walks_and_the_status_says_so():
+    x, counted = picture(), Counted(net())
+    result = in_context(lp.Score(counted, 1), x, tolerance=0.001, max_gradients=250, support=False)
+    assert lp.Outcome.BUDGET_SPENT in result.status[0] and not result.status[0].ok
+    assert counted.value_rows <= 3 * 250 + 10 and result.stats["rounds"] == [1]
+    more = in_context(lp.Score(net(), 1), x, tolerance=0.001, max_gradients=600, support=False)
+    assert more.stats["rounds"][0] > 1 and more.stats["agreement"][0] > result.stats["agreement"][0]
+
+
+def test_an_interruption_loses_at_most_a_round():
+    class Tired(torch.nn.Module):
+        def __init__(self, after):
+            super().__init__()
+            self.inner, self.left = net(), after
+
+        def forward(self, x):
+            self.left -= len(x)
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return self.inner(x)
+
+    x = picture(2)
+    with pytest.raises(lp.Interrupted) as caught:
+        in_context(lp.Score(Tired(900).eval(), 1), x, 0.0, support=False)  # one example takes some 540 forwards
+    result = caught.value.result
+    whole = in_context(lp.Score(net(), 1), x[:1], 0.0, support=False)
+    torch.testing.assert_close(result.values[0], whole.values[0])
+    assert lp.Outcome.INTERRUPTED in result.status[1] and lp.Outcome.INTERRUPTED not in result.status[0]
+    assert torch.isfinite(result.values[1]).all() == ("after 1 rounds" in result.status[1].value)
+
+
+def patch_means(result):
+    return torch.nn.functional.adaptive_avg_pool2d(result.values.sum(1), 16).flatten()
+
+
+def test_pixels_on_request_leave_the_sums_over_windows():
+    """A score of single bright pixels: with detail they stand out, and what a quarter of the side has stays."""
+    w = torch.zeros(32, 32)
+    w[10:22:4, 10:22:4] = 1.0
+    score, x = lp.Score(lambda x: (x[:, 0] * w).sum((1, 2))), torch.ones(1, 1, 32, 32)
+    whole, fine = (in_context(score, x, 0.0, detail=detail, support=False) for detail in ("windows", "pixels"))
+    assert fine.values[0, 0][w > 0].mean() > 3 * whole.values[0, 0][w > 0].mean()
+    sums = [torch.nn.functional.avg_pool2d(r.values, 8).flatten() for r in (whole, fine)]
+    assert torch.corrcoef(torch.stack(sums))[0, 1] > 0.8 and int(fine.n_gradients) == 50
+    with pytest.raises(ValueError, match="use one of \\['windows', 'pixels'\\]"):
+        in_context(score, x, detail="cells")

@@ -1,15 +1,20 @@
 """The engine of removal against a loop over draws, fills, spans and examples, and what it runs."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.ndimage
 import torch
+from hypothesis import given, settings, strategies as st
 
 import leastpath as lp
 from helpers import Counted, cnn, mlp
-from leastpath.evaluation.measure import generators
+from leastpath.evaluation import MEASURES, symmetric_relevance_gain
+from leastpath.evaluation.masking import MaskingMeasure
+from leastpath.evaluation.measure import generators, given_attribution
+from leastpath.evaluation.support import SymmetricRelevanceGain
 from leastpath.removal import curves
 from leastpath.removal.curves import (
     Blur,
@@ -25,6 +30,7 @@ from leastpath.removal.curves import (
     measure_curves,
     removal_scores,
     round_counts,
+    share_of_top,
 )
 
 
@@ -72,9 +78,9 @@ def test_equal_removals_run_once_and_nothing_removed_is_the_input():
 # ---- orders of removal: places, ties, groups, and how shares become counts --------------------
 
 
-def test_places_follow_the_strength_and_ties_the_number():
+def test_places_follow_the_strength_and_equals_share_theirs():
     order = Order.of(torch.tensor([[1.0, -3.0, 2.0, -2.0]]), None, "magnitude")
-    assert order.places.tolist() == [[[3, 0, 1, 2]]] and order.sizes.tolist() == [4]
+    assert order.places.tolist() == [[[3, 0, 1, 1]]] and order.sizes.tolist() == [4]
     assert Order.of(torch.tensor([[1.0, -3.0, 2.0]]), None, "signed").places.tolist() == [[[1, 2, 0]]]
 
 
@@ -281,9 +287,8 @@ def test_batch_equals_loop(fill):
         (lambda: find_filler(float("nan")), "is unknown"),
         (lambda: find_filler(None), "is unknown"),
         (lambda: prepared("blur", torch.rand(2, 5)), "needs images"),
-        (lambda: prepared(Blur(-1), images()), "must be a finite number"),
+        (lambda: prepared(Blur(-1), images()), "must be at least 0"),
         (lambda: prepared("linear", torch.rand(2, 5)), "needs images"),
-        (lambda: linear_imputation(images(1), torch.ones(1, 3, 6, 7, dtype=torch.bool)), "no pixel left"),
         (lambda: prepared(lambda x: x[:, :1], images()), "one fill per value"),
         (lambda: prepared(Samples(torch.rand(3, 5)), images()), "pool of samples has shape"),
         (lambda: prepared(Samples(images()[:1]), images()[:1]), "nothing but the example"),
@@ -296,3 +301,52 @@ def test_errors_say_what_to_do(call, words):
 
 def test_every_named_fill_is_listed():
     assert set(curves.FILLS) == {"baseline", "mean", "blur", "noise", "linear"}
+
+
+# ---- equals: no answer depends on how features are numbered ---------------------------------------------------------
+
+
+def test_equal_values_everywhere_have_no_support_wherever_the_important_feature_stands():
+    for place in range(6):
+        weights = torch.nn.functional.one_hot(torch.tensor(place), 6) * 8.0
+        score = lp.Score(lambda x, w=weights: torch.stack([x @ w, torch.zeros(len(x))], 1), 0)
+        assert symmetric_relevance_gain(score, torch.ones(1, 6), torch.ones(1, 6)) == 0
+        assert lp.verdict(score, torch.ones(1, 6), torch.ones(1, 6)).support == 0
+
+
+WAVY = mlp(12, 3)
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 10_000), scale=st.sampled_from([lp.Score(WAVY, 0), lp.Score(WAVY, 1, "sigmoid")]))
+def test_renumbered_features_have_the_same_removals(seed, scale):
+    numbers = torch.Generator().manual_seed(seed)
+    values = torch.randint(-2, 3, (1, 12), generator=numbers).float()  # many equals
+    x, renumbered = torch.randn(1, 12, generator=numbers), torch.randperm(12, generator=numbers)
+    other = replace(scale, model=lambda x: WAVY(x[:, renumbered.argsort()]))
+    for kind in MEASURES.values():
+        if issubclass(kind, (MaskingMeasure, SymmetricRelevanceGain)):
+            first, second = (
+                kind()(score, inputs, None, given_attribution(given)).values
+                for score, inputs, given in ((scale, x, values), (other, x[:, renumbered], values[:, renumbered]))
+            )
+            torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def test_a_mirrored_picture_with_its_mirrored_map_has_the_same_support():
+    numbers = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, 3 * 16 * 16, generator=numbers).T
+    picture = torch.rand(1, 3, 16, 16, generator=numbers)
+    values = torch.randn(1, 3, 4, 4, generator=numbers).repeat_interleave(4, 2).repeat_interleave(4, 3)  # equals
+
+    def gain(turn):
+        score = lp.Score(lambda x: (turn(x).flatten(1) @ weights).tanh(), 0)
+        return symmetric_relevance_gain(score, turn(picture), turn(values), groups="pixels")
+
+    torch.testing.assert_close(gain(lambda x: x.flip(-1)), gain(lambda x: x))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
+def test_shares_of_the_top_add_up_to_it(count):
+    shares = share_of_top(torch.tensor([[3.0, 1.0, 1.0, 0.0]]), count)
+    assert float(shares.sum()) == count and shares[0, 1] == shares[0, 2]

@@ -10,6 +10,9 @@ import torch
 import leastpath as lp
 
 pytest.importorskip("matplotlib")
+from matplotlib.text import Text
+
+from leastpath import report
 from leastpath.report.canvas import array, limit, new_figure, tick, write_title
 
 
@@ -70,3 +73,24 @@ def test_titles_do_not_run_into_each_other():
 
 def test_ticks_are_for_people():
     assert [tick(x) for x in (0.0, 1.8e4, 2e-7)] == ["0", "18,000", "2 × 10⁻⁷"]
+
+
+AWKWARD = [
+    "Revenue ($) over cost ($)", "$x_1^2$", r"\frac{1}{2} $", "a_b^c\\d%", "<script>alert(1)</script>", "x" * 300, "",
+    "twice", "twice", "\u05e9\u05dc\u05d5\u05dd",
+]  # fmt: skip
+
+
+def test_names_are_text_in_every_figure():
+    """No dollar is mathematics: every name that is drawn is what was given, or its beginning."""
+    figures = [
+        report.bars(torch.arange(1.0, len(AWKWARD) + 1), AWKWARD, title=AWKWARD[0], top=len(AWKWARD)),
+        report.heatmap(torch.randn(4, 4), title=AWKWARD[0]),
+        report.heatmap(torch.randn(4, 4), title=AWKWARD[1]),
+        report.text(AWKWARD, torch.arange(1.0, len(AWKWARD) + 1), title=AWKWARD[0]),
+    ]
+    for figure in figures:
+        figure.canvas.draw()
+        for text in figure.findobj(Text):
+            shown, is_math = text._preprocess_math(text.get_text())
+            assert not is_math, shown

@@ -85,7 +85,7 @@ def test_draws_into_given_axes_and_saves(tmp_path):
         (lambda: heatmap(A), r"expected one image"),
         (lambda: heatmap(np.zeros((9, 9, 3))), r"looks like \(height, width, channels\)"),
         (lambda: heatmap(A[0], IMAGES[0, :, :4]), r"attributions have \(height, width\) = \(8, 10\)"),
-        (lambda: heatmap(A[0], scale=0.0), "scale=0.0 must be a magnitude"),
+        (lambda: heatmap(A[0], scale=0.0), "scale=0.0 must be positive"),
         (lambda: heatmaps({}), "nothing to draw"),
         (lambda: heatmaps({"a": A, "b": B[:1]}), "differ in shape"),
         (lambda: heatmaps({"a": A}, IMAGES[:1]), "got 1 images for 2 examples"),

@@ -12,7 +12,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import Counted, Dropping, TextNet, cnn, flat_points, left_untouched, mlp, seeded
-from leastpath.score.calls import WatchedDraws
+from leastpath.score.calls import WatchedDraws, has_recurrent_parts
 from leastpath.score.score import baselines_per_example, choose_classes, flat_baseline
 
 X = flat_points(5, 4)
@@ -456,3 +456,19 @@ def test_baseline_errors_of_tuples_and_layers():
     raises("got 2 baselines for 1 inputs", lp.Score(net, 1, layer=net.embedding), torch.ones(2, 3).long(), (0, 0))
     model = mlp()
     raises("baselines hold NaN", lp.Score(model, 1, layer=model[1]), X, NAN)
+
+
+def test_recurrent_nets_do_without_cudnn_where_it_has_no_backward(monkeypatch):
+    seen = []
+
+    class Watched(nn.LSTM):
+        def forward(self, x):
+            seen.append(torch.backends.cudnn.enabled)
+            return super().forward(x)
+
+    net = Watched(3, 2, batch_first=True).eval()
+    calls = lp.Score(lambda x: net(x)[0].sum((1, 2))).bind(torch.rand(2, 4, 3)).calls
+    assert not calls._avoids_cudnn and has_recurrent_parts(net) and not has_recurrent_parts(net.train())
+    monkeypatch.setattr(calls, "_avoids_cudnn", True)
+    calls([torch.rand(2, 4, 3)], torch.arange(2))
+    assert seen[-1] is False and torch.backends.cudnn.enabled

@@ -97,3 +97,32 @@ def test_what_is_refused():
         lp.Score(make_pipeline(PolynomialFeatures(), LinearRegression()).fit(X, SUM))
     with pytest.raises(ValueError, match="list has no predict"):
         as_function([])
+
+
+class Doubled(Ridge):
+    """Another answer than its weights say."""
+
+    def predict(self, x):
+        return 2 * super().predict(x)
+
+
+class Strict(LogisticRegression):
+    """The same probabilities, and labels of another threshold."""
+
+    def predict(self, x):
+        return np.full(len(x), self.classes_[0])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "labels"),
+    [
+        (Doubled(), [0.0, 1.0, 2.0, 3.0]),
+        (Strict(), [0, 1, 1, 0]),
+        (network(MLPRegressor, loss="poisson"), [1.0, 2.0, 3.0, 4.0]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_module_that_is_not_the_estimator_is_refused(estimator, labels):
+    x = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [0.0, 0.0]])
+    with pytest.raises(ValueError, match=r"answers otherwise than its weights say.*as_function"):
+        as_module(estimator.fit(x, labels))

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import leastpath as lp
+from helpers import seeded
 from leastpath.score import preparation
 from leastpath.score.preparation import Pointwise
 
@@ -192,3 +193,25 @@ def test_errors_say_what_to_do(net):
 def test_a_product_against_its_convolution():
     convolution, x = nn.Conv2d(3, 5, 1), torch.ones(2, 3, 4, 4)
     torch.testing.assert_close(Pointwise(convolution)(x), convolution(x), atol=1e-6, rtol=1e-5)
+
+
+class Skipping(nn.Module):
+    """Bright inputs skip the batch normalisation: what one example shows is not the whole function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        return self.last(self.norm(x) if x.mean() < 0.4 else x).flatten(1)
+
+
+def test_a_way_that_depends_on_the_data_is_not_frozen():
+    net = seeded(Skipping).eval()
+    net.norm.running_mean.fill_(0.3)
+    ready = lp.prepare(net, 0.1 * torch.rand(2, 3, 8, 8))
+    assert "another way through its layers" in str(ready.report)
+    for scale in (0.0, 0.1, 1.0, 5.0, -1.0):
+        x = scale * torch.rand(2, 3, 8, 8)
+        torch.testing.assert_close(ready(x), net(x), rtol=1e-4, atol=1e-5)

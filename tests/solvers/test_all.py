@@ -1,4 +1,5 @@
-"""What holds for every solver: each invariant runs on all of helpers.ALL_SOLVERS, which says what one cannot do."""
+"""What holds for every solver's paths and measurements: each invariant runs on all of helpers.ALL_SOLVERS, which says
+what one cannot do. What solvers share with methods, heads and doors is in tests/invariants."""
 
 import dataclasses
 from functools import cache
@@ -48,7 +49,8 @@ def solver_of(case, score=SCORE, metric=METRICS[0], dtype=torch.float32, needs_b
 def explain(case, score, inputs=X, baselines=BASE, metric=METRICS[0], solver=None, **settings) -> lp.Attribution:
     solver = solver or solver_of(case, score, metric, inputs.dtype)
     start = None if chooses_start(solver) else case.shaped(baselines)
-    return lp.attribute(score, case.shaped(inputs), start, method=solver, metric=metric, **settings)
+    # The test by removal is the same for every solver; tests/removal has its invariants.
+    return lp.attribute(score, case.shaped(inputs), start, method=solver, metric=metric, support=False, **settings)
 
 
 @cache
@@ -93,34 +95,6 @@ def test_ends_are_exactly_fixed(case, metric):
     start, end = ends(result)
     assert torch.equal(end.to(X), X) and (own_start or torch.equal(start.to(BASE), BASE))
     assert result.path.points.isfinite().all()
-
-
-def test_same_seed_same_path_and_no_global_seeds(case):
-    before = torch.get_rng_state()
-    first = explain(case, SCORE, seed=3)
-    assert torch.equal(before, torch.get_rng_state())
-    torch.rand(7)
-    second = explain(case, SCORE, seed=3)
-    assert torch.equal(first.path.points, second.path.points) and torch.equal(first.path.route, second.path.route)
-    assert torch.equal(first.values, second.values)
-
-
-def test_batch_equals_loop(case):
-    score = lp.Score(MOONS, TARGETS, "softmax")
-    solver = solver_of(case, score)
-    together = explain(case, score, solver=solver)
-    for b in range(3):
-        single = lp.Score(MOONS, int(TARGETS[b]), "softmax")
-        alone = explain(case, single, X[b : b + 1], BASE[b : b + 1], solver=solver)
-        torch.testing.assert_close(together.path[b], alone.path[0], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(together.values[b], alone.values[0], rtol=1e-2, atol=1e-3)
-        torch.testing.assert_close(together.length[b], alone.length[0], rtol=1e-2, atol=1e-3)
-
-
-def test_batch_size_changes_nothing(case):
-    results = [explain(case, lp.Score(MOONS, 1, "softmax", batch_size=n)) for n in (7, 1000)]
-    torch.testing.assert_close(results[0].path.points, results[1].path.points, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(results[0].values, results[1].values, rtol=1e-2, atol=1e-3)
 
 
 MOONS_FLOAT64 = flat(moons_net(torch.float64))
@@ -180,27 +154,6 @@ def test_budget_is_respected(case):
     assert (result.n_gradients <= 60).all() and model.gradient_rows <= 3 * 60
     known = result.length_ratio.isfinite()
     assert all(k or Outcome.BUDGET_SPENT in s for k, s in zip(known, result.status, strict=True))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_dtype_is_kept(case, dtype):
-    x, base, score = X.to(dtype), BASE.to(dtype), lp.Score(flat(mlp(2)).to(dtype), 1)
-    solver = solver_of(case, score, dtype=dtype)
-    result = explain(case, score, x, base, solver=solver)
-    start, end = ends(result)
-    assert result.values.dtype == dtype
-    assert torch.equal(end.to(x), x) and (chooses_start(solver) or torch.equal(start.to(base), base))
-
-
-def test_model_is_left_untouched(case):
-    model = flat(mlp(2))
-    model(X).sum().backward()
-    before = {name: p.clone() for name, p in model.state_dict().items()}
-    grads = [p.grad.clone() for p in model.parameters()]
-    explain(case, lp.Score(model, 1))
-    assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
-    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), grads, strict=True))
-    assert not any(m._forward_hooks for m in model.modules()) and not model.training
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

@@ -6,7 +6,7 @@ import collections.abc
 import math
 import numbers
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -31,8 +31,9 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
     remedy = or_none + (f": {advice}" if advice else "")
     if isinstance(given, bool) or not isinstance(given, numbers.Integral):
         raise ValueError(f"{name}={show_value(given)} must be a whole number{remedy}")
-    if least is not None and given < least:
-        raise ValueError(f"{name}={given} must be at least {least}{remedy}")
+    if least is not None and not least <= int(given) < SEEDS:
+        bound = f"at least {least}" if int(given) < least else "below 2⁶³, where computers stop counting"
+        raise ValueError(f"{name}={given} must be {bound}{remedy}")
 
 
 def check_kind(name: str, given: object, kinds: type | tuple[type, ...], expected: str) -> None:
@@ -127,7 +128,7 @@ def check_settings_of(settings: Any) -> None:
     Numbers of NumPy become Python's. NaN is no number. A type may have a `Range`. Types of other kinds than numbers,
     words, tensors, functions and classes are not checked here.
     """
-    kinds = _type_hints(type(settings))  # type: ignore[arg-type]  # classes are hashable, which mypy does not see
+    kinds = kinds_of(type(settings))  # type: ignore[arg-type]  # classes are hashable, which mypy does not see
     for field in fields(settings):
         if field.init:
             given = getattr(settings, field.name)
@@ -137,9 +138,13 @@ def check_settings_of(settings: Any) -> None:
 
 
 @lru_cache(maxsize=256)
-def _type_hints(settings: type) -> dict[str, Any]:
-    """The types of a class's fields, resolved once: that takes longer than all the rest of a check."""
-    return get_type_hints(settings, include_extras=True)
+def kinds_of(settings: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a class's fields or a function's parameters, resolved once: that takes longer than all the rest of a
+    check. None where they cannot be: a user's function need not have types."""
+    try:
+        return get_type_hints(settings, include_extras=True)
+    except (NameError, TypeError):
+        return {}
 
 
 def check_setting(name: str, given: object, kind: Any) -> None:
@@ -173,7 +178,8 @@ def _fits(given: object, kind: Any) -> bool | None:
     if kind is bool:
         return isinstance(given, (bool, np.bool_))
     if kind is int:
-        return isinstance(given, numbers.Integral) and not isinstance(given, bool)
+        whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+        return whole and abs(given) < SEEDS  # type: ignore[arg-type]
     if kind is float:
         number = isinstance(given, numbers.Real) and not isinstance(given, bool)
         return number and not math.isnan(given)  # type: ignore[arg-type]
@@ -181,6 +187,12 @@ def _fits(given: object, kind: Any) -> bool | None:
         return isinstance(given, str) and given in get_args(kind)
     if get_origin(kind) is collections.abc.Callable:
         return callable(given) and not isinstance(given, type)
+    if get_origin(kind) is tuple and isinstance(given, (tuple, list)):
+        parts = get_args(kind)
+        kinds = parts[:1] * len(given) if parts[1:] == (...,) else parts
+        return len(kinds) == len(given) and all(map(_holds, given, kinds))
+    if get_origin(kind) is tuple:
+        return False if isinstance(given, (str, numbers.Number, Tensor)) else None
     if isinstance(kind, type) and get_origin(kind) is None:
         try:
             return isinstance(given, kind)
@@ -189,12 +201,26 @@ def _fits(given: object, kind: Any) -> bool | None:
     return None
 
 
+def _holds(given: object, kind: Any) -> bool:
+    """Whether a part of a setting is what its type says."""
+    try:
+        check_setting("", given, kind)
+    except ValueError:
+        return False
+    return True
+
+
 def _words(kind: Any) -> str:
     known = {bool: "True or False", int: "a whole number", float: "a number", Tensor: "a tensor", str: "a word"}
     if kind in known:
         return known[kind]
     if get_origin(kind) is Literal:
         return f"one of {list(get_args(kind))}"
+    if get_origin(kind) is Annotated:
+        return f"{_words(get_args(kind)[0])}, {kind.__metadata__[0].words}"
+    if get_origin(kind) is tuple:
+        parts = get_args(kind)
+        return f"a tuple, each part {_words(parts[0])}" if parts[1:] == (...,) else f"a tuple of {len(parts)}"
     return "a function" if get_origin(kind) is collections.abc.Callable else f"a {getattr(kind, '__name__', kind)}"
 
 

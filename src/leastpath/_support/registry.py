@@ -62,12 +62,13 @@ class Registry(Mapping[str, T], Generic[T]):
         self._things[name] = thing
 
     def __getitem__(self, name: str) -> T:
+        name = str(name)  # a list could not even be looked for
         if name not in self._things:
             self._read_entry_points()
         if name not in self._things:
             close = list(self._things)
             if len(close) > MOST_NAMED:
-                close = get_close_matches(str(name), close, n=MOST_NAMED, cutoff=0)  # the most similar first
+                close = get_close_matches(name, close, n=MOST_NAMED, cutoff=0)  # the most similar first
             known = ", ".join(close) + (f" … ({len(self._things)} in all)" if len(close) < len(self._things) else "")
             own = f"in every process that asks for it, by {self._adder}"
             raise UnknownName(f"no {self.what} is called {name!r}: use one of {known}; or add yours, {own}")

@@ -18,6 +18,11 @@ def norms(tensor: Tensor, dims: int) -> Tensor:
     return torch.linalg.vector_norm(tensor.flatten(dims), dim=dims) if tensor.ndim > dims else tensor.abs()
 
 
+def precise(tensor: Tensor) -> Tensor:
+    """In double precision, in single precision on Apple's devices, which have no other."""
+    return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+
+
 def per_row(values: Tensor, other: Tensor) -> Tensor:
     """(rows, …) with trailing dimensions of size one, so that it multiplies `other` (rows, …, *features) row by row."""
     return values.reshape(*values.shape, *[1] * (other.ndim - values.ndim))

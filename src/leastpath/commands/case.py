@@ -8,21 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from leastpath.commands.options import IMAGE_BASELINES
+from leastpath._support.checks import write_number
+from leastpath.commands.options import IMAGE_BASELINES, MADE_FOR
 from leastpath.features.images import read_image
 from leastpath.score.baselines import Choice, Several
 from leastpath.score.calls import UnreadableOutput
 from leastpath.score.failures import reason_of
 from leastpath.score.score import Score
+from leastpath.tabular import ONE_ROW, Rescaled, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TOP = 5  # classes listed
 IN_WORDS = {
-    "softmax": "probability", "log_softmax": "log-probability", "sigmoid": "probability", "logit_margin": "log-odds",
+    "raw": "logit", "softmax": "probability", "log_softmax": "log-probability", "sigmoid": "probability",
+    "logit_margin": "log-odds",
 }  # fmt: skip
 
 
@@ -43,18 +46,34 @@ class Case:
     """Names of a table's columns; None for a picture."""
 
     @property
+    def labels(self) -> list[str]:
+        """A table's columns, each with its cell and, in brackets, the baseline's, in the table's own units."""
+        assert self.features is not None
+        unit = self.score.model.unit if isinstance(self.score.model, Rescaled) else 1.0
+        cells, start = (self.inputs * unit)[0].tolist(), (torch.stack(self.each_baseline).mean((0, 1)) * unit).tolist()
+        each = zip(self.features, cells, start, strict=True)
+        return [f"{name} = {write_number(cell, 4)} ({write_number(at, 4)})" for name, cell, at in each]
+
+    @property
     def each_baseline(self) -> tuple[Tensor, ...]:
         """Each of them, (1, *features)."""
         return (self.baselines,) if self.baselines.ndim == self.inputs.ndim else self.baselines.unbind(1)
 
 
-def image_case(file: Path, model: Callable[[Tensor], Any], *, size: int = 224, **asked: Any) -> Case:
-    """A picture and a classifier of RGB in [0, 1], (batch, 3, size, size). `asked` is as for `table_case`."""
-    image = read_image(file, size)
-    logits = _probe(model, image, f"pictures of {size} × {size} pixels: try another --size")
+def image_case(
+    file: Path, model: Callable[[Tensor], Any], *, size: int = MADE_FOR, reading: Mapping[str, bool] | None = None,
+    **asked: Any,
+) -> Case:  # fmt: skip
+    """A picture and a classifier of RGB, or grey, in [0, 1], (batch, channels, size, size).
+
+    `reading` is how it is read, as for `read_image`; `asked` is as for `table_case`.
+    """
+    image = read_image(file, size, **(reading or {}))
+    others = "--grey" if image.shape[1] == 3 else "without --grey"
+    logits = _probe(model, image, f"pictures of {image.shape[1]} × {size} × {size}: try another --size, or {others}")
     names: dict[str, Choice] = {name: name for name in IMAGE_BASELINES}
-    # The probability itself, as in the study of truth, whose recommendation for photographs is of probabilities.
-    return _case(model, image, logits, names, **{"usual": "softmax", "baseline": "black", **asked})
+    # The logit: the same forwards explain more of the probability when they are read in it (docs/pictures.md).
+    return _case(model, image, logits, names, **{"usual": "raw", "baseline": "black", **asked})
 
 
 def table_case(table: pd.DataFrame, row: int, model: Callable[[Tensor], Any], **asked: Any) -> Case:
@@ -73,7 +92,7 @@ def table_case(table: pd.DataFrame, row: int, model: Callable[[Tensor], Any], **
     Example:
         >>> import pandas
         >>> table = pandas.DataFrame({"a": [0.0, 200.0, 400.0], "b": [0.0, 0.2, 0.4]})
-        >>> table_case(table, 1, nn.Linear(2, 3).eval(), target=0).baselines
+        >>> table_case(table, 1, torch.nn.Linear(2, 3).eval(), target=0).baselines
         tensor([[1., 1.]])
     """
     if not 0 <= row < len(table):
@@ -85,28 +104,16 @@ def table_case(table: pd.DataFrame, row: int, model: Callable[[Tensor], Any], **
         raise ValueError(f"row {row} has no finite number in {', '.join(empty)}: fill it first")
     logits = _probe(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
     complete = points[torch.isfinite(points).all(1)]
-    unit = complete.std(0) if len(complete) > 1 else torch.ones_like(chosen[0])
-    unit = torch.where(unit > 0, unit, 1)  # a column that never changes keeps its unit
+    unit = unit_of(complete)
     points = complete / unit
     names: dict[str, Choice] = {
         "mean": ("mean", {"points": points}), "zero": 0.0, "samples": ("samples", {"points": points}),
         "max_entropy": ("max_entropy", {"limits": (points.amin(0), points.amax(0))}),
     }  # fmt: skip
     case = _case(Rescaled(model, unit), chosen / unit, logits, names, **{"baseline": "mean", **asked})
+    if len(points) == 1 and all(torch.equal(start, case.inputs) for start in case.each_baseline):
+        raise ValueError(f"{ONE_ROW}: pass a table of more rows, or --baseline zero")
     return replace(case, features=[str(column) for column in table.columns])
-
-
-class Rescaled(nn.Module):
-    """A model whose columns are given in other units: (batch, columns), in multiples of `unit` (columns,)."""
-
-    def __init__(self, model: Callable[[Tensor], Any], unit: Tensor) -> None:
-        super().__init__()
-        self.model, self.unit = model, unit
-        self.training = isinstance(model, nn.Module) and model.training
-
-    def forward(self, rows: Tensor) -> Any:
-        """(batch, columns) -> the model's output."""
-        return self.model(rows * self.unit)
 
 
 def join_cases(cases: Sequence[Case]) -> Case:
@@ -142,7 +149,7 @@ def _case(
         output, words = output or usual, f"class {_name(chosen, labels)}"
     # Some exported programs take only the batch size that they were exported with.
     score = Score(model, chosen, output, batch_size=None if _takes_batches(model, inputs) else 1)  # type: ignore[arg-type]
-    explained = words if output == "raw" else f"{IN_WORDS.get(output, output)} of {words}"
+    explained = words if chosen is None and output == "raw" else f"{IN_WORDS.get(output, output)} of {words}"
     return Case(score, inputs, _baselines(baseline, names, inputs, score), explained, _top(logits, labels))
 
 

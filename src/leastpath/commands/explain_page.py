@@ -6,27 +6,32 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from leastpath._support.checks import write_number
+from leastpath.attribution import DEFAULTS
 from leastpath.commands.answers import EVIDENCE, Answer
 from leastpath.commands.case import Case
 from leastpath.commands.run_folder import RunFolder
 from leastpath.commands.verdict import verdict
 from leastpath.explorer.findings import EVIDENCE as MEANINGS
 from leastpath.report import Report, bars
-from leastpath.report.canvas import SERIES, new_figure, tick, without_ticks, write_title
-from leastpath.report.heat import PANEL, comparable, heat_row
+from leastpath.report.canvas import LONGEST_NAME, SERIES, new_figure, plain, tick, without_ticks, write_title
+from leastpath.report.heat import PANEL, comparable, heat_row, to_display
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 SIDE_BY_SIDE = 4  # methods in one row of pictures
-MOST_BARS = 10
+MOST_BARS, MOST_LETTERS = 10, 44
+OF_MAP = "Red speaks for it, blue against it; where the picture is grey, the map says nothing."
 OF_PICTURES = (
-    "Top: where the magnitudes lie, smoothed, each method on its own scale. Middle: the sums over patches, which are "
-    "what the test removes; red raises the score, blue lowers it. Bottom: every pixel, channels summed. Methods share "
-    "a scale where their scales are within tenfold of each other. Best support first."
+    "Red raises the score, blue lowers it. Top: smoothed, each method on its own scale. Middle: the sums over patches, "
+    "which are what the test removes. Bottom: every pixel, channels summed. Methods share a scale where their scales "
+    "are within tenfold of each other. Best support first."
 )
-OF_BARS = "The largest attributions of each method: right raises the score, left lowers it. Best support first."
+OF_BARS = (
+    "The largest attributions of each method, as column = its cell (the baseline's): right raises the score, left "
+    "lowers it. Best support first."
+)
 OF_EVIDENCE = " ".join(f"{label}: {meaning}" for label, meaning in (MEANINGS[name] for name in EVIDENCE))
 
 
@@ -35,10 +40,13 @@ def write_report(run: RunFolder, case: Case, found: Sequence[Answer], title: str
     said = verdict({a.title: a.trial for a in found}, is_probability=found[0].is_probability)
     report = Report(title, _lead(case, baselines))
     report.section("Verdict").text(said.replace("\n", "\n\n"))
+    if case.features is None:
+        first = _first(found)
+        run.show(report, _map(case, first), "map", f"{first.title}. {OF_MAP} {first.record['status']}")
     report.section("What the model says").table(_in_percent(case.top))
     report.section("Attributions")
     if case.features is not None:
-        run.show(report, _bars(case, case.features, found), "attributions", OF_BARS)
+        run.show(report, _bars(case.labels, found), "attributions", OF_BARS)
     else:
         for i in range(0, len(found), SIDE_BY_SIDE):
             name = "attributions" if i == 0 else f"attributions-{i // SIDE_BY_SIDE + 1}"
@@ -83,6 +91,24 @@ def _lead(case: Case, baselines: str) -> str:
     return f"Explained: {case.explained}, on {side} × {side} pixels (`--size`). {start}"
 
 
+def _first(found: Sequence[Answer]) -> Answer:
+    """Whose map is shown first: the one that `attribute` makes of pictures, or else the best supported."""
+    usual = DEFAULTS["image"].title
+    return next((answer for answer in found if answer.title == usual), found[0])
+
+
+def _map(case: Case, answer: Answer) -> Figure:
+    """The picture, and one map over it."""
+    figure = new_figure(4 * PANEL, 2 * PANEL)
+    picture, over = figure.subplots(1, 2)
+    without_ticks([picture])
+    picture.imshow(to_display(case.inputs[0].numpy(), (0.0, 1.0)), cmap="gray", vmin=0, vmax=1)
+    write_title(picture, "the picture")
+    heat_row([over], [answer.values], case.inputs, view="smooth", colorbar=False)
+    write_title(over, _title_of(answer))
+    return figure
+
+
 def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
     """One column per method, one row per view; left of them the picture and its baselines."""
     figure = new_figure(PANEL * (len(found) + 1), 3 * PANEL + 1.3)
@@ -95,10 +121,10 @@ def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
     for ax in axes[len(shown) :, 0]:
         ax.axis("off")
     for ax, (name, picture) in zip(axes[:, 0], shown, strict=False):
-        ax.imshow(picture[0].clamp(0, 1).permute(1, 2, 0).numpy())
+        ax.imshow(to_display(picture[0].numpy(), (0.0, 1.0)), cmap="gray", vmin=0, vmax=1)
         write_title(ax, name)
     values = [answer.values for answer in found]
-    heat_row(list(axes[0, 1:]), values, case.inputs, signed=False, view="smooth", share=False, colorbar=False)
+    heat_row(list(axes[0, 1:]), values, case.inputs, view="smooth", share=False, colorbar=False)
     heat_row(list(axes[1, 1:]), values, case.inputs, view="patches", bars_below=True)
     heat_row(list(axes[2, 1:]), values, bars_below=True)
     for ax, answer in zip(axes[0, 1:], found, strict=True):
@@ -108,9 +134,10 @@ def _heat(case: Case, found: Sequence[Answer], baselines: str) -> Figure:
     return figure
 
 
-def _bars(case: Case, names: Sequence[str], found: Sequence[Answer]) -> Figure:
+def _bars(names: Sequence[str], found: Sequence[Answer]) -> Figure:
     """Two methods beside each other, on one scale where their scales are within tenfold."""
     columns = min(2, len(found))
+    names = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in names]
     rows = -(-len(found) // columns)
     figure = new_figure(5.5 * columns, rows * (1.2 + 0.3 * (min(MOST_BARS, len(names)) + 1)))
     grid = figure.subplots(rows, columns, squeeze=False)
@@ -137,7 +164,7 @@ def _removal(found: Sequence[Answer]) -> Figure:
     axes = figure.subplots(1, 2, sharey=True)
     for ax, name, words in ((axes[0], "deletion", "removed"), (axes[1], "insertion", "kept")):
         for color, answer in zip(SERIES, found, strict=False):
-            ax.plot(answer.x, getattr(answer, name), color=color, label=answer.title)
+            ax.plot(answer.x, getattr(answer, name), color=color, label=plain(answer.title, LONGEST_NAME))
         ax.set_xlabel(f"share {words}, ranked first goes first")
         ax.grid(alpha=0.3)
         ax.yaxis.set_major_formatter(tick)

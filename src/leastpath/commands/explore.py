@@ -1,4 +1,4 @@
-"""`leastpath explore`: pictures, rows, texts or a saved result in the browser.
+"""`leastpath explore`: pictures, rows, texts, prompts or a saved result in the browser.
 
 `leastpath explore cat.jpg`, `leastpath explore table.csv --model weights.safetensors --model-class net:Net --row 12`.
 """
@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from leastpath.commands.classifier import imagenet_classes
+from leastpath.commands.explain_prompt import SMOLLM2, load_language_model
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.files import (
     TABLES,
@@ -24,6 +26,7 @@ from leastpath.commands.files import (
 )
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import ExploreOptions
+from leastpath.explorer.prompts import PromptSession, PromptSource
 from leastpath.explorer.saved import SavedSession
 from leastpath.explorer.server import Explorer
 from leastpath.explorer.session import Session, session_of
@@ -47,8 +50,11 @@ def run_explore(options: ExploreOptions) -> None:
     """
     files = options.inputs
     methods = None if options.methods is None else names_in(options.methods)
-    if files and files[0].suffix == ".safetensors":
-        session: Session | SavedSession = SavedSession(load(files[0]), files[0].name)
+    session: Session | SavedSession | PromptSession
+    if options.prompt is not None or options.model_dir is not None:
+        session = PromptSession(prompt_of(options))
+    elif files and files[0].suffix == ".safetensors":
+        session = SavedSession(load(files[0]), files[0].name)
     elif not files and not options.text:
         source, sentence = sample_source(options.sample)
         print(sentence)
@@ -57,9 +63,31 @@ def run_explore(options: ExploreOptions) -> None:
         session = session_of(source_of(options), methods=methods)
     explorer = Explorer(session, options.host, options.port)
     print(f"The explorer is at {explorer.url}\nEnd it with Ctrl-C.", flush=True)
-    if not options.no_open:
-        explorer.open()
+    with suppress(KeyboardInterrupt):
+        if not options.no_open:
+            explorer.open()
     explorer.wait()
+
+
+def prompt_of(options: ExploreOptions) -> PromptSource:
+    """The prompt that the options name, and its model."""
+    folder = options.model_dir
+    if options.prompt is None or folder is None:
+        raise ValueError(
+            'a prompt needs its model: leastpath explore --prompt "The capital of France is" --model-dir DIR'
+        )
+    if not folder.is_dir() and str(folder) != SMOLLM2:
+        raise ValueError(f"--model-dir {folder} is not a folder: pass one that save_pretrained wrote, or {SMOLLM2}")
+    if options.inputs or options.text:
+        raise ValueError("--prompt and files or --text cannot be shown together: start two explorers")
+    recipe = (
+        "from leastpath.commands.explain_prompt import SMOLLM2, load_language_model", "",
+        f"model, tokenizer = load_language_model(Path({str(folder)!r}))",
+    )  # fmt: skip
+    return PromptSource(
+        *load_language_model(folder), options.prompt, options.continuation, options.contrast,
+        max_new_tokens=options.max_new_tokens, recipe=("from pathlib import Path", *recipe),
+    )  # fmt: skip
 
 
 def source_of(options: ExploreOptions) -> SubjectSource:
@@ -90,7 +118,7 @@ def _pictures(
     pixels: list[Tensor] = []
     for picture, is_named in _picture_files(files)[:MOST]:
         try:
-            pixels.append(read_image(picture, options.size))
+            pixels.append(read_image(picture, options.size, **options.reading))
         except ValueError as error:
             if is_named:
                 raise
@@ -100,11 +128,12 @@ def _pictures(
     if not found:
         raise ValueError(f"{files[0]} holds no pictures that can be read: they end with {', '.join(PICTURES)}")
     places = list(found.values())
+    how = "".join(f", {name}={value}" for name, value in options.reading.items())
 
     def recipe(sample: int) -> list[str]:
         read = [
             "from leastpath.features.images import read_image",
-            f"inputs = read_image({str(places[sample])!r}, {options.size})",
+            f"inputs = read_image({str(places[sample])!r}, {options.size}{how})",
         ]
         return [*model.lines(), *read, "score = lp.Score(model)"]
 

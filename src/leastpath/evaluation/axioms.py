@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.rows import flat_rows
-from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, NamedMeasure
+from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, NamedMeasure, check_result
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Baselines, Inputs, Score, flat_baseline
 
@@ -53,6 +53,7 @@ class _Reported(NamedMeasure):
         self, score: Score, inputs: Inputs | None, baselines: Baselines, result: Attribution, *, seed: int = 0
     ) -> Measured:
         """Values (batch,), as the result reports them; runs no model."""
+        check_result(result)
         n = None if inputs is None else len(inputs[0] if isinstance(inputs, tuple) else inputs)
         if n not in (None, len(result.status)):
             raise ValueError(

@@ -140,7 +140,7 @@ class _Removals:
         points = self.bound.space.points()[self.example : self.example + 1]
         masked = chosen[:, self.index].reshape(len(removed), *self.bound.shape).to(points.device)
         filled = torch.where(masked, fill_rows(self.fill, rows, masked).to(points), points)
-        return level_of(self.bound.values(filled, rows).double().cpu(), self.scale).numpy()
+        return level_of(self.bound.values(filled, rows).cpu().double(), self.scale).numpy()
 
 
 def best_order(removals: _Removals) -> list[int]:

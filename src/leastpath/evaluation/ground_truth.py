@@ -14,6 +14,7 @@ from leastpath._support.checks import check_integer, seed_of
 from leastpath._support.fingerprint import digest
 from leastpath.evaluation.measure import Measured, NamedMeasure, column_of, read_attributions
 from leastpath.features.groups import read_maps
+from leastpath.removal.curves import share_of_top
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Baselines, Inputs, Score
 
@@ -167,7 +168,7 @@ class Localization(NamedMeasure):
             all examples, one each, or a function of the inputs (`KnownAnswers`).
         kind: "mass": share of Σ|A| inside. "pointing": whether the largest |A| is inside. "iou": intersection over
             union of the mask and as many features with the largest |A|. "roc_auc": chance that a feature inside has the
-            larger |A| than one outside, ties counting half. Ties of "pointing" and "iou" go to the first feature.
+            larger |A| than one outside, ties counting half. Equals share the place of "pointing" and "iou".
 
     Example:
         >>> from leastpath.evaluation import given_attribution
@@ -196,7 +197,7 @@ class Localization(NamedMeasure):
         inside = masks.sum(1)
         if bool(((inside == 0) | (inside == masks.shape[1])).any()):
             raise ValueError("a mask marks nothing or everything: mark the features of the answer only")
-        values = _localize(self.kind, strengths.double().cpu().numpy(), masks.cpu().numpy())
+        values = _localize(self.kind, strengths.cpu().double().numpy(), masks.cpu().numpy())
         zero = (strengths == 0).all(1).cpu()
         return Measured.of(torch.where(zero, torch.nan, torch.as_tensor(values, dtype=torch.float64)))
 
@@ -239,7 +240,7 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
         >>> rank_correlation(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 4.0, 9.0]]))
         tensor([1.], dtype=torch.float64)
     """
-    a, b = (torch.as_tensor(_ranks(side.double().cpu().numpy())) for side in (a, b))
+    a, b = (torch.as_tensor(_ranks(side.cpu().double().numpy())) for side in (a, b))
     a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
     scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
     return torch.where(scale > 0, (a * b).sum(1) / scale, torch.nan)
@@ -264,11 +265,12 @@ def _localize(kind: LocalizationKind, strengths: np.ndarray, masks: np.ndarray) 
         total = strengths.sum(1)
         return (strengths * masks).sum(1) / np.where(total > 0, total, 1)
     if kind == "pointing":
-        return np.take_along_axis(masks, strengths.argmax(1)[:, None], 1)[:, 0].astype(float)
+        top = share_of_top(torch.as_tensor(strengths), 1).numpy()
+        return np.asarray((top * masks).sum(1))
     if kind == "iou":
-        places = np.argsort(np.argsort(-strengths, 1, kind="stable"), 1)
-        chosen = places < inside[:, None]
-        return (chosen & masks).sum(1) / (chosen | masks).sum(1)
+        chosen = share_of_top(torch.as_tensor(strengths), torch.as_tensor(inside)[:, None]).numpy()
+        both = (chosen * masks).sum(1)
+        return np.asarray(both / (2 * inside - both))
     ranks = (_ranks(strengths) * masks).sum(1)
     return (ranks - inside * (inside + 1) / 2) / (inside * (masks.shape[1] - inside))
 

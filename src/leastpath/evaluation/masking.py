@@ -58,8 +58,8 @@ class Masking:
         fill: "baseline", "mean", "blur", "noise", "linear" (ROAD), a number, a callable inputs -> fills, `Samples` of
             other inputs or another object of `removal.curves`, or a tuple of several: one curve each, and their mean
             as the value.
-        rank: "magnitude" ranks features by Σ|A| over what is masked together, "signed" by Σ A. Ties go to the feature
-            that comes first in memory (the group of the lowest number).
+        rank: "magnitude" ranks features by Σ|A| over what is masked together, "signed" by Σ A. Equals are
+            masked together: an area that ends among them has its share of what is lost with all.
 
     Rarely needed:
         probability: what is measured after masking, whatever was explained. "softmax": of the model's outputs, at the
@@ -178,8 +178,10 @@ class MaskedScores:
 
 def _mass_of_first(attributions: Tensor, order: Order, areas: Sequence[float]) -> Tensor:
     """(batch, areas) the share of Σ|A| in the first places of an order; NaN where all of it is zero."""
-    strengths = group_strengths(attributions.double(), order.groups, "magnitude").clamp_min(0).cpu()
-    by_place = torch.zeros_like(strengths).scatter_(1, order.places[0].long().cpu(), strengths)
+    strengths = group_strengths(attributions.cpu().double(), order.groups, "magnitude").clamp_min(0)
+    place = order.places[0].long().cpu()
+    shared = torch.zeros_like(strengths).scatter_reduce_(1, place, strengths, "mean", include_self=False)
+    by_place = shared.gather(1, place.sort(1).values)  # equals share what they hold
     so_far = torch.cat([torch.zeros(len(strengths), 1, dtype=torch.float64), by_place.cumsum(1)], 1)
     total = torch.where(so_far[:, -1:] > 0, so_far[:, -1:], torch.nan)
     return so_far.gather(1, round_counts(areas, order.sizes).T) / total

@@ -226,7 +226,7 @@ def measure_all(
         >>> [int(m.n_forwards[0]) > 0 for m in found]
         [True, False]
     """
-    _check_result(result)
+    check_result(result)
     for measure in measures:
         if isinstance(measure, type):
             raise ValueError(f"{measure.__name__} is a class: pass an instance, {measure.__name__}()")
@@ -281,14 +281,14 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
     )
 
 
-def _check_result(result: Any) -> None:
+def check_result(result: Any) -> None:
     if not isinstance(result, Attribution):
         raise ValueError(f"result is a {type(result).__name__}, expected an Attribution: given_attribution(values)")
 
 
 def read_attributions(bound: BoundScore, result: Attribution) -> Tensor:
     """The attributions as points of the explained space: (batch, *shape), finite and on its device."""
-    _check_result(result)
+    check_result(result)
     parts, explained = _parts(result.values), _parts(bound.space.split(bound.space.points()))
     got, expected = (", ".join(str(tuple(part.shape)) for part in side) for side in (parts, explained))
     if got != expected:

@@ -226,7 +226,7 @@ def _unit(
         "measuring_seconds": seconds[1],
     }
     arrays = {
-        f"{title}/{curve}": (points if curve == "x" else points[i]).detach().double()
+        f"{title}/{curve}": (points if curve == "x" else points[i]).detach().cpu().double()
         for title, found in measured.items()
         for curve, points in found.curves.items()
     }

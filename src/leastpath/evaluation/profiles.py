@@ -165,7 +165,7 @@ def _sample(knots: Tensor, samples: int, axis: Axis) -> tuple[Tensor, Tensor]:
     if axis == "knots":
         points = line.subdivide(-(-samples // max(1, len(knots) - 1)))[0]
         return torch.linspace(0, 1, len(points), dtype=torch.float64), points
-    travelled = torch.linalg.vector_norm(knots.diff(dim=0).flatten(1), dim=1).double().cpu().cumsum(0)
+    travelled = torch.linalg.vector_norm(knots.diff(dim=0).flatten(1), dim=1).cpu().double().cumsum(0)
     even = torch.linspace(0, 1, samples, dtype=torch.float64)
     position = torch.cat([even, travelled / travelled[-1:].clamp_min(1e-300)]).clamp(0, 1).unique()
     return position, line.at(position)[0]

@@ -15,6 +15,7 @@ from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.measure import one_start, read_attributions
 from leastpath.evaluation.statistics import trapezoid
+from leastpath.removal.curves import share_of_top
 from leastpath.result.attribution import Attribution
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Baselines, Inputs, Score
@@ -49,13 +50,12 @@ def purity(values: Tensor, predicted: Tensor, baseline_class: int | Tensor) -> f
         )
     if n < 2:
         raise ValueError("purity compares the halves of a data set: pass two or more inputs")
-    magnitude = flat_rows(values.detach()).abs().double().sum(1).cpu()
+    magnitude = flat_rows(values.detach().cpu()).abs().double().sum(1)
     if not torch.isfinite(magnitude).all():
         raise ValueError("the attributions hold NaN or infinite values, which have no order: drop these inputs")
     if not bool((magnitude > 0).any()):
         raise ValueError("all attributions are zero: they have no order, and purity is not defined")
-    top = magnitude.sort(dim=0, descending=True, stable=True).indices[: n // 2]
-    return float((predicted.cpu() != baseline)[top].double().mean())
+    return float((predicted.cpu() != baseline).double() @ share_of_top(magnitude[None], n // 2)[0] / (n // 2))
 
 
 def purity_of(score: Score, inputs: Inputs, baselines: Baselines, result: Attribution) -> float:

@@ -82,7 +82,7 @@ class Infidelity(NamedMeasure):
 
             settings = {"n_perturb_samples": self.n_samples, "normalize": self.normalize}
             values = metrics.infidelity(forward, perturb, end, attributions, start, **settings)
-        return Measured.of(values.double(), None, torch.as_tensor(bound.forwards_spent))
+        return Measured.of(values.cpu().double(), None, torch.as_tensor(bound.forwards_spent))
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class MaxSensitivity(_ExplainsNeighbours):
 
         values = metrics.sensitivity_max(explanation, near.points, perturb, n_perturb_samples=self.n_samples)
         zero = (flat_rows(attributions) == 0).all(1).cpu()
-        return torch.where(zero, torch.nan, values.double().cpu())
+        return torch.where(zero, torch.nan, values.cpu().double())
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def pictures(attributions: Tensor) -> Tensor:
     if attributions.ndim not in (3, 4):
         got = f"got {tuple(attributions.shape)}"
         raise ValueError(f"pictures need (batch, channels, height, width), {got}: use MaxSensitivity for other inputs")
-    flat = attributions.abs().double().cpu()
+    flat = attributions.abs().cpu().double()
     flat = flat.sum(1) if flat.ndim == 4 else flat
     top = torch.quantile(flat_rows(flat), 0.99, dim=1)
     top = torch.where(top > 0, top, flat_rows(flat).amax(1))  # few values, all above the percentile
@@ -275,7 +275,7 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     side = min(WINDOW, (min(a.shape[1:]) - 1) // 2 * 2 + 1)  # odd, and no larger than the picture
     if side < 3:
         raise ValueError(f"pictures of {tuple(a.shape[1:])} are too small for SSIM: at least 3 × 3")
-    pairs = zip(a.double().cpu().numpy(), b.double().cpu().numpy(), strict=True)
+    pairs = zip(a.cpu().double().numpy(), b.cpu().double().numpy(), strict=True)
     found = [likeness(p, q, win_size=side, data_range=1.0) if np.isfinite(p + q).all() else np.nan for p, q in pairs]
     return torch.tensor(found, dtype=torch.float64)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_kind
 from leastpath.evaluation.measure import (
     Measured,
     NamedMeasure,
@@ -83,6 +84,7 @@ def symmetric_relevance_gain(
         >>> symmetric_relevance_gain(score, inputs, torch.tensor([[4.0, 0.0]]), shares=[0.5])
         tensor([0.4820], dtype=torch.float64)
     """
+    check_kind("shares", shares, Sequence, "shares of the features, as in (0.1, 0.5, 0.9)")
     measure = SymmetricRelevanceGain(groups, fill, tuple(shares), rank, probability)
     return measure(score, inputs, baselines, given_attribution(values), seed=seed).values
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leastpath.explorer.prompts import PromptSource
     from leastpath.explorer.server import Explorer
     from leastpath.explorer.subject import SubjectSource
     from leastpath.result.attribution import Attribution
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def explore(
-    score: Score | SubjectSource | Attribution,
+    score: Score | SubjectSource | PromptSource | Attribution,
     inputs: Inputs | None = None,
     baselines: Baselines | Several = None,
     *,
@@ -37,7 +38,8 @@ def explore(
 
     Args:
         score: what is explained. Or a source: `leastpath.explorer.sources.tables.TableSource` for data frames,
-            `leastpath.explorer.sources.texts.TextSource` for texts. Or a result, which is shown as it is.
+            `leastpath.explorer.sources.texts.TextSource` for texts, `leastpath.explorer.prompts.PromptSource` for
+            prompts of a language model. Or a result, which is shown as it is.
         inputs: (batch, *features): pictures (batch, channels, height, width), rows (batch, features), or token ids for
             a score with a layer.
         baselines: as in `attribute`. The page offers others as well.

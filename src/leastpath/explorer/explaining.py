@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from leastpath.attribution import default_method
 from leastpath.explorer.meter import Meter
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import Curve, removal_curve
-from leastpath.explorer.subject import Subject, View
+from leastpath.explorer.subject import Subject
 from leastpath.explorer.walk import PLACES, Walk, walk_along
-from leastpath.features.groups import Kind
-from leastpath.geometry.path import Path
+from leastpath.features.groups import Kind, kind_of_shape
 from leastpath.methods import METHODS, Method
-from leastpath.methods.method import Along, Explained, Problem
 from leastpath.removal.referee import Referee
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Outcome
@@ -26,9 +25,8 @@ from leastpath.score.calls import leave_untouched
 from leastpath.score.score import Score
 
 T = TypeVar("T")
-QUICK = "integrated_gradients"  # the first picture: one pass of gradients is result and walk together
+LINE = "integrated_gradients"  # what bent paths are compared with
 IMAGE_BUDGET = 1000  # gradients for a picture, so that a minute or two is enough
-KINDS: Mapping[View, Kind] = {"image": "image", "table": "table", "text": "tokens"}
 UNKNOWN_COST = 200  # rows, for the bar of progress only
 
 
@@ -50,29 +48,43 @@ class Finding:
     """The removals of the verdict, which other methods share."""
 
 
-def offered_methods(view: View, wanted: Sequence[str] | None = None) -> dict[str, Method]:
-    """The methods that the page offers, by name: `wanted`, or those that fit, with a known cost and installed.
+def kind_of_subject(subject: Subject) -> Kind:
+    """What the verb calls it. The vectors of a text are tokens, though no layer gives them here."""
+    return "tokens" if subject.kind == "text" else kind_of_shape(subject.shape)
+
+
+def offered_methods(kind: Kind, wanted: Sequence[str] | None = None, shape: Sequence[int] = ()) -> dict[str, Method]:
+    """The methods that the page offers, by name: `wanted`, or those that fit and are installed.
+
+    First what the verb takes by default, then what is recommended.
 
     Example:
-        >>> list(offered_methods("table"))[:3], list(offered_methods("table", ["elastic_band"]))
-        (['integrated_gradients', 'occlusion', 'staircase'], ['elastic_band'])
+        >>> list(offered_methods("few"))[:2], list(offered_methods("table", ["elastic_band"]))
+        (['elastic_band', 'integrated_gradients'], ['elastic_band'])
     """
     if wanted is not None:
         return {name: METHODS[name] for name in wanted}
-    fitting = [method for method in METHODS.fitting(KINDS[view]) if method.costs is not None and method.role != "floor"]
-    return {method.name: method for method in fitting if method.is_installed}
+    fitting = [method for method in METHODS.fitting(kind) if method.role != "floor" and method.is_installed]
+    known = [method for method in fitting if method.costs is not None or kind in method.recommended]
+    return {method.name: method for method in (default_method(kind, shape), *known)}
+
+
+def opening_methods(methods: Mapping[str, Method]) -> list[str]:
+    """What a page begins with: the first method and, where that has no path, before it one that can be walked."""
+    first = next(iter(methods), None)
+    if first is None or methods[first].has_path or LINE not in methods:
+        return [] if first is None else [first]
+    return [LINE, first]
 
 
 def cost_of(subject: Subject, method: Method) -> int:
     """Rows that the model is given for one baseline, roughly."""
-    if method.name == QUICK:
-        return PLACES
     return sum(method.cost(subject.shape, _budget(subject, method)) or (UNKNOWN_COST,))
 
 
 def expected_rows(question: Question, method: Method) -> int:
     """Rows that the model will be given, roughly."""
-    walking = PLACES if method.has_path and method.name != QUICK else 0
+    walking = PLACES if method.has_path else 0
     return question.m * (cost_of(question.subject, method) + walking) + 19 * len(question.curve_fills)
 
 
@@ -96,14 +108,10 @@ def make_finding(
     """
     began = time.monotonic()
     score = meter.over(question.score)
-    walk: Walk | None
     with meter.show_bars():
-        if method.name == QUICK:
-            result, walk = straight(question, score)
-        else:
-            result = _explain_by(question, score, method, stiffness)
-            meter.stage = "walking along the path"
-            walk = _finish_unless_stopped(lambda: _walk(question, score, method, result))
+        result = _explain_by(question, score, method, stiffness)
+        meter.stage = "walking along the path"
+        walk = _finish_unless_stopped(lambda: _walk(question, score, method, result))
         meter.stage = "removing features"
         show(Finding(question, method, stiffness, result, walk, {}, time.monotonic() - began, is_tested=False))
         tested = _finish_unless_stopped(lambda: _test(question, score, result, line, only_first=meter.stopped))
@@ -124,8 +132,6 @@ def _finish_unless_stopped(work: Callable[[], T]) -> T | None:
 
 def settings_of(subject: Subject, method: Method, stiffness: float | None) -> dict[str, Any]:
     """What the verb is given besides the question: what belongs together is moved, hidden and removed together."""
-    if method.name == QUICK:
-        return {"tolerance": None, "n_steps": PLACES, "rule": "trapezoid"}
     budget = _budget(subject, method)
     settings: dict[str, Any] = {} if budget is None else {"max_gradients": budget}
     if "stiffness" in method.defaults:
@@ -137,30 +143,6 @@ def settings_of(subject: Subject, method: Method, stiffness: float | None) -> di
 
 def _budget(subject: Subject, method: Method) -> int | None:
     return IMAGE_BUDGET if subject.kind == "image" and method.role == "path" else None
-
-
-def straight(question: Question, score: Score) -> tuple[Attribution, Walk]:
-    """Integrated Gradients and its walk, with the same 41 gradients.
-
-    It is what `attribute(…, method="integrated_gradients", tolerance=None, n_steps=41, rule="trapezoid")` gives.
-    """
-    walks: list[Walk] = []
-
-    def explain(problem: Problem) -> Explained:
-        path = Path.straight(problem.start, problem.end)
-        walk, found = walk_along(problem.bound, path)
-        walks.append(walk)
-        change, ones = found.change.abs(), torch.ones_like(found.change)
-        certificate = torch.where(change > 0, (found.length / change).clamp_min(1), torch.inf)
-        along = Along(
-            path, found.values, found.gap, found.length, found.length_error, ones, certificate,
-            found.attribution_error, found.n_gradients, geometry=repr(question.score), metric="Conformal()",
-        )  # fmt: skip
-        notes = [(note,) for note in found.notes]
-        return Explained(found.values, change=found.change, notes=notes, along=along, described="StraightLine()")
-
-    method = replace(METHODS[QUICK], explain=explain, defaults={})
-    return method(score, question.subject.inputs, question.baselines, support=False), walks[0]
 
 
 def _explain_by(question: Question, score: Score, method: Method, stiffness: float | None) -> Attribution:
@@ -175,7 +157,7 @@ def _walk(question: Question, score: Score, method: Method, result: Attribution)
     with leave_untouched(score.model, question.subject.inputs):
         bound = score.bind(question.subject.inputs, len(result.path))
         weighting = method.defaults.get("weighting")
-        walk, _ = walk_along(bound, result.path, weighting)
+        walk = walk_along(bound, result.path, weighting)
     return walk.ending_at(_values(result)[0], weighting is None or weighting.complete)
 
 

@@ -4,44 +4,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json
 from leastpath.explorer.safety import in_script
+from leastpath.explorer.tasks import EMPTY, Unknown
 
 STYLE = re.compile(r'<link\b[^>]*\brel="stylesheet"[^>]*\bhref="(?P<name>[^"]+)"[^>]*>')
 SCRIPT = re.compile(r'<script\b(?P<before>[^>]*)\bsrc="(?P<name>[^"]+)"(?P<after>[^>]*)></script>')
+MAP_STYLE = re.compile(r'if\(!document\.getElementById\("[0-9a-f]{64}"\)\)')
 OFFLINE_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def page_file(name: str) -> bytes:
-    """A file of the page. FileNotFoundError where there is none, also for names that lead out of its folder."""
-    parts = name.split("/")
-    if any(part in ("", ".", "..") or "\\" in part for part in parts):
-        raise FileNotFoundError(name)
-    file = files("leastpath.explorer").joinpath("page", *parts)
-    if not file.is_file():
-        raise FileNotFoundError(name)
-    return file.read_bytes()
+    """A file of the page; Unknown where there is none. A name is looked up, and never leads to another folder."""
+    known = _page_files()
+    if name not in known:
+        raise Unknown(f"there is no page {name[:80]!r}")
+    return known[name].read_bytes()
 
 
+@lru_cache(maxsize=1)
+def _page_files() -> dict[str, Any]:
+    page = files("leastpath.explorer") / "page"
+    app = {f"app/{file.name}": file for file in (page / "app").iterdir()}
+    return {file.name: file for file in page.iterdir() if file.is_file()} | app
+
+
+@lru_cache(maxsize=1)
 def plotly_source() -> str:
-    """plotly.js, as the plotly package ships it."""
+    """plotly.js, as the plotly package ships it, without the style of maps: the page has none, and refuses it."""
     offline: Any = import_optional("plotly.offline", "the explorer draws with plotly", "explore")
-    return str(offline.get_plotlyjs())
+    return MAP_STYLE.sub("if(false)", str(offline.get_plotlyjs()))
 
 
-def bundle_of(session: Any) -> dict[str, Any]:
-    """All that a session shows, for a page without a server."""
-    state = {**session.state(), "offline": True}
-    return {"state": state, "results": {key: session.result(key) for key in state["results"]}, "code": session.code()}
+def bundle_of(session: Any, about: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
+    """All that a session shows of what a page is about, for a page without a server."""
+    state = {**session.state(about), "offline": True}
+    results = {key: session.result(key) for key in state["results"]}
+    return {"state": state, "results": results, "code": session.code(about)}
 
 
-def export_page(bundle: Mapping[str, Any]) -> str:
-    """index.html with its styles, scripts and numbers inline."""
-    page = page_file("index.html").decode()
+def export_page(bundle: Mapping[str, Any], name: str = "index.html") -> str:
+    """A page with its styles, scripts and numbers inline."""
+    page = page_file(name).decode()
     page = STYLE.sub(lambda found: f"<style>{_source(found['name'])}</style>", page)
     late: list[str] = []
 

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from leastpath.account.run import shown_by
 from leastpath.score.score import Score
 
+MOST_SILENCE = 90.0  # seconds without a question, after which nobody seems to wait; hidden tabs ask once a minute
+LAST_SECONDS = 5.0  # that another page has to ask, when one has left
+
 
 class Meter:
     """Counts the rows that a model is given, and interrupts it when asked to.
@@ -27,7 +30,7 @@ class Meter:
         self.stage = ""
         self.stopped = False
         self._wanted, self._for_good = threading.Event(), False
-        self._begun = time.monotonic()
+        self._begun = self._asked = time.monotonic()
 
     def stop(self, for_good: bool = False) -> None:
         """Interrupt the work at the model's next call, as Ctrl-C would: what is finished by then is kept.
@@ -37,13 +40,26 @@ class Meter:
         self._for_good = self._for_good or for_good
         self._wanted.set()
 
+    def ask(self) -> None:
+        """Somebody waits for the work."""
+        self._asked = time.monotonic()
+
+    def leave(self) -> None:
+        """Somebody does not any more. It ends soon, unless somebody else asks."""
+        self._asked = min(self._asked, time.monotonic() - MOST_SILENCE + LAST_SECONDS)
+
     @property
     def goes_on(self) -> bool:
         """Whether nobody asked to stop."""
         return not self._wanted.is_set()
 
     def count(self, rows: int) -> None:
-        """The model is about to be given some rows. Raises KeyboardInterrupt, once, where a stop was asked for."""
+        """The model is about to be given some rows. Raises KeyboardInterrupt, once, where a stop was asked for.
+
+        Where nobody waits any more, it does so for good.
+        """
+        if time.monotonic() - self._asked > MOST_SILENCE:
+            self.stop(for_good=True)
         if self._wanted.is_set() and (self._for_good or not self.stopped):
             self.stopped = True
             raise KeyboardInterrupt

@@ -44,7 +44,8 @@ class Question:
         """What is not chosen is as the subject has it: its score's class, or the predicted one; its first baseline."""
         logits = _answer(subject)
         score = _choose_score(subject, logits, target, output)
-        names = list(dict.fromkeys(baseline or list(subject.starts)[:1]))
+        usual = [name for name, start in subject.starts.items() if start.is_usual] or list(subject.starts)[:1]
+        names = list(dict.fromkeys(baseline or usual))
         unknown = [name for name in names if name not in subject.starts]
         if unknown:
             raise ValueError(f"baseline {unknown[0]!r} is unknown: use one of {', '.join(subject.starts)}")

@@ -76,13 +76,14 @@ def outputs_of(score: Score, inputs: Tensor, points: Tensor) -> Tensor:
 def fills_of(
     subject: Subject, score: Score, chosen: Mapping[str, Tensor], *, for_curves: bool = False
 ) -> dict[str, Tensor]:
-    """What removed features may be filled with: the chosen baselines together, and all other starts: (m, *shape).
+    """What removed features may be filled with: the chosen baselines together, and other starts by themselves.
 
     `chosen` are the baselines in use, (m, *shape) each. For curves, which take some time, only starts that fit best.
     """
     fills = {"baseline": torch.cat(list(chosen.values()))}
+    known = chosen if for_curves or len(chosen) == 1 else {}
     for name, start in subject.starts.items():
-        if name not in chosen and (start.has_curves or not for_curves):
+        if name not in known and (start.has_curves or not for_curves):
             fills[name] = rows_of_start(start.make(score), subject)
     return fills
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from leastpath.explorer.arrays import is_array, map_leaves, pack, unpack
 from leastpath.explorer.explaining import Finding
 from leastpath.explorer.findings import describe, frames_of, show_result
 from leastpath.explorer.subject import Subject, View, plain_subject
-from leastpath.explorer.tasks import Unknown
+from leastpath.explorer.tasks import EMPTY, Unknown, check_mapping
+from leastpath.explorer.uploads import refusing
 from leastpath.explorer.walk import PLACES
 from leastpath.features.groups import kind_of_shape
 from leastpath.removal.curves import Rank
@@ -29,6 +30,14 @@ PATH_ONLY = (
 )
 SENTENCE = "A saved result, without its model."
 SAVED_RANK: Rank = "signed"
+_LISTS = ("samples", "shape", "features", "channels", "classes", "outputs", "baselines", "baseline", "methods", "fills")
+KEPT_STATE: Mapping[str, type] = {
+    "kind": str, "title": str, "output": str, "rank": str, "sample": int, **dict.fromkeys(_LISTS, list),
+}  # fmt: skip
+KEPT_RESULT: Mapping[str, type] = {
+    **dict.fromkeys(("key", "method", "label", "headline", "status"), str), "values": dict, "evidence": list,
+    "order": list, "curves": dict,
+}  # fmt: skip
 
 
 def save_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str, Any]) -> bytes:
@@ -42,16 +51,24 @@ def save_finding(finding: Finding, state: Mapping[str, Any], shown: Mapping[str,
 class SavedSession:
     """A result that is shown as it is. It answers what a session answers, and refuses what needs a model."""
 
+    page = "index.html"
+
     def __init__(self, result: Attribution, title: str = "saved result") -> None:
-        self._sample = 0
+        self.answers = {"choose": self.choose, "remove": self._refuse}
+        with refusing(title, "saved result"):  # whoever wrote it
+            self._open(result, title)
+
+    def _open(self, result: Attribution, title: str) -> None:
         page = result.stats.get("explorer")
-        if isinstance(page, Mapping) and {"state", "result"} <= set(page):
-            shown = _with_arrays(page["result"])
-            state = {**_with_arrays(page["state"]), "results": [shown["key"]], "sentence": SENTENCE, "offline": True}
+        if page is not None:
+            state, shown = _check_page(page)
+            state = {**state, "results": [shown["key"]], "sentence": SENTENCE, "offline": True}
             self._states, self._results = [state], {shown["key"]: shown}
             return
         if not isinstance(result.values, Tensor):
             raise ValueError("the saved result explains several inputs, and the explorer shows one: use result.values")
+        if not result.values.numel() or len(result.values) != len(result.status):
+            raise ValueError(f"it holds values of {len(result.values)} examples and {len(result.status)} statuses")
         self._whole, self._title, self._results = result, title, {}
         examples = range(len(result.values))
         names = [{"name": f"example {b}"} for b in examples]
@@ -60,20 +77,21 @@ class SavedSession:
     def start_first(self) -> None:
         """All is there already."""
 
+    finish_first = start_first
+
     def close(self) -> None:
         """Nothing runs."""
 
-    def state(self) -> dict[str, Any]:
-        """What is shown."""
-        return self._states[self._sample]
+    def state(self, about: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
+        """What is shown of an example of the result. All else needs the model."""
+        sample = about.get("sample", 0)
+        if not set(about) <= {"sample"} or type(sample) is not int or not 0 <= sample < len(self._states):
+            raise ValueError(READ_ONLY)
+        return {**self._states[sample], "about": {"sample": sample}}
 
     def choose(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Another example of the result. All else needs the model."""
-        sample = wanted.get("sample")
-        if set(wanted) != {"sample"} or type(sample) is not int or not 0 <= sample < len(self._states):
-            raise ValueError(READ_ONLY)
-        self._sample = sample
-        return self.state()
+        """Another example."""
+        return self.state(check_mapping("change", wanted.get("change", {})))
 
     def result(self, key: str) -> dict[str, Any]:
         """What was saved, as the page reads it."""
@@ -81,29 +99,47 @@ class SavedSession:
             known = [b for b, state in enumerate(self._states) if key in state["results"]]
             if not known:
                 raise Unknown(f"no result is called {key!r}")
-            subject = _subject(self._whole, known[0], self._title)
-            self._results = {key: _show_saved(self._whole, subject, known[0])}  # one at a time: frames are large
+            with refusing(self._title, "saved result"):
+                subject = _subject(self._whole, known[0], self._title)
+                self._results = {key: _show_saved(self._whole, subject, known[0])}  # one at a time: frames are large
         return self._results[key]
 
-    def code(self) -> str:
+    def code(self, about: Mapping[str, Any] = EMPTY) -> str:
         """How the file is opened in Python."""
-        return f"import leastpath as lp\n\nresult = lp.load({self.state()['title']!r})\nprint(result)\n"
+        return f"import leastpath as lp\n\nresult = lp.load({self._states[0]['title']!r})\nprint(result)\n"
 
     def _refuse(self, *_: Any) -> Any:
         """It needs the model."""
         raise ValueError(READ_ONLY)
 
-    add = start = remove = _refuse
+    add = start = _refuse
 
     def task(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
         """There is none."""
         raise Unknown(f"no task is called {name!r}")
 
-    stop = task
+    stop = leave = task
 
     def save(self, key: str) -> bytes:
         """Refused: it is a file already."""
         raise ValueError("this result is saved already: copy its file")
+
+
+def _check_page(page: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a page kept of itself: state and result, if they have what a page reads."""
+    state, shown = (_check_part(page, name, kinds) for name, kinds in (("state", KEPT_STATE), ("result", KEPT_RESULT)))
+    if not is_array(shown["values"]) or state["kind"] not in get_args(View):
+        raise ValueError("the page that it holds has no values, or is of no known kind")
+    return state, shown
+
+
+def _check_part(page: Any, name: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    part = _with_arrays(page.get(name)) if isinstance(page, Mapping) else None
+    held = part if isinstance(part, dict) else {}
+    wrong = [key for key, kind in kinds.items() if not isinstance(held.get(key), kind)]
+    if wrong:
+        raise ValueError(f"the page that it holds lacks {name}[{wrong[0]!r}], or has it wrong")
+    return held
 
 
 def _subject(result: Attribution, b: int, title: str) -> Subject:
@@ -128,7 +164,7 @@ def _state(result: Attribution, subject: Subject, b: int, names: list[dict[str, 
         "sample": b, "classes": [], "target": None, "outputs": ["saved"], "output": "saved",
         "baselines": [{"name": "saved", "label": "as saved"}], "baseline": ["saved"],
         "methods": [{**method, "gradients": int(result.n_gradients[b])}], "fills": [], "rank": SAVED_RANK,
-        "score": None, "baseline_score": None, "results": [f"saved-{b}"],
+        "opening": [], "score": None, "baseline_score": None, "results": [f"saved-{b}"],
     }  # fmt: skip
 
 

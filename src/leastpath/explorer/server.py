@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import json
 import mimetypes
+import os
 import socket
+import sys
 import threading
 import time
 import webbrowser
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json, in_plain_numbers
 from leastpath.explorer.export import bundle_of, export_page, page_file, plotly_source
-from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, TooLarge, error_response, read_body
+from leastpath.explorer.safety import (
+    MOST_JSON,
+    App,
+    Gate,
+    Guarded,
+    Refused,
+    error_response,
+    read_body,
+)
 from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
 from leastpath.score.failures import reason_of
 
 PATIENCE = 0.25  # seconds that a question about a task waits for news
+ELSEWHERE = (  # what JupyterHub and Binder, Colab, Kaggle, Codespaces, VS Code's servers and SSH set
+    "JUPYTERHUB_SERVICE_PREFIX", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "CODESPACES", "VSCODE_AGENT_FOLDER",
+    "SSH_CONNECTION",
+)  # fmt: skip
 NEED = "the explorer needs starlette, uvicorn and plotly"
 
 
@@ -53,35 +69,35 @@ def application(session: Any, gate: Gate) -> App:
         return _File(content, "application/octet-stream", "explanation.safetensors")
 
     def export_html(request: Any) -> _File:
-        return _File(export_page(bundle_of(session)).encode(), "text/html; charset=utf-8", "explanation.html")
+        page = export_page(bundle_of(session, _about(request)), session.page)
+        return _File(page.encode(), "text/html; charset=utf-8", "explanation.html")
 
     def export_json(request: Any) -> _File:
-        text = as_json(in_plain_numbers(bundle_of(session)))
+        text = as_json(in_plain_numbers(bundle_of(session, _about(request))))
         return _File(text.encode(), "application/json", "explanation.json")
-
-    def explain(request: Any, wanted: dict[str, Any]) -> dict[str, str]:
-        return {"task": session.start(wanted.get("method"), wanted.get("stiffness")).name}
 
     def task(request: Any) -> dict[str, Any]:
         return session.task(request.path_params["name"], request.query_params.get("seen"), PATIENCE)
 
+    def answer(name: str) -> Route:
+        return post(f"/api/{name}", lambda request, wanted: session.answers[name](wanted))
+
+    def upload(request: Any, content: bytes) -> dict[str, Any]:
+        return session.add(request.query_params.get("name", "file")[:200], content, _about(request))
+
     routes = [
-        get("/api/state", lambda request: session.state()),
-        post("/api/choose", lambda request, wanted: session.choose(wanted)),
-        post(
-            "/api/upload",
-            lambda request, content: session.add(request.query_params.get("name", "file")[:200], content),
-            lambda request: read_body(request, MOST_BYTES),
-        ),
-        post("/api/explain", explain),
+        get("/api/state", lambda request: session.state(_about(request))),
+        post("/api/upload", upload, lambda request: read_body(request, MOST_BYTES)),
+        post("/api/explain", lambda request, wanted: {"task": session.start(wanted).name}),
         get("/api/tasks/{name}", task),
         post("/api/tasks/{name}/stop", lambda request, _: session.stop(request.path_params["name"])),
+        post("/api/tasks/{name}/leave", lambda request, _: session.leave(request.path_params["name"])),
         get("/api/results/{key}", result),
-        post("/api/remove", lambda request, it: session.remove(it.get("removed"), it.get("fill", "baseline"))),
+        *map(answer, session.answers),
         get("/api/export.html", export_html),
         get("/api/export.json", export_json),
-        get("/api/code", lambda request: {"code": session.code()}),
-        get("/{name:path}", lambda request: _page(request.path_params["name"] or "index.html")),
+        get("/api/code", lambda request: {"code": session.code(_about(request))}),
+        get("/{name:path}", lambda request: _page(request.path_params["name"] or session.page)),
     ]
     return Guarded(Starlette(routes=routes), gate)
 
@@ -89,19 +105,23 @@ def application(session: Any, gate: Gate) -> App:
 def _page(name: str) -> _File:
     if name == "plotly.js":
         return _File(plotly_source().encode(), "text/javascript")
-    try:
-        content = page_file(name)
-    except FileNotFoundError:
-        raise Unknown(f"there is no page {name[:80]!r}") from None
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return _File(content, "text/javascript" if name.endswith(".js") else kind)
+    return _File(page_file(name), "text/javascript" if name.endswith(".js") else kind)
 
 
 async def _read_json(request: Any) -> dict[str, Any]:
     """The JSON object that a request brings."""
-    content = await read_body(request, MOST_JSON)
+    return _object_in(await read_body(request, MOST_JSON))
+
+
+def _about(request: Any) -> dict[str, Any]:
+    """What an address is about, as JSON behind its question mark: a link can say it, too."""
+    return _object_in(request.query_params.get("about", ""))
+
+
+def _object_in(content: str | bytes) -> dict[str, Any]:
     try:
-        wanted = json.loads(content or b"{}")
+        wanted = json.loads(content or "{}")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the request is not JSON: {error}") from error
     if not isinstance(wanted, dict):
@@ -129,8 +149,8 @@ def _endpoint(
             return await run_in_threadpool(respond, request, *given)
         except Unknown as error:
             return error_response(str(error), 404)
-        except TooLarge as error:
-            return error_response(str(error), 413)
+        except Refused as error:
+            return error_response(str(error), error.status)
         except Exception as error:  # a user's model may raise anything
             return error_response(
                 reason_of(error), 400 if isinstance(error, (ValueError, ImportError, OSError)) else 500
@@ -151,21 +171,30 @@ class Explorer:
 
     def __init__(self, session: Any, host: str = "127.0.0.1", port: int = 0) -> None:
         uvicorn: Any = import_optional("uvicorn", NEED, "explore")
+        from leastpath.explorer.connections import LimitedProtocol
+
         self.session, self._gate = session, Gate.of(host)
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
         shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
         name = f"[{shown}]" if ":" in shown else shown
-        token = f"?token={self._gate.token}" if self._gate.token else ""
-        self.url = f"http://{name}:{bound}/{token}"
+        self.url = f"http://{name}:{bound}{self._gate.root}/"
         """The address of the page."""
-        config = uvicorn.Config(application(session, self._gate), log_level="error", access_log=False, lifespan="off")
+        settings = {"ws": "none", "lifespan": "off", "access_log": False, "server_header": False}
+        app = application(session, self._gate)
+        config = uvicorn.Config(app, http=LimitedProtocol, log_level="critical", **settings)
         self._server = uvicorn.Server(config)
-        given = {"sockets": [self._socket]}
-        self._thread = threading.Thread(target=self._server.run, kwargs=given, name="leastpath server", daemon=True)
-        self._thread.start()
-        while not self._server.started and self._thread.is_alive():
+        self._ended = threading.Event()  # an interrupted join takes a thread that works on for one that ended
+        threading.Thread(target=self._serve, name="leastpath server", daemon=True).start()
+        while not self._server.started and not self._ended.is_set():
             time.sleep(0.01)
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()  # by its owner: nobody closes it while it is listened to
+            self._ended.set()
 
     def open(self) -> None:
         """Show the page in the browser. What it asks for first is begun while the browser starts."""
@@ -174,18 +203,17 @@ class Explorer:
 
     def wait(self) -> None:
         """Until somebody ends it with Ctrl-C."""
-        try:
-            while self._thread.is_alive():
-                self._thread.join(0.5)
-        except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            while not self._ended.wait(0.5):
+                pass
+        with suppress(KeyboardInterrupt):  # one who presses it again does not want to wait
             self.close()
 
     def close(self) -> None:
         """End the server and its work."""
         self._server.should_exit = True
-        self._thread.join(timeout=10)
-        self._socket.close()
         self.session.close()
+        self._ended.wait(timeout=10)
 
     def __enter__(self) -> Explorer:
         return self
@@ -197,11 +225,28 @@ class Explorer:
         return f"Explorer({self.url})"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        return self.frame(offline=runs_elsewhere())
 
+    def frame(self, offline: bool = False) -> str:
+        """HTML that shows the page in place.
+
+        Args:
+            offline: the page itself, with its first explanation, which is waited for, and without a server: for
+                notebooks whose browser cannot reach this machine's 127.0.0.1.
+        """
+        size = 'width="100%" height="900" style="border: 0"'
+        if offline:
+            self.session.finish_first()
+            page = escape(export_page(bundle_of(self.session), self.session.page), quote=True)
+            return f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" {size}></iframe>'
         address = escape(self.url, quote=True)
         link = f'<a href="{address}" target="_blank" rel="noreferrer">{address}</a>'
-        return f'<p>{link}</p><iframe src="{address}" width="100%" height="900" style="border: 0"></iframe>'
+        return f'<p>{link}</p><iframe src="{address}" {size}></iframe>'
+
+
+def runs_elsewhere() -> bool:
+    """Whether a notebook's kernel seems to run on another machine than its browser."""
+    return "google.colab" in sys.modules or any(os.environ.get(name) for name in ELSEWHERE)
 
 
 def _listen(host: str, port: int) -> socket.socket:

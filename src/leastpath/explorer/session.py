@@ -1,58 +1,92 @@
-"""Session: what one explorer shows, the choices made in it, and what has been found so far; and how one is opened."""
+"""Session: what one explorer shows and what has been found so far; and how one is opened."""
 
 from __future__ import annotations
 
-import threading
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from leastpath._support.version import __version__
 from leastpath.explorer.arrays import unpack
 from leastpath.explorer.code import python_code
-from leastpath.explorer.explaining import QUICK, Finding, cost_of, expected_rows, make_finding, offered_methods
+from leastpath.explorer.explaining import (
+    LINE,
+    Finding,
+    cost_of,
+    expected_rows,
+    kind_of_subject,
+    make_finding,
+    offered_methods,
+    opening_methods,
+)
 from leastpath.explorer.findings import as_result, correct_verdict, describe, removed_view
 from leastpath.explorer.meter import Meter
+from leastpath.explorer.prompts import PromptSession, PromptSource
 from leastpath.explorer.question import Question
 from leastpath.explorer.removal import remove_features
 from leastpath.explorer.saved import SavedSession, save_finding
 from leastpath.explorer.sources.tensors import TensorSource
 from leastpath.explorer.subject import Subject, SubjectSource
-from leastpath.explorer.tasks import Task, Unknown, Worker
+from leastpath.explorer.tasks import EMPTY, Task, Unknown, Working, check_mapping
 from leastpath.result.attribution import Attribution
 from leastpath.score.score import Score
 
-T = TypeVar("T")
-MOST_KEPT = 60  # results; the oldest go first
+MOST_QUESTIONS = 8
 
 
-class Session:
-    """One source, one choice of sample, class, output and baselines, and the results so far."""
+@dataclass(frozen=True)
+class Entry:
+    """What was found for one key: as the page reads it and, once its removal is measured, the finding itself."""
+
+    about: Mapping[str, Any]
+    shown: dict[str, Any]
+    finding: Finding | None = None
+
+
+class Session(Working[Entry]):
+    """One source, and the results so far. It keeps no choice: every request says what it is about.
+
+    That is a mapping with any of "sample", "target", "output" and "baseline"; what is not named is as the sample has
+    it.
+    """
+
+    page = "index.html"
 
     def __init__(self, source: SubjectSource, methods: Sequence[str] | None = None, sentence: str = "") -> None:
+        super().__init__()
         self.source, self.sentence = source, sentence
-        self.methods = offered_methods(source.kind, methods)
-        self._lock = threading.RLock()
-        self.chosen = 0, Question.about(source.subject(0))
-        """The number of the sample, and what is asked of it."""
-        self._findings: dict[str, Finding] = {}
-        self._shown: dict[str, dict[str, Any]] = {}
-        self._worker = Worker()
-
-    def close(self) -> None:
-        """Stop all work."""
-        self._worker.close()
+        self._questions: dict[str, tuple[int, Question]] = {}  # asked lately, so that the model is not asked again
+        subject = self.question({})[1].subject
+        self.methods = offered_methods(kind_of_subject(subject), methods, subject.shape)
+        self.answers = {"choose": self.choose, "remove": self.remove}
 
     # ---- choices -------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def question(self, about: Mapping[str, Any]) -> tuple[int, Question]:
+        """The number of a sample, and what is asked of it."""
+        _check_choice(about)
+        name = json.dumps(dict(about), sort_keys=True)
+        asked = self._questions.get(name)
+        if asked is None:
+            sample = about.get("sample", 0)
+            if not 0 <= sample < len(self.source.samples):
+                raise ValueError(f"sample {sample} is not there: there are 0 to {len(self.source.samples) - 1}")
+            choices = (about.get(choice) for choice in ("target", "output", "baseline"))
+            asked = sample, Question.about(self.source.subject(sample), *choices)
+            self._questions = {**dict(list(self._questions.items())[1 - MOST_QUESTIONS :]), name: asked}
+        return asked
+
+    def state(self, about: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
         """What is chosen, and all that may be chosen."""
-        sample, question = self.chosen
+        sample, question = self.question(about)
         subject = question.subject
         labels = {name: start.label for name, start in subject.starts.items()}
         chosen = ", ".join(labels[name] for name in question.starts)
         return {
             **describe(subject),
+            "about": _name_choice(sample, question),
             "sentence": self.sentence,
             "version": __version__,
             "offline": False,
@@ -65,6 +99,7 @@ class Session:
             "baselines": [{"name": name, "label": label} for name, label in labels.items()],
             "baseline": list(question.starts),
             "methods": [self._method(name, subject) for name in self.methods],
+            "opening": opening_methods(self.methods),
             "fills": [
                 {"name": name, "label": chosen if name == "baseline" else labels[name]} for name in question.fills
             ],
@@ -75,102 +110,86 @@ class Session:
         }
 
     def choose(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Another sample, class, output or baseline. What is not named stays, as far as it fits."""
-        unknown = sorted(set(wanted) - {"sample", "target", "output", "baseline"})
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} cannot be chosen: choose sample, target, output or baseline")
-        _check_choice(wanted)
-        with self._lock:
-            shown, old = self.chosen
-            sample = wanted.get("sample", shown)
-            if not 0 <= sample < len(self.source.samples):
-                raise ValueError(f"sample {sample} is not there: there are 0 to {len(self.source.samples) - 1}")
-            subject = old.subject if sample == shown else self.source.subject(sample)
-            kept = [name for name in old.starts if name in subject.starts]
-            target = wanted.get("target", old.target if sample == shown else None)
-            output = wanted.get("output", old.output if len(old.outputs) > 1 else None)
-            self.chosen = sample, Question.about(subject, target, output, wanted.get("baseline") or kept or None)
-        return self.state()
+        """The state after a change of what a page is "about". What is not named stays, as far as it fits."""
+        change = check_mapping("change", wanted.get("change", {}))
+        _check_choice(change)
+        shown, old = self.question(check_mapping("about", wanted.get("about", {})))
+        sample = change.get("sample", shown)
+        kept = _name_choice(shown, old)
+        if sample != shown:
+            starts = self.question({"sample": sample})[1].subject.starts
+            fitting = [name for name in old.starts if name in starts]
+            kept = {"output": kept.get("output"), "baseline": fitting or None}
+        merged = {**kept, **change}
+        return self.state({name: value for name, value in merged.items() if value is not None and value != []})
 
-    def add(self, name: str, content: bytes) -> dict[str, Any]:
+    def add(self, name: str, content: bytes, about: Mapping[str, Any] = EMPTY) -> dict[str, Any]:
         """A file of the user's becomes a sample, and is shown."""
-        with self._lock:
-            number = self.source.add(name, content)
-        return self.choose({"sample": number})
+        number = self.source.add(name, content, Question.about)  # one that cannot be asked about is refused
+        return self.choose({"about": about, "change": {"sample": number}})
 
     # ---- work ----------------------------------------------------------------------------------------------------
 
-    def start(self, name: Any, stiffness: Any = None) -> Task:
-        """Begin to explain what is chosen by a method. One that is finished already is finished at once."""
+    def start(self, wanted: Mapping[str, Any]) -> Task:
+        """Begin to explain what is wanted: "about", "method", "stiffness". What is finished already is so at once."""
+        name, about = wanted.get("method"), check_mapping("about", wanted.get("about", {}))
         if not isinstance(name, str) or name not in self.methods:
             raise ValueError(f"method {name!r} is not offered here: use one of {', '.join(self.methods)}")
         method = self.methods[name]
-        stiffness = _check_stiffness(stiffness) if "stiffness" in method.defaults else None
-        sample, question = self.chosen
-        key, line = question.key(sample, name, stiffness), question.key(sample, QUICK, None)
+        stiffness = _check_stiffness(wanted.get("stiffness")) if "stiffness" in method.defaults else None
+        sample, question = self.question(about)
+        key, line = question.key(sample, name, stiffness), question.key(sample, LINE, None)
+        about = _name_choice(sample, question)
 
         def work(task: Task) -> tuple[str, bool]:
-            if key not in self._findings or self._findings[key].stopped:
-                show = partial(self._show_early, key, task)
-                finding = make_finding(question, method, stiffness, task.meter, self._findings.get(line), show)
-                self._keep(key, finding)
-            return key, self._findings[key].stopped
+            known, of_line = (None if entry is None else entry.finding for entry in map(self._found.get, (key, line)))
+            if known is None or known.stopped:
+                show = partial(self._show_early, key, about, task)
+                known = make_finding(question, method, stiffness, task.meter, of_line, show)
+                # What the page shows of the walk is kept; its points are as large as forty pictures.
+                self._found.put(key, Entry(about, as_result(key, known), replace(known, walk=None)))
+            return key, known.stopped
 
         return self._worker.begin(work, Meter(expected_rows(question, method)), key)
 
-    def start_first(self) -> None:
+    def start_first(self) -> list[Task]:
         """Begin with what the page asks for first, before it asks."""
-        if self.methods:
-            self.start(next(iter(self.methods)))
-
-    def task(self, name: str, seen: str | None = None, patience: float = 0.0) -> dict[str, Any]:
-        """How far a task has come. Where that is no more than `seen`, some seconds are waited for news."""
-        task = self._worker.find(name)
-        task.wait_for_news(seen, patience)
-        return task.status()
-
-    def stop(self, name: str) -> dict[str, Any]:
-        """Ask a task to stop. One that has not begun never does."""
-        task = self._worker.find(name)
-        task.meter.stop()
-        return task.status()
+        return [self.start({"method": name}) for name in opening_methods(self.methods)]
 
     # ---- results -------------------------------------------------------------------------------------------------
 
     def result(self, key: str) -> dict[str, Any]:
         """What was found, as the page reads it. Its verdict counts how many methods were tried on the same question."""
-        shown = self._look_up(key, self._shown)
-        with self._lock:
-            finding, all_found = self._findings.get(key), list(self._findings.values())
-        return shown if finding is None else shown | correct_verdict(finding, all_found)
+        entry = self._found.ask(key)
+        if entry.finding is None:
+            return entry.shown
+        all_found = [other.finding for _, other in self._found.items() if other.finding is not None]
+        return entry.shown | correct_verdict(entry.finding, all_found)
 
     def finding(self, key: str) -> Finding:
         """What was found, as it is."""
-        return self._look_up(key, self._findings)
-
-    def _look_up(self, key: str, found: Mapping[str, T]) -> T:
-        with self._lock:
-            if key not in found:
-                raise Unknown(f"no result is called {key!r}: explain first")
-            return found[key]
+        finding = self._found.ask(key).finding
+        if finding is None:
+            raise Unknown(f"the result {key!r} is not finished: wait for its removal")
+        return finding
 
     def save(self, key: str) -> bytes:
         """A result as a file for `lp.load` and `leastpath explore`."""
-        return save_finding(self.finding(key), self.state(), self.result(key))
+        return save_finding(self.finding(key), self.state(self._found.ask(key).about), self.result(key))
 
-    def code(self) -> str:
+    def code(self, about: Mapping[str, Any] = EMPTY) -> str:
         """Python that reproduces what is shown."""
-        sample, question = self.chosen
+        sample, question = self.question(about)
         findings = [self.finding(key) for key in self._keys_of(question, sample)]
         return python_code(question, [(f.method, f.stiffness) for f in findings])
 
-    def remove(self, removed: Any, fill: Any) -> dict[str, Any]:
-        """What the model says without some features: one forward."""
-        question = self.chosen[1]
-        subject, fills = question.subject, question.fills
+    def remove(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model says of what a page is "about", without what is "removed" and with its "fill": one forward."""
+        question = self.question(check_mapping("about", wanted.get("about", {})))[1]
+        subject, fills, fill = question.subject, question.fills, wanted.get("fill", "baseline")
         if not isinstance(fill, str) or fill not in fills:
             raise ValueError(f"fill {fill!r} is unknown: use one of {', '.join(fills)}")
-        mask = subject.mask(unpack(removed))
+        mask = subject.mask(unpack(wanted.get("removed")))
         filled, logits = remove_features(subject, question.score, mask, fills[fill])
         word = f"[{fill if fill != 'baseline' else next(iter(question.starts))}]"
         picture, text = removed_view(subject, filled, mask, word)
@@ -179,24 +198,13 @@ class Session:
             "text": text,
         }  # fmt: skip
 
-    def _show_early(self, key: str, task: Task, finding: Finding) -> None:
-        shown = as_result(key, finding)
-        with self._lock:
-            self._shown[key] = shown
+    def _show_early(self, key: str, about: Mapping[str, Any], task: Task, finding: Finding) -> None:
+        self._found.put(key, Entry(about, as_result(key, finding)))
         task.show(key)
 
-    def _keep(self, key: str, finding: Finding) -> None:
-        shown = as_result(key, finding)
-        with self._lock:
-            self._findings[key], self._shown[key] = finding, shown
-            while len(self._shown) > MOST_KEPT:
-                oldest = next(iter(self._shown))
-                del self._shown[oldest]
-                self._findings.pop(oldest, None)  # none where removal failed
-
     def _keys_of(self, question: Question, sample: int) -> list[str]:
-        with self._lock:
-            return [key for key, f in self._findings.items() if key == question.key(sample, f.method.name, f.stiffness)]
+        findings = [(key, entry.finding) for key, entry in self._found.items() if entry.finding is not None]
+        return [key for key, f in findings if key == question.key(sample, f.method.name, f.stiffness)]
 
     def _method(self, name: str, subject: Subject) -> dict[str, Any]:
         method = self.methods[name]
@@ -206,7 +214,17 @@ class Session:
         }  # fmt: skip
 
 
+def _name_choice(sample: int, question: Question) -> dict[str, Any]:
+    """What a question is about, by names: what asks for it again."""
+    chosen = {"target": question.target, "output": question.output if len(question.outputs) > 1 else None}
+    known = {name: value for name, value in chosen.items() if value is not None}
+    return {"sample": sample, **known, "baseline": list(question.starts)}
+
+
 def _check_choice(wanted: Mapping[str, Any]) -> None:
+    unknown = sorted(set(wanted) - {"sample", "target", "output", "baseline"})
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} cannot be chosen: choose sample, target, output or baseline")
     for name in ("sample", "target"):
         if name in wanted and type(wanted[name]) is not int:
             raise ValueError(f"{name}={wanted[name]!r} must be a whole number")
@@ -232,8 +250,10 @@ def session_of(
     methods: Sequence[str] | None = None,
     sentence: str = "",
     **about: Any,
-) -> Session | SavedSession:
+) -> Session | SavedSession | PromptSession:
     """A session over a score and inputs, over a source, or over a result; `about` is given to `TensorSource`."""
+    if isinstance(given, PromptSource):
+        return PromptSession(given, sentence)
     if isinstance(given, Attribution):
         return SavedSession(given)
     if isinstance(given, Score):

@@ -34,6 +34,8 @@ class Start:
     make: Callable[[Any], Tensor]
     """score -> (1, *shape), or (1, m, *shape) for several."""
     has_curves: bool = True
+    is_usual: bool = False
+    """Whether a path begins there unless another start is chosen; several are averaged."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Subject:
     inputs: Tensor
     """(1, *shape)"""
     starts: Mapping[str, Start]
-    """Baselines by name, the default first."""
+    """Baselines by name; without a usual one, the first is."""
     units: Tensor
     """(*shape) integers: numbers with the same one are removed together, those below 0 never."""
     names: tuple[str, ...] = ()
@@ -149,8 +151,11 @@ class SubjectSource(Protocol):
     def subject(self, sample: int) -> Subject:
         """One of them."""
 
-    def add(self, name: str, content: bytes) -> int:
-        """One more, from a file of the user's: its number. ValueError where it cannot be read."""
+    def add(self, name: str, content: bytes, check: Callable[[Subject], Any] | None = None) -> int:
+        """One more, from a file of the user's: its number. ValueError where it cannot be read.
+
+        `check` may refuse it, by an error: then nothing is added.
+        """
 
 
 def adding_code(name: str) -> str:

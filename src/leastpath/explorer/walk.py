@@ -12,7 +12,6 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.geometry.path import Path
-from leastpath.integral.accuracy import Integral
 from leastpath.integral.pieces import Weighting
 from leastpath.integral.running import integrate_along
 from leastpath.score.score import BoundScore
@@ -82,16 +81,14 @@ class Walk:
         return replace(self, attributed=attributed)
 
 
-def walk_along(
-    bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES
-) -> tuple[Walk, Integral]:
-    """Walk along the paths of one example, one for each of its baselines, and the integral over them.
+def walk_along(bound: BoundScore, path: Path, weighting: Weighting | None = None, places: int = PLACES) -> Walk:
+    """Walk along the paths of one example, one for each of its baselines.
 
     Costs one gradient per place and path. `bound` has one row per path.
     """
     found = integrate_along(bound, path, places, weighting)
     points, scores, sizes, attributed = (part.mean(0) for part in found[1:5])
-    return Walk(found.places, points, scores, sizes, attributed), found.whole()
+    return Walk(found.places, points, scores, sizes, attributed)
 
 
 def shares_moved(points: Tensor, start: Tensor, end: Tensor, features: Tensor, n: int) -> Tensor:

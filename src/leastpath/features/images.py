@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")  # how their files end
 CROP = 0.875  # side of the centre crop / short side of the picture, as usual for ImageNet
+STRIP = 8  # times as long as wide: of a longer picture the middle is cut out before it is brought to its size
 WHITES = {"I": 65535, "F": 1}  # of grey in 16 bits, or in 32 that hold 16, and of floating-point grey
 PICTURES_IN_ONE = {"MPO"}  # a photograph with a preview or a second view: the first is the photograph
 
 
-def read_image(file: str | Path, size: int) -> Tensor:
+def read_image(file: str | Path, size: int, *, grey: bool = False, crop: bool = True) -> Tensor:
     """Short side to size / 0.875, centre crop: (1, 3, size, size) in [0, 1]. Colours as `read_picture` gives them.
+
+    With `grey` it has one channel. Without `crop` the whole picture becomes size × size: one that has this size already
+    stays as it is, and one that is no square changes its proportions.
 
     Example:
         >>> read_image("cat.jpg", 128).shape  # doctest: +SKIP
@@ -32,7 +36,9 @@ def read_image(file: str | Path, size: int) -> Tensor:
     from PIL import Image
 
     check_integer("size", size, 1, advice="the side of the square in pixels")
-    return as_tensor(square_crop(read_picture(file), size, Image.Resampling.BICUBIC))
+    image, how = read_picture(file), Image.Resampling.BICUBIC
+    image = square_crop(image, size, how) if crop else image.resize((size, size), how)
+    return as_tensor(image.convert("L") if grey else image)
 
 
 def as_tensor(image: Image.Image) -> Tensor:
@@ -102,7 +108,11 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 def square_crop(image: Image.Image, size: int, resample: Image.Resampling) -> Image.Image:
     """Short side to size / 0.875, centre crop of size × size; also for masks of pictures."""
-    scale = size / CROP / min(image.size)
+    short = min(image.size)
+    if max(image.size) > STRIP * short:  # else a strip of one pixel's width would be enlarged to gigabytes
+        left, top = ((side - min(side, STRIP * short)) // 2 for side in image.size)
+        image = image.crop((left, top, image.width - left, image.height - top))
+    scale = size / CROP / short
     width, height = (max(size, round(side * scale)) for side in image.size)
     image = image.resize((width, height), resample)
     left, top = (width - size) // 2, (height - size) // 2

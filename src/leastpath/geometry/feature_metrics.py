@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.rows import flat_rows, norms
+from leastpath._support.rows import flat_rows, norms, precise
 from leastpath.geometry.metric import Damped, Damping, fingerprint
 
 FisherOutput = Literal["softmax", "sigmoid", "raw"]
@@ -67,7 +67,7 @@ class Fisher(_OfFeatures):
 
     def features(self, read: Tensor) -> Tensor:
         """√p of each class (rows, classes); with "sigmoid" the angle 2 arcsin √p of each output (rows, outputs)."""
-        numbers = _precise(read.unsqueeze(1) if read.ndim == 1 else flat_rows(read))
+        numbers = precise(read.unsqueeze(1) if read.ndim == 1 else flat_rows(read))
         if self.output == "sigmoid":
             return 2 * torch.atan(torch.exp(numbers.clamp(-1400, 1400) / 2))  # 2 arcsin √σ(z), exact for both tails
         if numbers.shape[1] < 2:
@@ -140,11 +140,6 @@ class Pullback(_OfFeatures):
 def _check_output(given: object, known: tuple[str, ...]) -> None:
     if given not in known:
         raise ValueError(f"output {given!r} is unknown: use one of {list(known)}")
-
-
-def _precise(numbers: Tensor) -> Tensor:
-    """In double precision where the device has it: short steps change √p in its last digits."""
-    return numbers.double() if numbers.device.type != "mps" else numbers.float()
 
 
 def _roots_of_probabilities(p: Tensor) -> Tensor:

@@ -9,13 +9,14 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Protocol, TypeGuard, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import Positive, Range, Settings, as_points, check_features
-from leastpath._support.rows import flat_rows, norms
+from leastpath._support.checks import Positive, Range, Settings, as_points, check_features, show_value
+from leastpath._support.rows import flat_rows, norms, precise
+from leastpath.score.calls import run_part
 
 NEIGHBOR = 5  # the default bandwidth is the median distance of a point to its fifth neighbour
 BLOCK_ELEMENTS = 2**24  # distances between points and data held at once
@@ -190,7 +191,7 @@ class DataDensity(Settings):
         if not width > 0:
             raise ValueError("half of the points are the same, so give a bandwidth: DataDensity(points, bandwidth=0.1)")
         object.__setattr__(self, "bandwidth", width)
-        object.__setattr__(self, "typical", float(self.log_density(_sample(self.points).double()).median()))
+        object.__setattr__(self, "typical", float(self.log_density(precise(_sample(self.points))).median()))
 
     def log_density(self, point: Tensor) -> Tensor:
         """(rows, *features) -> (rows,) log of the mean kernel, 0 where all data are at the point."""
@@ -309,42 +310,23 @@ class Mixed(Settings):
 
 def encode(encoder: Callable[[Tensor], Tensor | tuple[Tensor, ...]], point: Tensor) -> Tensor:
     """The latent points (rows, *latent), in the encoder's dtype; the first part of a tuple, a VAE's mean."""
-    out = encoder(point.to(_dtype_of(encoder, point)))
-    latent = out[0] if isinstance(out, tuple) else out
-    shape = _shape(latent)
-    if shape is None or len(shape) < 2 or shape[0] != len(point):
-        raise ValueError(
-            f"the encoder returned {shape or type(latent).__name__} for points {tuple(point.shape)}, "
-            f"expected ({len(point)}, *latent): wrap it, as in encoder=lambda x: vae.encode(x)[0]"
-        )
-    return latent
+    return run_part("encoder", encoder, point)
 
 
 def decode(decoder: Callable[[Tensor], Tensor], latent: Tensor, like: Tensor) -> Tensor:
     """Points (rows, *features) with the features and dtype of `like`."""
-    point = decoder(latent.to(_dtype_of(decoder, latent)))
-    shape, wanted = _shape(point), (len(latent), *like.shape[1:])
-    if shape != wanted:
+    point, wanted = run_part("decoder", decoder, latent), (len(latent), *like.shape[1:])
+    if tuple(point.shape) != wanted:
         raise ValueError(
-            f"the decoder returned {shape or type(point).__name__}, expected {wanted}, like the inputs: "
+            f"the decoder returned {tuple(point.shape)}, expected {wanted}, like the inputs: "
             "wrap it, as in decoder=lambda z: vae.decode(z).view(len(z), *shape)"
         )
     return point.to(like.dtype)
 
 
-def _shape(thing: object) -> tuple[int, ...] | None:
-    """None if a user's function did not return a tensor."""
-    return tuple(thing.shape) if isinstance(thing, Tensor) else None
-
-
-def _dtype_of(function: object, like: Tensor) -> torch.dtype:
-    parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
-    return next((p.dtype for p in parameters), like.dtype)
-
-
 def _typical_distance(points: Tensor) -> float:
     """The median distance from one of the points (n, *features) to its neighbour number `NEIGHBOR`."""
-    rows = flat_rows(points.detach()).double()
+    rows = precise(flat_rows(points.detach()))
     k = min(NEIGHBOR + 1, len(rows))  # a point itself is the first
     return float(torch.cdist(_sample(rows), rows).topk(k, largest=False).values[:, -1].median())
 
@@ -357,7 +339,7 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     """Digits that differ where the numbers differ: a built graph recognises its metric by the metric's repr."""
     digest = hashlib.sha256()
     for tensor in tensors:
-        digest.update(tensor.detach().double().cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
     return f"#{digest.hexdigest()[:8]}"
 
 
@@ -367,13 +349,13 @@ def _name(function: object) -> str:
 
 def speed_of(metric: Metric, point: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
     """The speed of a metric that may be a user's own: one number per row, none of them negative or NaN."""
-    speed = metric.speed(point, gradient, step)
-    if _shape(speed) != (len(point),):
+    speed: Any = metric.speed(point, gradient, step)
+    if not isinstance(speed, Tensor) or speed.shape != (len(point),):
         raise ValueError(
-            f"{type(metric).__name__}.speed returned {_shape(speed) or type(speed).__name__} for {len(point)} rows: "
+            f"{type(metric).__name__}.speed returned {show_value(speed)} for {len(point)} rows: "
             f"expected ({len(point)},), one speed per row"
         )
-    slowest = float(speed.min()) if len(speed) else 0.0
+    slowest = float(speed.detach().min()) if len(speed) else 0.0
     if slowest < 0:
         raise ValueError(
             f"{type(metric).__name__}.speed returned {slowest:.3g}: a speed is a length divided by time and "

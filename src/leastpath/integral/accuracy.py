@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -38,8 +38,14 @@ class Limits:
     def __post_init__(self) -> None:
         check_integer("max_gradients", self.max_gradients, 1, or_none=", or None")
         asked: object = self.max_seconds
-        if asked is not None and not (isinstance(asked, int | float) and asked > 0):
-            raise ValueError(f"max_seconds={asked!r} must be a positive number of seconds, or None for no limit")
+        if asked is not None and not (_is_number(asked) and asked > 0):
+            raise ValueError(
+                f"max_seconds={show_value(asked)} must be a positive number of seconds, or None for no limit"
+            )
+
+
+def _is_number(given: object) -> TypeGuard[float]:
+    return isinstance(given, numbers.Real) and not isinstance(given, bool)
 
 
 Rule = Literal["gauss_legendre", "midpoint", "trapezoid"]
@@ -83,7 +89,7 @@ class Accuracy:
             )
         if asked is None:
             return
-        if not isinstance(asked, numbers.Real):
+        if not _is_number(asked):
             raise ValueError(
                 f"tolerance={show_value(asked)} must be a number between 0 and 1, or None for exactly n_steps"
             )

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms, per_row
+from leastpath._support.rows import flat_rows, norms, per_row, precise
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path, Segments
@@ -403,8 +403,7 @@ class Block:
         points, s, sizes = self.path.points, self.segments, []
         for rows in torch.arange(len(s)).split(self.plan.score.batch_size):
             tail, head = (points[i[rows].to(points.device)] for i in (s.tail, s.head))
-            step = (head.double() if head.device.type != "mps" else head.float()) - tail.to(head.dtype)
-            sizes.append(norms(step, 1).double().cpu())
+            sizes.append(norms(precise(head) - precise(tail), 1).cpu().double())
         return torch.cat([torch.zeros(0, dtype=torch.float64), *sizes])[s.leg_segment]
 
     def length_share(self) -> Tensor:

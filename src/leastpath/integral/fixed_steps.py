@@ -86,7 +86,7 @@ def _measure_by_change(block: Block, n_steps: Tensor) -> Division:
     t0, t1 = place.double() / cuts[segment], (place + 1).double() / cuts[segment]
     f1 = block.score_at(segment, t1)
     f0 = torch.where((place == 0).to(f1.device), block.scores.tail[segment.to(f1.device)], f1.roll(1))
-    change = (f1 - f0).abs().double().cpu()
+    change = (f1 - f0).abs().cpu().double()
     parts = cuts[s.leg_segment]
     leg = torch.arange(len(parts)).repeat_interleave(parts)
     interval = first[s.leg_segment][leg] + torch.arange(len(leg)) - (parts.cumsum(0) - parts)[leg]

@@ -565,7 +565,7 @@ def integrate(
     if not isinstance(max_gradients, Tensor):
         Limits(max_gradients)
     accuracy.check_with(weighting, max_gradients)
-    with leave_untouched(score.model if isinstance(score, Score) else score.score.model, path.points):
+    with leave_untouched(score.model if isinstance(score, Score) else score.score.model, path.points, metric):
         bound = score if isinstance(score, BoundScore) else score.bind(path.end)
         if len(path) != bound.batch:
             raise ValueError(f"a path of {len(path)} examples for a score over {bound.batch}: they must match")

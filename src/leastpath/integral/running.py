@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from leastpath._support.rows import flat_rows, norms
+from leastpath._support.rows import norms
 from leastpath.geometry.path import Path
-from leastpath.integral.accuracy import FLAT, Integral, note_fixed_steps
 from leastpath.integral.pieces import PathIntegral, Weighting, WholePathWeighting, rule_nodes
 from leastpath.score.score import BoundScore
 
@@ -23,18 +21,6 @@ class Running(NamedTuple):
     scores: Tensor  # (paths, k)
     sizes: Tensor  # (paths, k) ‖∇f‖
     values: Tensor  # (paths, k, *features) attributed so far
-    length: Tensor  # (paths,) ∫‖∇f‖ ds
-
-    def whole(self) -> Integral:
-        """The integral over each whole path, as at fixed steps."""
-        values, change, k = self.values[:, -1], self.scores[:, -1] - self.scores[:, 0], len(self.places)
-        low, high = self.scores.amin(1), self.scores.amax(1)
-        spent, unknown = torch.full((len(values),), float(k), dtype=torch.float64), torch.full_like(change, torch.nan)
-        flat = (high <= low) & ~flat_rows(values).any(1)
-        gaps = (flat_rows(values).sum(1) - change).abs().tolist()
-        notes = [FLAT if f else note_fixed_steps(k, k, math.inf, None, gap) for f, gap in zip(flat, gaps, strict=True)]
-        length = torch.maximum(self.length, change.abs())
-        return Integral(values, change, length, unknown, unknown, low, high, spent, spent, notes)
 
 
 def integrate_along(score: BoundScore, path: Path, places: int, weighting: Weighting | None = None) -> Running:
@@ -60,14 +46,12 @@ def integrate_along(score: BoundScore, path: Path, places: int, weighting: Weigh
     scores, gradients = score.gradients(points.flatten(0, 1), torch.arange(len(path)).repeat_interleave(places))
     scores, gradients = scores.unflatten(0, (-1, places)), gradients.unflatten(0, (-1, places))
     steps, sizes = points.diff(dim=1), norms(gradients, 2)
-    lengths = norms(steps, 2)
     values = torch.stack([_sum_steps(*each, weighting) for each in zip(gradients, steps, strict=True)])
     if isinstance(weighting, WholePathWeighting):
-        whole = torch.repeat_interleave(lengths.sum(1), places)
+        whole = torch.repeat_interleave(norms(steps, 2).sum(1), places)
         difference = (path.end - path.start).to(values).repeat_interleave(places, 0)
         values = weighting.conclude(values.flatten(0, 1), whole, difference).unflatten(0, (-1, places))
-    length = ((sizes[:, 1:] + sizes[:, :-1]) / 2 * lengths).sum(1)
-    return Running(at, points, scores, sizes, values, length)
+    return Running(at, points, scores, sizes, values)
 
 
 def _sum_steps(gradients: Tensor, steps: Tensor, weighting: Weighting) -> Tensor:

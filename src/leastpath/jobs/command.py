@@ -15,6 +15,9 @@ def run(
     out: Annotated[Path | None, Option(help="Folder of the output, instead of the file's.")] = None,
     max_seconds: Annotated[float | None, Option(help="Time for this start; the next one goes on.")] = None,
     fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first row that fails.")] = False,
+    keep_failed: Annotated[
+        bool, Option("--keep-failed", help="Do not try rows again that failed at an earlier start.")
+    ] = False,
     allow: Annotated[
         list[str], Option("--allow", metavar="MODULE", help="A module that the job file may import from elsewhere.")
     ] = [],  # noqa: B006
@@ -40,7 +43,7 @@ def run(
     kind, settings = _choose_executor(settings, executor, workers, address)
     if out is not None:
         read = replace(read, out=out)
-    read = replace(read, fail_fast=fail_fast or read.fail_fast)
+    read = replace(read, fail_fast=fail_fast or read.fail_fast, keep_failed=keep_failed or read.keep_failed)
     found = run_job(read, executor_of(kind, **settings), resume=resume, max_seconds=max_seconds)
     if not found.finished:
         sys.exit(130)  # the usual code after Ctrl-C

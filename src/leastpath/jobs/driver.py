@@ -25,7 +25,7 @@ from leastpath.jobs.job import DType, Job, Keep
 from leastpath.jobs.lock import FolderInUse, hold_folder
 from leastpath.jobs.output import Explanations
 from leastpath.jobs.progress import Progress, interruption
-from leastpath.jobs.shards import Assignment, Done, passing_rows, read_shard
+from leastpath.jobs.shards import Assignment, Done, read_shard, rows_due
 from leastpath.jobs.sources import Items, source_of
 from leastpath.methods.explainer import Contender
 from leastpath.score.behavior import check_behavior
@@ -54,6 +54,7 @@ def explain(
     model_settings: Mapping[str, Any] | None = None,
     method_settings: Mapping[str, Any] | None = None,
     fail_fast: bool = False,
+    keep_failed: bool = False,
     seed: int = 0,
     max_seconds: float | None = None,
     show: bool = True,
@@ -63,8 +64,8 @@ def explain(
     """Explain every row of a data set, and keep the explanations in a folder.
 
     The work is cut into shards. The worker that did a shard writes it, completely or not at all. So a job can be killed
-    at any moment: the same call continues it, and tries rows again that failed for a reason that may pass (memory,
-    disk, network). A folder of other data, another model or another method is refused: data are compared by content,
+    at any moment: the same call continues it, and tries rows again that failed (`keep_failed=True` does not).
+    A folder of other data, another model or another method is refused: data are compared by content,
     a model by what it is made of and by its outputs for the first rows. One process at a time works in a folder.
 
     Args:
@@ -89,6 +90,7 @@ def explain(
         device: of the model; a GPU where there is one.
         data_settings, model_settings, method_settings: of the source, the factory and the method.
         fail_fast: raise the first error. Otherwise a row that fails is kept with the reason.
+        keep_failed: do not try rows again that failed at an earlier start.
         seed: of everything random in the method.
         max_seconds: time for this start of the job. When it is used up, no further row is begun; the same call later
             does the rest. It depends on the machine, and is no part of what the folder is for.
@@ -112,7 +114,7 @@ def explain(
         model_settings={} if model_settings is None else model_settings,
         method_settings={} if method_settings is None else method_settings, baselines=baselines,
         seed=seed, shard_size=shard_size, batch_size=batch_size, keep=keep, dtype=dtype, device=device, threads=threads,
-        fail_fast=fail_fast,
+        fail_fast=fail_fast, keep_failed=keep_failed,
     )  # fmt: skip
     return run_job(job, executor_of(executor, **executor_settings), show=show, resume=resume, max_seconds=max_seconds)
 
@@ -147,9 +149,9 @@ def _run_held(
 ) -> Explanations:
     """Do what is left of a job whose folder this process holds, until the time is used up."""
     store, config = _open_store(job, resume)
-    # Also shards that have rows which failed for a reason that may have passed.
+    # Also shards that have rows which failed: the reason may have passed.
     shards = range(job.n_shards)
-    missing = [n for n in shards if (unit := read_shard(store, n)) is None or passing_rows(unit)]
+    missing = [n for n in shards if (unit := read_shard(store, n)) is None or rows_due(unit, job.keep_failed)]
     there = len(job.source) - sum(len(job.rows(shard)) for shard in missing)
     progress = Progress(len(job.source), there, sys.stderr if show else None)
     reported = set(shards) - set(missing)

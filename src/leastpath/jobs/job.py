@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -19,16 +20,19 @@ from leastpath._support.checks import Count, Range, Settings, check_kind
 from leastpath._support.fingerprint import describe
 from leastpath._support.optional import import_by_name
 from leastpath._support.store import StoreMismatch, differences
-from leastpath.jobs.sources import Source, source_of
+from leastpath.jobs.sources import Source, Table, source_of
 from leastpath.methods import Method
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
+from leastpath.score.baselines import BASELINES, Several, baseline, several
 from leastpath.score.calls import Output
 from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers.solution import Solver
+from leastpath.tabular import ONE_ROW, unit_of
 
 Keep = Literal["values", "pixels", "nothing"]
 DType = Literal["float16", "bfloat16", "float32", "float64"]
 PROBED = 4  # rows on which models are compared
+BLOCK, MOST_MEASURED = 1_000, 100_000  # rows of a table, whose mean and deviations are taken
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Job(Settings):
     device: str | None = None
     threads: Count | None = None
     fail_fast: bool = False
+    keep_failed: bool = False
     python_path: tuple[str, ...] = ()
     """Folders that import paths are looked up in, besides the usual ones."""
 
@@ -115,8 +120,59 @@ class Job(Settings):
         name = None if known else getattr(self.method, "__name__", type(self.method).__name__)
         return explainer_of(self.method, name, **self.method_settings)
 
-    def chosen_baselines(self) -> Baselines:
-        """The baselines; a name is imported and, if it is a function, called."""
+    @cached_property
+    def measured(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Of a table: the mean (1, columns), the standard deviations (columns,) and five rows (1, 5, columns).
+
+        None for other data. Of a long table, over 100,000 rows in blocks that are spread over it.
+        """
+        if not isinstance(self.source, Table):
+            return None
+        n, blocks = len(self.source), []
+        step = max(BLOCK, n * BLOCK // MOST_MEASURED)
+        for start in range(0, n, step):
+            blocks += self._read_what_can_be(start, min(n, start + BLOCK))
+        if not blocks or not all(isinstance(block, Tensor) and block.ndim == 2 for block in blocks):
+            return None
+        points = torch.cat(blocks)  # type: ignore[arg-type]
+        points = points[torch.isfinite(points).all(1)].double()
+        if not len(points):
+            return None
+        few = baseline("samples", points[:1], points=points, n=min(5, len(points)))
+        return points.mean(0, keepdim=True).float(), unit_of(points).float(), few.float()
+
+    def _read_what_can_be(self, start: int, stop: int) -> list[Inputs | None]:
+        """Rows in parts, without those that cannot be read: the work itself will say why."""
+        try:
+            return [self.source.read(start, stop).inputs]
+        except Exception:
+            middle = (start + stop) // 2
+            if stop - start == 1:
+                return []
+            return [*self._read_what_can_be(start, middle), *self._read_what_can_be(middle, stop)]
+
+    def _named_baselines(self, names: str) -> Baselines | Several:
+        """Baselines by name, with commas between them: of a table those of `leastpath explain`, else of `baseline`."""
+        wanted: list[Any] = [name.strip() for name in names.split(",")]
+        if self.measured is not None:
+            known = {"mean": self.measured[0], "zero": 0.0, "samples": self.measured[2]}
+            if unknown := [name for name in wanted if name not in known]:
+                raise ValueError(f"baselines = {unknown[0]!r} is unknown for a table: use {', '.join(known)}")
+            if "mean" in wanted and len(self.source) == 1:
+                raise ValueError(f'{ONE_ROW}: give baselines = "zero"')
+            wanted = [known[name] for name in wanted]
+        else:
+            for name in wanted:
+                BASELINES[name]  # an unknown one is refused before the first row
+        return several(*wanted) if len(wanted) > 1 else wanted[0] if self.measured else Several(tuple(wanted))
+
+    def chosen_baselines(self) -> Baselines | Several:
+        """The baselines by name, "mean" for a table unless others are given; an import path is imported, and called if
+        it is a function."""
+        given = "mean" if self.baselines is None and self.measured is not None else self.baselines
+        if isinstance(given, str) and ":" not in given:
+            chosen = self._named_baselines(given)
+            return chosen.to(self.chosen_device()) if isinstance(chosen, Tensor) else chosen
         found = import_by_name(self.baselines)
         found = found() if isinstance(self.baselines, str) and callable(found) else found
         if isinstance(found, list):
@@ -192,7 +248,7 @@ class Job(Settings):
         path = Path(file)
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not TOML: {error}") from error
         unknown = sorted(set(tables) - {"data", "model", "explain", "run"})
         if unknown:
@@ -228,7 +284,7 @@ class Job(Settings):
         return Job(made, factory, method, out, settings, python_path=(str(folder),), **explain), run
 
 
-OWN = {"shard_size", "batch_size", "keep", "dtype", "device", "threads", "fail_fast"}
+OWN = {"shard_size", "batch_size", "keep", "dtype", "device", "threads", "fail_fast", "keep_failed"}
 
 
 @contextmanager

@@ -153,6 +153,16 @@ class Explanations:
         joined = tuple(_join(parts, name) for name in names)
         return joined[0] if names == ["values"] else joined
 
+    def frame(self, start: int, stop: int) -> pd.DataFrame:
+        """Attributions of rows of a table, under the names of its columns; the index is the number of the row."""
+        import pandas as pd
+
+        values, data = self.values(start, stop), self.config["data"]
+        names = data.get("columns") if isinstance(data, dict) else None
+        if not isinstance(values, Tensor) or values.ndim != 2 or names is None or len(names) != values.shape[1]:
+            raise ValueError("these explanations have no names of columns: use values(start, stop)")
+        return pd.DataFrame(values.numpy(), index=range(start, stop), columns=names)
+
     def __getitem__(self, i: int) -> dict[str, Any]:
         if not -len(self) <= i < len(self):
             raise IndexError(f"row {i} of {len(self)}")

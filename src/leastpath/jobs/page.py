@@ -15,7 +15,7 @@ from leastpath.jobs.shards import kind_of_failure
 from leastpath.jobs.sources import Source, Table, source_of
 from leastpath.removal.verdict import ALPHA, count_outcomes
 from leastpath.report import Report, bars, heatmap
-from leastpath.report.canvas import BLUE, new_figure
+from leastpath.report.canvas import BLUE, new_figure, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,7 +207,7 @@ def _pictures(found: Explanations, source: Source | None, rows: pd.DataFrame) ->
             ax.set_xlabel("")
             ax.tick_params(labelsize=8)
             ax.locator_params(axis="x", nbins=4)
-        ax.set_title(f"row {name}" if str(name).isdecimal() else str(name)[-24:], fontsize=8)
+        ax.set_title(plain(f"row {name}" if str(name).isdecimal() else str(name)[-24:]), fontsize=8)
     return figure
 
 

@@ -19,13 +19,15 @@ from torch import Tensor, nn
 from leastpath._support.rows import flat_rows
 from leastpath._support.store import Store, StoreMismatch, Unit
 from leastpath.jobs.job import Job
-from leastpath.jobs.sources import Rows, may_pass, same_data
+from leastpath.jobs.sources import Rows, same_data
 from leastpath.methods import METHODS
 from leastpath.removal.verdict import TESTED
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Status
+from leastpath.score.baselines import Several
 from leastpath.score.behavior import check_behavior
 from leastpath.score.score import Baselines, Inputs, Score
+from leastpath.tabular import Rescaled
 
 NUMBERS = (
     "score", "score_change", "support", "p_value", "p_model", "completeness_gap", "cancellation", "length_ratio",
@@ -94,6 +96,7 @@ class Worker:
         self.baselines = job.chosen_baselines()
         self.output = job.chosen_output()
         self.device = job.chosen_device()
+        self.unit = None if job.measured is None else job.measured[1].to(self.device)
         model = job.model(torch.device("cpu"), config["model"])
         rows = job.first_rows()
         if rows is not None:
@@ -103,16 +106,18 @@ class Worker:
     def do(self, shard: int) -> Done:
         """Explain a shard and write it, unless the store already has it.
 
-        Of a shard that the store has, only rows are explained that failed for a reason that may have passed. Rows that
-        there is no time for are such rows; where there is time for none, nothing is written.
+        Of a shard that the store has, only rows are explained that failed, or that there was no time for; where there
+        is time for none, nothing is written.
         """
         key, rows = key_of(shard), self.job.rows(shard)
         start, table, todo = time.perf_counter(), _Filling(rows, self.job), [rows]
         kept = read_shard(self.store, shard)
         if kept is not None:
-            if not passing_rows(kept):
+            due = rows_due(kept, self.job.keep_failed)
+            if not due:
                 return _summary(shard, kept.record, was_there=True)
-            todo = _runs(table.take(kept))
+            table.take(kept, due)
+            todo = _runs(due)
         for run in todo:
             self._fill_in_time(table, run)
         if len(table.cut) == sum(map(len, todo)):
@@ -161,7 +166,6 @@ class Worker:
                 raise
             if stop - start == 1:
                 table.fail(start, names[0], f"{type(error).__name__}: {error}", time.perf_counter() - begin)
-                table.passing.update({start} if may_pass(error) else ())
                 return
             middle = (start + stop) // 2
             self._fill(table, start, middle)
@@ -169,7 +173,6 @@ class Worker:
             return
         for i, reason in rows.errors.items():
             table.fail(i, str(i), reason)
-        table.passing.update(rows.passing)
         if explained is not None:
             table.add(rows, *explained, time.perf_counter() - begin)
 
@@ -180,7 +183,11 @@ class Worker:
         score = Score(self.model, target, self.output)
         _check_shared(self.baselines)
         scores = score(inputs)
-        result = self.explain(score, inputs, self.baselines, self.job.seed)
+        baselines = self.baselines
+        if self.unit is not None and isinstance(inputs, Tensor):  # lengths add columns up, so they need a common unit
+            score = replace(score, model=Rescaled(self.model, self.unit))
+            inputs, baselines = inputs / self.unit, _in_units(baselines, self.unit)
+        result = self.explain(score, inputs, baselines, self.job.seed)
         return (target.tolist() if isinstance(target, Tensor) else [target] * len(scores)), scores, result
 
     def _targets(self, rows: Rows, inputs: Inputs) -> Any:
@@ -248,21 +255,17 @@ class _Filling:
         self.start, self.job = rows.start, job
         self.rows: list[dict[str, Any]] = [{"index": i, "name": str(i)} for i in rows]
         self.values: dict[str, Tensor] = {}
-        self.passing: set[int] = set()
-        """Rows that failed for a reason that may pass: they are tried again at the next start."""
         self.cut: set[int] = set()
-        """Those of them that there was no time for."""
+        """Rows that there was no time for."""
 
-    def take(self, kept: Unit) -> list[int]:
-        """Begin with what is there, and return the numbers of the rows that are to be tried again."""
+    def take(self, kept: Unit, again: list[int]) -> None:
+        """Begin with what is there, but for the rows that are to be tried again."""
         import pyarrow.parquet as pq
 
-        again = set(passing_rows(kept))
         self.values = {name: part.clone() for name, part in kept.arrays.items()}
         for row in pq.read_table(kept.files["parquet"]).to_pylist():
             if row["index"] not in again:
                 self.rows[row["index"] - self.start] = {name: cell for name, cell in row.items() if cell is not None}
-        return sorted(again)
 
     def fail(self, index: int, name: str, reason: str, seconds: float = 0.0) -> None:
         values = {"name": name, "ok": False, "status": f"Failed: {reason}", "failure": reason, "seconds": seconds}
@@ -273,7 +276,6 @@ class _Filling:
         for i in rows:
             self.fail(i, str(i), CUT)
         self.cut.update(rows)
-        self.passing.update(rows)
 
     def add(self, rows: Rows, targets: list[Any], scores: Tensor, result: Attribution, seconds: float) -> None:
         kept, share = self._select(result.values), seconds / len(rows.index)
@@ -287,7 +289,7 @@ class _Filling:
                 self.fail(index, name, misfit, share)
             return
         numbers = {"score": scores} | {name: getattr(result, name) for name in NUMBERS[1:]}
-        columns = {name: values.double().tolist() for name, values in numbers.items()}
+        columns = {name: values.tolist() for name, values in numbers.items()}
         columns |= {"gradients": result.n_gradients.tolist(), "forwards": (result.n_forwards + 1).tolist()}
         columns |= {"target": targets, "name": rows.names, "ok": [status.ok for status in result.status]}
         columns |= {"outcome": [_outcome(status) for status in result.status]}
@@ -338,6 +340,8 @@ class _Filling:
         """Why these values do not fit those of earlier rows; empty if they do."""
         for name, part in kept.items():
             before = self.values.get(name, part)
+            if self.job.keep == "pixels" and part.ndim < 2:
+                return 'keep="pixels" sums over channels, and the attributions of a row are a vector: keep="values"'
             if before.shape[1:] != part.shape[1:]:
                 return (
                     f"the attributions have shape {tuple(part.shape[1:])}, those of the shard's first row "
@@ -346,13 +350,12 @@ class _Filling:
         return ""
 
     def record(self) -> dict[str, Any]:
-        failed = (row for row in self.rows if "failure" in row and row["index"] not in self.cut)
+        failed = [row for row in self.rows if "failure" in row and row["index"] not in self.cut]
         failures = Counter(kind_of_failure(row["failure"]) for row in failed)
         counts = {name: sum(row[name] for row in self.rows) for name in COUNTS}
-        again = sorted(i for i in self.passing if "failure" in self.rows[i - self.start])
         return {
-            "rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures), "passing": again,
-            "cut": len(self.cut),
+            "rows": len(self.rows), "start": self.start, **counts, "failures": dict(failures),
+            "failed": [row["index"] for row in failed], "passing": sorted(self.cut), "cut": len(self.cut),
         }  # fmt: skip
 
     def parquet(self) -> bytes:
@@ -367,9 +370,11 @@ class _Filling:
         return file.getvalue()
 
 
-def passing_rows(unit: Unit) -> list[int]:
-    """The numbers of a shard's rows that failed for a reason that may have passed."""
-    return [int(i) for i in unit.record.get("passing", ())]
+def rows_due(unit: Unit, keep_failed: bool) -> list[int]:
+    """The numbers of a shard's rows that are tried again: no time was left for them, or, unless those are kept, they
+    failed. Nobody can tell from a failure whether its reason has passed."""
+    failed = () if keep_failed else unit.record.get("failed", ())
+    return sorted({int(i) for i in (*unit.record.get("passing", ()), *failed)})
 
 
 def _runs(rows: list[int]) -> list[range]:
@@ -403,7 +408,14 @@ def _move(inputs: Inputs | None, device: torch.device) -> Any:
     return tuple(x.to(device) for x in inputs) if isinstance(inputs, tuple) else inputs.to(device)  # type: ignore[union-attr]
 
 
-def _check_shared(baselines: Baselines) -> None:
+def _in_units(baselines: Any, unit: Tensor) -> Any:
+    """Baselines of a table, in its units (columns,)."""
+    if isinstance(baselines, Several):
+        return Several(tuple(_in_units(choice, unit) for choice in baselines.choices))
+    return None if baselines is None else baselines / (unit if isinstance(baselines, Tensor) else unit[None])
+
+
+def _check_shared(baselines: Baselines | Several) -> None:
     if isinstance(baselines, Tensor) and baselines.ndim > 0 and len(baselines) != 1:
         raise ValueError(
             f"baselines have shape {tuple(baselines.shape)}: all inputs of a job share theirs, (1, …) or (1, m, …)"

@@ -26,7 +26,7 @@ from leastpath._support.fingerprint import describe, digest, source_digest
 from leastpath._support.optional import import_by_name, import_optional
 from leastpath.features.images import PICTURES, read_image
 from leastpath.jobs.contents import content_digest
-from leastpath.score.calls import Inputs, is_out_of_memory
+from leastpath.score.calls import Inputs
 
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
@@ -54,8 +54,6 @@ class Rows:
     """The names of the rows: file names, or their numbers."""
     errors: dict[int, str] = field(default_factory=dict)
     """Why rows could not be read, by number."""
-    passing: frozenset[int] = frozenset()
-    """Those of them whose reason may pass, such as a server that did not answer."""
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -504,32 +502,22 @@ def same_data(source: Source, kept: Any) -> bool:
     return all(kept.get(name) == part for name, part in json.loads(json.dumps(listing)).items())
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether the same work may succeed later: memory, disk, network or device were the reason, and not the data."""
-    of_the_system = isinstance(error, OSError) and error.errno is not None  # errors of decoders have no number
-    words = ("CUDA error", "cuDNN error", "NCCL error")
-    of_the_device = isinstance(error, RuntimeError) and any(part in str(error) for part in words)
-    in_time = isinstance(error, (TimeoutError, ConnectionError))
-    return of_the_system or in_time or of_the_device or (isinstance(error, Exception) and is_out_of_memory(error))
-
-
 def _read_each(
     start: int, stop: int, read: Callable[[int], tuple[Tensor, int | None]], name: Callable[[int], str] = str
 ) -> Rows:
     """Rows start to stop − 1, read one by one as an input and its label. Those that cannot be read say why."""
-    found, errors, passing = dict[int, tuple[Tensor, int | None]](), dict[int, str](), set[int]()
+    found, errors = dict[int, tuple[Tensor, int | None]](), dict[int, str]()
     for i in range(start, stop):
         try:
             found[i] = read(i)
         except Exception as error:
             errors[i] = f"{type(error).__name__}: {error}"
-            passing.update({i} if may_pass(error) else ())
     labels = [label for _, label in found.values() if label is not None]
     if labels and len(labels) < len(found):
         raise ValueError(f"only {len(labels)} of {len(found)} rows have a label: expected one for each row")
     inputs = torch.stack([x for x, _ in found.values()]) if found else None
     targets = torch.tensor(labels) if labels else None
-    return Rows(inputs, list(found), targets, [name(i) for i in found], errors, frozenset(passing))
+    return Rows(inputs, list(found), targets, [name(i) for i in found], errors)
 
 
 def _input_and_label(item: Any) -> tuple[Tensor, int | None]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from leastpath._support.threads import in_this_thread
 from leastpath.language.prefix import SharedPrefix, new_cache_of
 from leastpath.language.prompts import Prompt
+from leastpath.score.score import Score
 
 Answer = str | Sequence[int]
 
@@ -221,6 +222,18 @@ def pick_answers(logits: Tensor, answers: list[Tensor]) -> Tensor:
     index = torch.stack(answers).T.to(logs.device)  # (n, answers)
     picked = logs.gather(-1, index.expand(len(logs), -1, -1))  # (rows, n, answers)
     return picked.transpose(1, 2).flatten(1)
+
+
+def token_log_p(model: nn.Module, ids: Tensor) -> Tensor:
+    """Log p of each token after those before it (length,); −inf for the first, which nothing stands before.
+
+    Args:
+        model: a causal language model.
+        ids: (1, length).
+    """
+    logits = Score(lambda ids: output_logits(model(input_ids=ids), 1)).outputs(ids)
+    known = pick_answers(logits[:, :-1], [ids[0, 1:]])[0]
+    return torch.cat([known.new_full((1,), -torch.inf), known]).cpu()
 
 
 def has_encoder(model: nn.Module) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,11 @@ from leastpath.language.answers import (
     has_encoder,
     read_answer,
     sum_columns,
+    token_log_p,
 )
-from leastpath.language.baselines import Baseline, Natural, find_starts
+from leastpath.language.baselines import Baseline, Natural, Token, find_starts
 from leastpath.language.explanation import PromptExplanation, sum_features
-from leastpath.language.prompts import Chat, Groups, Prompt, cut_features, read_prompt
+from leastpath.language.prompts import Chat, Groups, Prompt, cut_features, read_prompt, sentence_starts
 from leastpath.language.rows import leave_one_out, rows_along, token_staircase
 from leastpath.language.size import check_gradients, checkpointed, frozen
 from leastpath.methods.method import Method
@@ -36,7 +37,12 @@ from leastpath.score.score import Score
 from leastpath.solvers.solution import Solver
 from leastpath.transformers import Piece, count_positions, embedding_of
 
-OWN = {"leave_one_out": leave_one_out, "token_staircase": token_staircase, "staircase": token_staircase}
+OWN = {
+    "by_surprise": leave_one_out,
+    "leave_one_out": leave_one_out,
+    "token_staircase": token_staircase,
+    "staircase": token_staircase,
+}
 DEFAULT = leave_one_out  # what studies/language chose (docs/language.md)
 FORWARDS = 560  # that an explanation takes at most by default, without its test
 
@@ -73,11 +79,13 @@ def explain(
             the model says, `max_new_tokens` of it.
         contrast: an answer that it is compared with: log p of the one minus log p of the other.
         baseline: where words start. None: natural text, four everyday sentences; `Natural([…])` for others. A contrast
-            prompt with as many tokens, "The capital of Italy is": only the words that differ move. A token id, "end",
-            "mask", "pad", "zero" or "mean", with a warning. Several in a list: the mean over them.
+            prompt with as many tokens, "The capital of Italy is": only the words that differ move. A token id,
+            "end", "mask", "pad", "zero" or "mean", with a warning. Several in a list: the mean over them.
         groups: the features: "words", "tokens", "sentences", "turns" of a chat, or spans that you mark: pieces of the
             prompt in reading order, ["France", "is"], or (begin, end) in characters; all else is fixed.
-        method: "leave_one_out" by default, and for long prompts "owen", whose cost does not grow; "token_staircase",
+        method: by default "by_surprise", and for long prompts "owen", whose cost does not grow. A word is left out, and
+            what the score falls by is multiplied by the probability that another word would have stood there, after
+            those before it. "leave_one_out" is the fall itself, for any baseline; "token_staircase",
             "integrated_gradients", "elastic_band", "lrp", or any other of `leastpath.attribute`.
 
     Rarely needed:
@@ -113,6 +121,10 @@ def explain(
         )  # fmt: skip
         starts = find_starts(tokenizer, embedding, question.prompt, question.ids, question.free, baseline)
         chosen = choose_method(method, len(question.features), len(starts.names))
+        if chosen is leave_one_out and weighs_surprise(model, method, baseline):
+            chosen = chosen.with_settings(log_p=token_log_p(model, question.ids))
+        elif chosen.name == "owen":
+            chosen = chosen.with_settings(cuts=sentence_starts(question.prompt, question.features))
         check_gradients(model, chosen.has_path, chosen.name)
         labels = question.labels(starts.vectors, joined=chosen.name == "owen")
         result = attribute(
@@ -129,8 +141,8 @@ def explain(
 def choose_method(method: str | Method | Solver | None, features: int = 1, baselines: int = 1) -> Method:
     """The method that is meant; those of this room first.
 
-    Without a name: leaving out one feature after another or, where that took more than `FORWARDS`, Owen values over
-    halves of the prompt, which go into detail only where it matters.
+    Without a name: leaving out one feature after another or, where that took more than `FORWARDS`, Owen values:
+    runs of sentences, then sentences, then words inside those that matter.
     """
     if method is None:
         if features * baselines <= FORWARDS:
@@ -139,6 +151,20 @@ def choose_method(method: str | Method | Solver | None, features: int = 1, basel
     if isinstance(method, str) and method in OWN:
         return OWN[method]
     return method_of(method)
+
+
+def weighs_surprise(model: nn.Module, method: str | Method | Solver | None, baseline: Any) -> bool:
+    """Whether falls count as far as words were not expected: by default where they start from natural text.
+
+    A contrast prompt asks about words that it names itself.
+    """
+    if method == "by_surprise" and has_encoder(model):
+        raise ValueError(
+            'method="by_surprise" asks what a model expects of its prompt, and one with an encoder expects nothing: '
+            'use method="leave_one_out"'
+        )
+    is_natural = baseline is None or isinstance(baseline, Natural)
+    return method == "by_surprise" or (method is None and is_natural and not has_encoder(model))
 
 
 @dataclass(frozen=True)
@@ -236,9 +262,8 @@ def _find_matrix(
 
 def _without_contrast(baseline: Any) -> Any:
     """What an answer's tokens start from: a contrast prompt says nothing of them."""
-    return (
-        baseline if isinstance(baseline, (Natural, int)) or baseline in ("end", "mask", "pad", "zero", "mean") else None
-    )
+    is_kept = isinstance(baseline, (Natural, int)) or baseline in get_args(Token)
+    return baseline if is_kept else None
 
 
 def _rows_of(question: Question, result: Attribution) -> Tensor:

@@ -147,6 +147,12 @@ def cut_features(prompt: Prompt, groups: Groups) -> tuple[Piece, ...]:
     return _pieces(prompt, [tuple(own) for own in found.values()])
 
 
+def sentence_starts(prompt: Prompt, features: Sequence[Piece]) -> tuple[int, ...]:
+    """The numbers of the features that begin a sentence, but the first."""
+    firsts = {sentence.positions[0] for sentence in cut_features(prompt, "sentences")}
+    return tuple(k for k, piece in enumerate(features) if k and piece.positions[0] in firsts)
+
+
 def _ranges(prompt: Prompt, groups: Groups) -> list[tuple[int, int]]:
     if isinstance(groups, str):
         if groups == "turns":

@@ -20,22 +20,28 @@ from leastpath.score.score import BoundScore
 
 
 @method("Leave one out", "How the score falls without each word, all others as they are.", fits=("tokens",))
-def leave_one_out(problem: Problem, *, groups: Groups = None) -> Explained:
+def leave_one_out(problem: Problem, *, groups: Groups = None, log_p: Tensor | None = None) -> Explained:
     """Leave one out: the fall of the score where a group of tokens is replaced by the baseline's.
 
     What does not differ from its baseline costs nothing. The fall is shared evenly by a group's tokens.
 
     Args:
         groups: what is left out together, one after another. None: tokens.
+        log_p: (length,) of each token after those before it. A group's fall is multiplied by its surprise, the
+            probability that something else would stand there: what the words before it have said already counts little.
     """
     rows = []
     for row, places in enumerate(_moving_groups(problem, groups)):
         start, end = problem.start[row], problem.end[row]
         points = torch.stack([end, *(torch.where(_here(place, end), start, end) for place in places)])
         outputs = problem.bound.outputs(points, torch.full((len(points),), row)).cpu()  # (groups + 1, columns)
-        rows.append(_spread(outputs[0] - outputs[1:], places, len(end)))
+        falls = outputs[0] - outputs[1:]
+        if log_p is not None and places:
+            falls = falls * torch.stack([-log_p[place].sum().expm1() for place in places])[:, None]
+        rows.append(_spread(falls, places, len(end)))
         problem.bar.advance()
-    return _explained(problem, rows, "each of {} groups of tokens left out once", problem.bound.shape[-1])
+    how = "each of {} groups of tokens left out once" + ", by surprise" * (log_p is not None)
+    return _explained(problem, rows, how, problem.bound.shape[-1])
 
 
 @method("Token staircases", "One word after another enters and gets what is gained.", complete=True, fits=("tokens",))

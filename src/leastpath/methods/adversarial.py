@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_setting
+from leastpath._support.checks import Count, Positive
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.methods.method import Explained, Problem, method
@@ -24,7 +24,7 @@ SMOOTH_STEP = 0.001  # of each feature, the published α
 
 @method("AGI", "The way back from adversarial examples of other classes.", takes_baselines=False)
 def agi(
-    problem: Problem, *, n_classes: int = 20, step: float = 0.05, n_steps: int = 50, limits: Limits = None
+    problem: Problem, *, n_classes: Count = 20, step: Positive = 0.05, n_steps: Count = 50, limits: Limits = None
 ) -> Explained:
     """Adversarial Gradient Integration: the way back from examples of other classes.
 
@@ -39,8 +39,6 @@ def agi(
         n_steps: at most so many to a class, two gradients each.
         limits: the ends of the values' range, (0, 1) for images; None: no limits.
     """
-    check_integer("agi: n_classes", n_classes, 1)
-    check_integer("agi: n_steps", n_steps, 1)
     check_limits(limits)
     bound, target = problem.bound, problem.bound.classes("agi")
     rows = torch.arange(len(problem))
@@ -102,9 +100,9 @@ def mfaba(
     problem: Problem,
     *,
     variant: Variant = "sharp",
-    step: float | None = None,
-    n_steps: int = 50,
-    max_distance: float = 0.3,
+    step: Positive | None = None,
+    n_steps: Count = 50,
+    max_distance: Positive = 0.3,
     limits: Limits = None,
 ) -> Explained:
     """MFABA: the attack that lowers the score, until the class changes, with gradient × step summed on the way.
@@ -119,9 +117,7 @@ def mfaba(
         max_distance: of each feature from the input, for "smooth".
         limits: the ends of the values' range, (0, 1) for images; None: no limits.
     """
-    check_integer("mfaba: n_steps", n_steps, 1)
     check_limits(limits)
-    check_setting("variant", variant, Variant)
     bound, rows, walking = problem.bound, torch.arange(len(problem)), torch.arange(len(problem))
     first = problem.end.to(bound.work_dtype)
     x, values = first.clone(), torch.zeros_like(first)

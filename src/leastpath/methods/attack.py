@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
+from typing import Any
+
 from torch import Tensor
 
 Limits = tuple[float, float] | None
@@ -14,7 +17,9 @@ def clip_to(points: Tensor, limits: Limits) -> Tensor:
 
 def check_limits(limits: Limits) -> None:
     """Raise unless limits are None or a lower and an upper end."""
-    if limits is not None and not limits[0] < limits[1]:
+    ends: Any = limits
+    is_pair = isinstance(ends, (tuple, list)) and len(ends) == 2 and all(isinstance(end, numbers.Real) for end in ends)
+    if ends is not None and not (is_pair and ends[0] < ends[1]):
         raise ValueError(f"limits={limits} must be the lower and the upper end of the values, as in (0, 1), or None")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from leastpath._support.checks import Count, Range, Settings
+from leastpath._support.checks import Count, Positive, Range, Settings
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath.account.run import Budget, Run
 from leastpath.geometry.metric import Metric
@@ -45,7 +45,7 @@ class BoundaryIG(Settings):
         0.8
     """
 
-    radii: tuple[float, ...] = PUBLISHED
+    radii: tuple[Positive, ...] = PUBLISHED
     attack_steps: Count = 40
     bisections: Annotated[int, Range(least=0)] = 10
     limits: Limits = None
@@ -55,7 +55,7 @@ class BoundaryIG(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_limits(self.limits)
-        if not self.radii or min(self.radii) <= 0:
+        if not self.radii:
             raise ValueError(f"radii={self.radii} must be positive: distances from the input, as in (0.3, 1.0)")
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:

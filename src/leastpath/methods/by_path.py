@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import show_value
 from leastpath._support.rows import per_row
 from leastpath.account.run import Budget, Clock, OutOfTime, Run, Watch
 from leastpath.features.groups import kind_of_shape
@@ -21,8 +23,9 @@ from leastpath.integral.integrator import FIRST_GRADIENTS, integrate
 from leastpath.integral.pieces import Weighting
 from leastpath.methods.method import Along, Explained, Method, Problem, Role
 from leastpath.result.status import Note, Outcome
+from leastpath.score.calls import warn_of_training_mode
 from leastpath.score.derivatives import read_features
-from leastpath.score.score import BoundScore, Score
+from leastpath.score.score import BoundScore, Score, check_rows_are_independent
 from leastpath.solvers.solution import (
     PlansGradients,
     Solution,
@@ -81,8 +84,8 @@ def _check_part(name: str, given: Any, kind: type, example: str) -> None:
     """Refuse what is no metric, score, weighting or solver."""
     if isinstance(given, type):
         raise ValueError(f"{name} is the class {given.__name__}: pass an instance, {name}=lp.{given.__name__}()")
-    if given is not None and not isinstance(given, kind):
-        raise ValueError(f"{name}={given!r} is not a {name}: pass one, as in {name}=lp.{example}")
+    if given is not None and (isinstance(given, Tensor) or not isinstance(given, kind)):  # tensors have a `solve`
+        raise ValueError(f"{name}={show_value(given)} is not a {name}: pass one, as in {name}=lp.{example}")
 
 
 # ---- explaining --------------------------------------------------------------------------------------------------
@@ -125,11 +128,13 @@ def _solve(problem: Problem, solver: Solver, how: PathSettings, watch: Watch) ->
     bound = problem.bound
     if how.geometry is None:
         return _solve_in_time(problem, solver, bound, how.metric, watch)
+    warn_of_training_mode(how.geometry.model)
     ground = how.geometry.bind(problem.inputs, problem.m)
     if ground.shape != bound.shape:
         raise ValueError(
             f"geometry lives in {tuple(ground.shape)}, the score in {tuple(bound.shape)}: both must have the same layer"
         )
+    check_rows_are_independent(ground, problem.start, problem.end)
     # One account: what the solver spends on the other score is a part of the same budget.
     ground.gradients_spent, ground.forwards_spent = bound.gradients_spent, bound.forwards_spent
     solution = _solve_in_time(problem, solver, ground, how.metric, watch)
@@ -141,9 +146,12 @@ def _solve_in_time(problem: Problem, solver: Solver, score: BoundScore, metric: 
     """The solver's paths, or its best so far when its part of the time is used up; the line, if there is nothing."""
     try:
         with watch.over_solver(watch.score, score):
-            return solver.solve(score, metric, problem.start, problem.end, watch.for_solver)
+            found: Any = solver.solve(score, metric, problem.start, problem.end, watch.for_solver)
     except OutOfTime as late:
         return straight_with_note(problem.start, problem.end, Stop(watch.for_solver, late).note(""))
+    if not isinstance(found, Solution):
+        raise ValueError(f"{type(solver).__name__}.solve returned a {type(found).__name__}, expected a lp.Solution")
+    return found
 
 
 def _check_ends(problem: Problem, path: Path, solver: Solver) -> None:
@@ -254,7 +262,7 @@ class BySolver:
         if given is None and self.needs and all(settings[name] is None for name in self.needs):
             what, example = NEEDED[self.needs[0]]
             raise ValueError(f"{self.name} needs {what}: pass {self.needs[0]}, as in method(score, inputs, {example})")
-        return given or self.solver(**settings)
+        return self.solver(**settings) if given is None else given
 
     def __call__(self, problem: Problem, **settings: Any) -> Explained:
         solver, how = self._parts(problem.score, settings)
@@ -312,8 +320,10 @@ def method_of_solver(solver: Solver) -> Method:
         >>> method_of_solver(lp.StraightLine()).name
         'StraightLine'
     """
-    name = type(solver).__name__
-    return path_method(name, name, solver, "The line integral of the gradient along a path of your own.")
+    name, said = type(solver).__name__, " ".join((inspect.getdoc(solver) or "").partition("\n\n")[0].split())
+    is_written = said and not said.startswith(f"{name}(")  # what a dataclass writes itself
+    said = said if is_written else "The line integral of the gradient along a path of your own."
+    return path_method(name, name, solver, said)
 
 
 LENGTH_FACTOR = 2  # of the tolerance of values: how exact the length of a path is

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer, check_setting
+from leastpath._support.checks import Count, NotNegative
 from leastpath._support.optional import import_optional
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import ONE_AT_A_TIME, own_draws
@@ -61,7 +61,7 @@ def saliency(problem: Problem) -> Explained:
 @method(
     "Gradient SHAP", "Gradients at random points between input and baselines, averaged.", extra="captum", cost=(50, 0)
 )
-def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) -> Explained:
+def gradient_shap(problem: Problem, *, n_samples: Count = 50, noise: NotNegative = 0.0) -> Explained:
     """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
 
     It draws from several baselines per example, (batch, m, *features). The draws are the same for every example.
@@ -71,8 +71,6 @@ def gradient_shap(problem: Problem, *, n_samples: int = 50, noise: float = 0.0) 
         noise: standard deviation of normal noise added to the input, in its units.
     """
     peer = import_captum("gradient_shap").GradientShap(_forward_of(problem))
-    check_integer("gradient_shap: n_samples", n_samples, 1)
-    _check_not_negative("gradient_shap: noise", noise)
 
     def one(row: int) -> Tensor:
         drawn = []
@@ -122,7 +120,7 @@ def _surrogate_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
     "Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum",
     cost=_surrogate_cost,
 )  # fmt: skip
-def kernel_shap(problem: Problem, *, n_samples: int | None = None, groups: Groups = None) -> Explained:
+def kernel_shap(problem: Problem, *, n_samples: Count | None = None, groups: Groups = None) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.
 
     An absent group is set to its baseline. Coalitions are the same for every example.
@@ -135,12 +133,14 @@ def kernel_shap(problem: Problem, *, n_samples: int | None = None, groups: Group
             that values still add up to the change of score.
     """
     peer = import_captum("kernel_shap").KernelShap(_forward_of(problem))
-    return _fit_surrogate(problem, lambda row: peer, n_samples, groups, "kernel_shap")
+    return _fit_surrogate(problem, lambda row: peer, n_samples, groups)
 
 
 @method("LIME", "A sparse linear model of the score around the input.", extra="captum", cost=_surrogate_cost)
-def lime(problem: Problem, *, n_samples: int | None = None, groups: Groups = None, alpha: float = 0.01) -> Explained:
-    """LIME: a sparse linear model of the score on random coalitions, weighted by their likeness to the input.
+def lime(
+    problem: Problem, *, n_samples: Count | None = None, groups: Groups = None, alpha: NotNegative = 0.01
+) -> Explained:
+    """LIME: a sparse linear model of the score on random coalitions, weighted by how much of the input is present.
 
     Args:
         n_samples: as for `kernel_shap`.
@@ -149,27 +149,23 @@ def lime(problem: Problem, *, n_samples: int | None = None, groups: Groups = Non
             attributions twice as large.
     """
     captum = import_captum("lime")
-    _check_not_negative("lime: alpha", alpha)
     from captum._utils.models.linear_model import SkLearnLasso
 
     def peer_of(row: int) -> Any:
         penalty = alpha * float(problem.change[row].abs())
-        return captum.Lime(_forward_of(problem), SkLearnLasso(alpha=max(penalty, 1e-12)))
+        return captum.Lime(_forward_of(problem), SkLearnLasso(alpha=max(penalty, 1e-12)), _likeness)
 
-    return _fit_surrogate(problem, peer_of, n_samples, groups, "lime")
-
-
-def _check_not_negative(name: str, given: float) -> None:
-    check_setting(name, given, float)
-    if not 0 <= given < float("inf"):
-        raise ValueError(f"{name}={given} must be a finite number of at least 0")
+    return _fit_surrogate(problem, peer_of, n_samples, groups)
 
 
-def _fit_surrogate(
-    problem: Problem, peer_of: Callable[[int], Any], n_samples: int | None, groups: Groups, name: str
-) -> Explained:
+def _likeness(_input: Tensor, _perturbed: Tensor, present: Tensor, **_: Any) -> float:
+    """exp(−d²/2), d the cosine distance of a coalition (1, groups) from all groups: no feature's unit plays a part."""
+    share = float(present.float().mean())
+    return math.exp(-((1 - math.sqrt(share)) ** 2) / 2)
+
+
+def _fit_surrogate(problem: Problem, peer_of: Callable[[int], Any], n_samples: int | None, groups: Groups) -> Explained:
     """Fit a linear model to the score of random coalitions, for each row by itself."""
-    check_integer(f"{name}: n_samples", n_samples, 1, or_none=", or None for 10 per group")
     grouped = RowGroups.of(problem, groups)
     budgets = [n_samples or max(50, 10 * k) for k in grouped.counts.tolist()]
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import Count
 from leastpath._support.rows import per_row
 from leastpath.features.groups import kind_of
 from leastpath.features.images import edges_of
@@ -63,7 +64,7 @@ def _cost_of_steps(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[i
 
 
 @method("Untrained net", "Integrated Gradients of the net with weights drawn anew.", role="floor", cost=_cost_of_steps)
-def untrained(problem: Problem, *, n_steps: int = N_STEPS) -> Explained:
+def untrained(problem: Problem, *, n_steps: Count = N_STEPS) -> Explained:
     """Integrated Gradients of a copy of the net whose layers are drawn anew (Adebayo et al. 2018).
 
     Each layer is drawn by its `reset_parameters`, or its parameters are shuffled where it has none. The layer whose
@@ -81,7 +82,7 @@ def untrained(problem: Problem, *, n_steps: int = N_STEPS) -> Explained:
 
 
 @method("Another class", "Integrated Gradients of the most probable other class.", role="floor", cost=_cost_of_steps)
-def other_class(problem: Problem, *, n_steps: int = N_STEPS) -> Explained:
+def other_class(problem: Problem, *, n_steps: Count = N_STEPS) -> Explained:
     """Integrated Gradients of the class that is most probable at the input, of those that are not explained.
 
     It knows the model, and not what is asked. With two classes, or a single output, it is the explanation with its sign

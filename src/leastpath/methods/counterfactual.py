@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count, Positive
 from leastpath._support.rows import flat_rows, norms, per_row
 from leastpath._support.threads import in_this_thread
 from leastpath.methods.attack import Limits, check_limits, clip_to
@@ -25,15 +25,16 @@ def ig2(
     problem: Problem,
     *,
     representation: nn.Module | None = None,
-    n_steps: int = 201,
-    step: float | None = None,
+    n_steps: Count = 201,
+    step: Positive | None = None,
     limits: Limits = None,
 ) -> Explained:
     """IG²: gradient × step along the descent from the input to the representation of a reference.
 
     Baselines are the references; several an example are averaged. The path descends ‖r(x) − r(reference)‖² by steps of
-    one length, and ends at a counterfactual: an input that the model takes for the reference. Values add up to
-    f(x) − f(counterfactual), up to the size of the steps, and `score_change` is that difference.
+    one length, shorter ones close to the goal, and ends at a counterfactual: an input that the model takes for the
+    reference. Values add up to f(x) − f(counterfactual), up to the size of the steps, and `score_change` is that
+    difference.
 
     Args:
         representation: the module whose output is r. None: the model's own output. The authors take the layer before
@@ -42,7 +43,6 @@ def ig2(
         step: Euclidean length of a step; None: 1 % of the distance between input and reference.
         limits: the ends of the values' range, (0, 1) for images; None: no limits.
     """
-    check_integer("ig2: n_steps", n_steps, 1)
     check_limits(limits)
     bound, rows = problem.bound, torch.arange(len(problem))
     x = problem.end.to(bound.work_dtype)
@@ -51,10 +51,12 @@ def ig2(
     with _representations(bound, representation) as (represent, descent):
         goal = represent(problem.start, rows)
         for _ in range(n_steps):
-            direction = descent(x, rows, goal)
+            apart, direction = descent(x, rows, goal)
             gradient = bound.gradients(x, rows)[1]
-            size = norms(flat_rows(direction), 1).clamp_min(torch.finfo(x.dtype).tiny)
-            moved = clip_to(x - per_row(length / size, x) * direction, limits)
+            size = norms(flat_rows(direction), 1).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
+            # A step beyond the goal would turn around: its direction is rounding, and no two batches round alike.
+            stride = torch.minimum(length / size, apart / size.square())
+            moved = clip_to(x - per_row(stride, x) * direction, limits)
             values += gradient * (x - moved)
             x = moved
             problem.bar.advance(len(problem) / n_steps)
@@ -65,12 +67,12 @@ def ig2(
 
 
 Represented = Callable[[Tensor, Tensor], Tensor]
-Descent = Callable[[Tensor, Tensor, Tensor], Tensor]
+Descent = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @contextmanager
 def _representations(bound: BoundScore, module: nn.Module | None) -> Iterator[tuple[Represented, Descent]]:
-    """Functions that give the representation of points (n, d), and the gradient of its squared distance to a goal."""
+    """Functions that give the representation of points (n, d); its squared distance to a goal, with the gradient."""
     seen: list[Tensor] = []
 
     def record(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -87,14 +89,17 @@ def _representations(bound: BoundScore, module: nn.Module | None) -> Iterator[tu
         seen.clear()
         return read(bound.outputs(points, examples)).detach()
 
-    def descent(points: Tensor, examples: Tensor, goal: Tensor) -> Tensor:
+    def descent(points: Tensor, examples: Tensor, goal: Tensor) -> tuple[Tensor, Tensor]:
+        apart = torch.zeros(len(points)).to(goal)
+
         def distance(outputs: Tensor, rows: slice) -> Tensor:
             found = (read(outputs) - goal[rows]).square().sum(1)
+            apart[rows] = found.detach()
             seen.clear()  # the next chunk of rows records its own
             return found
 
         seen.clear()
-        return output_gradients(bound, points, examples, distance)[1]
+        return apart, output_gradients(bound, points, examples, distance)[1]
 
     handle = None if module is None else module.register_forward_hook(in_this_thread(record))
     try:

@@ -12,6 +12,7 @@ from leastpath.methods.method import Method
 from leastpath.methods.table import METHODS, method_of
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
+from leastpath.score.baselines import Several
 from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers.solution import Solver
 
@@ -31,7 +32,7 @@ class Explainer:
     """
 
     name: str
-    explain: Callable[[Score, Inputs, Baselines, int], Attribution]
+    explain: Callable[[Score, Inputs, Any, int], Attribution]
     depends_on: Any
     """All that its results depend on."""
     takes_support: bool = False  #: whether its test can be left out
@@ -42,7 +43,7 @@ class Explainer:
         return describe(self.depends_on)
 
     def __call__(
-        self, score: Score, inputs: Inputs, baselines: Baselines, seed: int, *, support: bool = True
+        self, score: Score, inputs: Inputs, baselines: Baselines | Several, seed: int, *, support: bool = True
     ) -> Attribution:
         """Explain inputs (batch, *features). Raises KeyboardInterrupt if Ctrl-C ended the work early.
 

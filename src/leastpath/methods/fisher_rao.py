@@ -20,12 +20,11 @@ from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
 from leastpath.methods.attack import Limits, check_limits, check_logits, clip_to
 from leastpath.result.status import Note, Outcome
-from leastpath.score.derivatives import output_gradients
+from leastpath.score.derivatives import output_gradients, push_forward
 from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import Solution, straight_with_note
 
 SOLVER_SHARE = 0.4  # of the budget; the rest is for the integral
-PROBE = 1e-3  # of the input's norm: how far a Jacobian product looks
 HALVINGS = 4  # of a step that leaves its trust region
 ARRIVED = 0.02  # of the first distance
 
@@ -43,7 +42,7 @@ class FisherRaoPath(Settings):
     Args:
         goal: (classes,) probabilities to walk to. None: uniform.
         n_pieces: pieces of the great circle; the trust radius is one piece.
-        n_products: conjugate gradients per step, one gradient and one forward each.
+        n_products: conjugate gradients per step, two gradients each.
         damping: λ in units of ‖J s‖² / ‖s‖², s = Jᵀv.
         max_step: longest step, as a share of the input's norm.
         limits: the ends of the values' range, (0, 1) for images; None: no limits.
@@ -71,7 +70,7 @@ class FisherRaoPath(Settings):
 
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """end (batch, *features) -> polylines that end there; `start` is only used where the budget is empty."""
-        n = int(min(self.n_pieces, run.budget(score).share(SOLVER_SHARE).least_left() // self.n_products))
+        n = int(min(self.n_pieces, run.budget(score).share(SOLVER_SHARE).least_left() // (2 * self.n_products)))
         if n < 1:
             sentence = f"max_gradients={run.max_gradients} leaves no gradients for a path: a line from zero was used"
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
@@ -181,10 +180,8 @@ class _Course:
         return output_gradients(self.score, self.x[rows], rows, along)[1]
 
     def _push_forward(self, rows: Tensor, move: Tensor) -> Tensor:
-        """J δ, by the difference of two forwards, of which one is known."""
-        reach = PROBE * self.scale[rows] / norms(flat_rows(move), 1).clamp_min(1e-30)
-        there = self._predict(self.x[rows] + per_row(reach, move) * move, rows)
-        return (there - self.at[rows]) / reach[:, None]
+        """J δ: exact, since the rounding of a difference would differ from batch to batch."""
+        return push_forward(self.score, self.x[rows], rows, _on_sphere, move)
 
 
 def _on_sphere(logits: Tensor) -> Tensor:

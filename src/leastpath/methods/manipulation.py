@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import torch
 
-from leastpath._support.checks import check_setting
+from leastpath._support.checks import Count, Share
 from leastpath.methods.method import Explained, Problem, method
 from leastpath.solvers.samp import SAMP, Direction, Manipulation
 
@@ -14,7 +14,7 @@ Directions = Literal["both", "insertion", "deletion"]
 
 
 @method("SAMP", "Features whose move changes the score most move first, and get gradient × move.")
-def samp(problem: Problem, *, n_portions: int = 14, direction: Directions = "both") -> Explained:
+def samp(problem: Problem, *, n_portions: Count = 14, direction: Directions = "both") -> Explained:
     """SAMP: features whose move changes the score most move first, and get gradient × move.
 
     One walk inserts features into the baseline, another deletes them from the input. The gradient is that at the start
@@ -32,10 +32,10 @@ def samp(problem: Problem, *, n_portions: int = 14, direction: Directions = "bot
 def samp_plus_plus(
     problem: Problem,
     *,
-    n_portions: int = 14,
+    n_portions: Count = 14,
     direction: Directions = "both",
-    max_step: float | None = 0.02,
-    momentum: float | None = 0.5,
+    max_step: Share | None = 0.02,
+    momentum: Share | None = 0.5,
 ) -> Explained:
     """SAMP++: SAMP in small steps, with a running mean of gradients that chooses features and is what they get.
 
@@ -49,7 +49,6 @@ def samp_plus_plus(
 
 
 def _sum_walks(problem: Problem, direction: Directions, **settings: float | None) -> Explained:
-    check_setting("direction", direction, Directions)
     ways: tuple[Direction, ...] = get_args(Direction) if direction == "both" else (direction,)
     total = torch.zeros_like(problem.end, dtype=problem.bound.work_dtype)
     n_steps = torch.zeros(len(problem), dtype=torch.long)

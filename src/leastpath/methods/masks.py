@@ -38,7 +38,7 @@ def score_own_masks(problem: Problem, rows: Tensor, masks: Callable[[Tensor], Te
     """
     bound, device = problem.bound, problem.end.device
     found = []
-    for copies in torch.arange(len(rows)).split(max(1, bound.batch_size)):
+    for copies in torch.arange(len(rows)).split(max(1, bound.batch_size)) if len(rows) else ():
         of, shown = rows[copies], masks(copies).to(device)
         start, end = problem.start[of.to(device)], problem.end[of.to(device)]
         points = torch.where(shown, end, start) if shown.dtype == torch.bool else torch.lerp(start, end, shown.to(end))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import show_value
+from leastpath._support.checks import check_setting, kinds_of, show_value
 from leastpath._support.registry import Registry
 from leastpath.account.run import Bar, Run
 from leastpath.features.groups import Kind
@@ -299,6 +299,12 @@ class Rowwise:
 
     name: str
     function: Callable[..., Explained]
+
+    def check(self, score: Score, settings: Mapping[str, Any]) -> None:
+        """Refuse settings that are not what the function's types say, before the model runs."""
+        for name, kind in kinds_of(self.function).items():
+            if name in settings and name != "groups":  # `attribute` has checked these
+                check_setting(f"{self.name}: {name}", settings[name], kind)
 
     def __call__(self, problem: Problem, **settings: Any) -> Explained:
         problem.change  # noqa: B018 - before the function, which may change what the model counts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Range
 from leastpath.features.groups import Groups, is_cuttable, kind_of, share_evenly
 from leastpath.methods.masks import score_own_masks
 from leastpath.methods.method import Explained, Problem, method
@@ -24,7 +24,13 @@ def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
 
 
 @method("Owen values", "Shapley values over halves: regions first, then their parts.", complete=True, cost=_cost)
-def owen(problem: Problem, *, n_forwards: int = 500, groups: Groups = None) -> Explained:
+def owen(
+    problem: Problem,
+    *,
+    n_forwards: Annotated[int, Range(least=2)] = 500,
+    groups: Groups = None,
+    cuts: Sequence[int] = (),
+) -> Explained:
     """Owen values: Shapley values in which the halves of a region join together before or after the other half.
 
     An image is halved along its longer side, and so is every half, down to a sixteenth of a side. A half is asked for
@@ -36,13 +42,14 @@ def owen(problem: Problem, *, n_forwards: int = 500, groups: Groups = None) -> E
     Args:
         n_forwards: per baseline, two for each division.
         groups: the smallest parts, in place of an image's cells, in the order of their numbers: as for `kernel_shap`.
+        cuts: the numbers of parts before which a run of parts is cut first, the one nearest to its middle: the words
+            that begin a sentence.
 
     Example:
         >>> import leastpath as lp
         >>> owen(lp.Score(lambda x: x[:, 0] * x[:, 1]), torch.tensor([[2.0, 3.0]])).values
         tensor([[3., 3.]])
     """
-    check_integer("owen: n_forwards", n_forwards, 2)
     shape, rows = problem.bound.shape, []
     cells = None
     if groups is None and kind_of(problem.bound) == "image" and is_cuttable(shape):
@@ -53,7 +60,7 @@ def owen(problem: Problem, *, n_forwards: int = 500, groups: Groups = None) -> E
         members = cells if grouped is None else grouped.members[row]
         assert members is not None
         ends = first[row : row + 1], first[row : row + 1] + problem.change[row : row + 1].cpu()
-        rows.append(share_evenly(_divide(problem, row, members, ends, n_forwards), members))
+        rows.append(share_evenly(_divide(problem, row, members, ends, n_forwards, cuts), members))
     return Explained(torch.stack(rows).to(problem.end.device))
 
 
@@ -106,6 +113,16 @@ class _Runs:
     def size(self) -> Tensor:
         return self.end - self.begin
 
+    def middle(self, cuts: Sequence[int]) -> Tensor:
+        """Where each run is cut: at the cut inside of it that is nearest to its middle, or there."""
+        found = (self.begin + self.end + 1) // 2
+        if not len(cuts):
+            return found
+        places = torch.as_tensor(cuts)  # (m,)
+        inside = (places > self.begin[:, None]) & (places < self.end[:, None])
+        away = torch.where(inside, (places - found[:, None]).abs(), torch.iinfo(torch.long).max)
+        return torch.where(inside.any(1), places[away.argmin(1)], found)
+
     @property
     def gain(self) -> Tensor:
         return self.weight * (self.with_it - self.without)
@@ -116,14 +133,16 @@ class _Runs:
         return self.context | ((places >= begin[:, None]) & (places < end[:, None]))
 
 
-def _divide(problem: Problem, row: int, members: Tensor, ends: tuple[Tensor, Tensor], n_forwards: int) -> Tensor:
+def _divide(
+    problem: Problem, row: int, members: Tensor, ends: tuple[Tensor, Tensor], n_forwards: int, cuts: Sequence[int]
+) -> Tensor:  # fmt: skip
     """What each cell gains (cells,), on the CPU: some at a time, the runs that matter most are divided."""
     k, left, one = int(members.max()) + 1, n_forwards // 2, torch.ones(1, dtype=ends[0].dtype)
     runs = _Runs(one.long() * 0, one.long() * k, torch.zeros(1, k, dtype=torch.bool), *ends, one)
     while n := min(int((runs.size > 1).sum()), left, AT_ONCE):
         left -= n
         order = torch.where(runs.size > 1, runs.gain.abs(), -torch.inf).argsort(descending=True, stable=True)
-        runs = runs[order[n:]].and_also(_halve(problem, row, members, runs[order[:n]]))
+        runs = runs[order[n:]].and_also(_halve(problem, row, members, runs[order[:n]], cuts))
     values = torch.zeros(k, dtype=one.dtype)
     for begin, end, share in zip(runs.begin.tolist(), runs.end.tolist(), (runs.gain / runs.size).tolist(), strict=True):
         values[begin:end] += share
@@ -131,9 +150,9 @@ def _divide(problem: Problem, row: int, members: Tensor, ends: tuple[Tensor, Ten
     return values
 
 
-def _halve(problem: Problem, row: int, members: Tensor, runs: _Runs) -> _Runs:
+def _halve(problem: Problem, row: int, members: Tensor, runs: _Runs, cuts: Sequence[int]) -> _Runs:
     """Each run as its two halves, each of them in the contexts without and with the other: four for one."""
-    n, middle = len(runs.begin), (runs.begin + runs.end + 1) // 2
+    n, middle = len(runs.begin), runs.middle(cuts)
     shown = torch.cat([runs.shown(runs.begin, middle), runs.shown(middle, runs.end)])  # (2 n, cells)
     scores = score_own_masks(problem, torch.full((2 * n,), row), lambda i: shown[i][:, members])
     left, right = scores[:n], scores[n:]

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_features, check_integer
+from leastpath._support.checks import Count, check_features
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.integral.pieces import integrate_lines
 from leastpath.methods.method import Explained, Problem, method
+from leastpath.score.calls import run_part
 
 
 @method("Expected Gradients", "Gradients between the input and random references, averaged.")
-def expected_gradients(problem: Problem, *, n_samples: int = 200) -> Explained:
+def expected_gradients(problem: Problem, *, n_samples: Count = 200) -> Explained:
     """Expected Gradients: the mean of (x − x′)ᵢ ∂ᵢf at random points between x and random references x′.
 
     References are the baselines of an example. For background data give them to all examples alike,
@@ -24,7 +25,6 @@ def expected_gradients(problem: Problem, *, n_samples: int = 200) -> Explained:
     Args:
         n_samples: pairs of a reference and a place, one gradient each.
     """
-    check_integer("expected_gradients: n_samples", n_samples, 1)
     bound, m = problem.bound, problem.m
     generator = torch.Generator().manual_seed(problem.seed)
     chosen = torch.randint(m, (n_samples,), generator=generator)
@@ -49,9 +49,9 @@ def lpi(
     *,
     points: Tensor | None = None,
     represent: Callable[[Tensor], Tensor] | None = None,
-    n_centers: int = 11,
-    n_references: int = 10,
-    n_steps: int = 5,
+    n_centers: Count = 11,
+    n_references: Count = 10,
+    n_steps: Count = 5,
 ) -> Explained:
     """Local path integration: Integrated Gradients from references of the input's own neighbourhood.
 
@@ -69,8 +69,6 @@ def lpi(
     """
     if points is None:
         raise ValueError("lpi needs data points: pass points, as in method(score, inputs, points=train_inputs)")
-    for name, given in (("n_centers", n_centers), ("n_references", n_references), ("n_steps", n_steps)):
-        check_integer(f"lpi: {name}", given, 1)
     bound, rows = problem.bound, torch.arange(len(problem))
     check_features("points", points.shape[1:], bound.shape)
     points = points.detach().to(problem.end.device, bound.work_dtype)
@@ -100,7 +98,8 @@ def _neighbourhoods(
     from sklearn.cluster import KMeans
 
     with torch.no_grad():
-        data, asked = (represent(x).detach().double().cpu().numpy() for x in (points, inputs))
+        read = [run_part("represent", represent, x).detach().flatten(1) for x in (points, inputs)]
+    data, asked = (part.cpu().double().numpy() for part in read)
 
     def cluster(x: np.ndarray, n: int) -> KMeans:
         return KMeans(min(n, len(np.unique(x, axis=0))), n_init=3, random_state=seed % 2**32).fit(x)

@@ -6,7 +6,6 @@ none keeps its gradient. No module is hooked, replaced or copied, so models writ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from leastpath._support.checks import check_setting
+from leastpath._support.checks import NotNegative, Positive
 from leastpath.methods.method import Explained, Problem, method
 from leastpath.methods.relevance_rules import Name, Operation, Rule, halve_product, normalise, pass_on
 
@@ -29,8 +28,8 @@ def lrp(
     problem: Problem,
     *,
     rule: Choice = "composite",
-    gamma: float = 0.25,
-    epsilon: float = 1e-6,
+    gamma: NotNegative = 0.25,
+    epsilon: Positive = 1e-6,
     first: Name = "flat",
 ) -> Explained:
     """LRP: the logit is passed back from layer to layer, each sharing what it gets among what it was made from.
@@ -71,16 +70,6 @@ def lrp(
 
 
 def _choose_rules(rule: Any, gamma: Any, epsilon: Any, first: Any) -> Mapping[str, Rule]:
-    if rule not in ("composite", "epsilon", "gamma"):
-        raise ValueError(f"lrp: rule={rule!r} is unknown: use 'composite', 'epsilon' or 'gamma'")
-    if first not in ("flat", "gamma", "epsilon"):
-        raise ValueError(f"lrp: first={first!r} is unknown: use 'flat', 'gamma' or 'epsilon'")
-    for name, given in (("gamma", gamma), ("epsilon", epsilon)):
-        check_setting(f"lrp: {name}", given, float)
-        if not 0 <= given < math.inf or (name == "epsilon" and given == 0):
-            raise ValueError(
-                f"lrp: {name}={given} must be a finite number {'above 0' if given == 0 else 'of at least 0'}"
-            )
     names: dict[str, Name] = dict.fromkeys(
         ("convolution", "linear", "first"), "gamma" if rule == "gamma" else "epsilon"
     )

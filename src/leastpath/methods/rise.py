@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from leastpath._support.checks import check_integer, check_setting
+from leastpath._support.checks import Count, Range
 from leastpath.features.groups import kind_of
 from leastpath.methods.masks import score_masks
 from leastpath.methods.method import Explained, Problem, method
@@ -21,7 +21,9 @@ def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
 
 
 @method("RISE", "The mean score of randomly masked inputs that show a place.", fits=("image",), cost=_cost)
-def rise(problem: Problem, *, n_masks: int = 1000, cells: int = 7, shown: float = 0.5) -> Explained:
+def rise(
+    problem: Problem, *, n_masks: Count = 1000, cells: Count = 7, shown: Annotated[float, Range(above=0, below=1)] = 0.5
+) -> Explained:
     """RISE: where a place is shown, how high is the score? The mean over random masks that are smooth and shifted.
 
     Values are Σ f(masked) · mask / Σ mask minus the mean of f over all masks. The published map lacks that last term,
@@ -39,11 +41,6 @@ def rise(problem: Problem, *, n_masks: int = 1000, cells: int = 7, shown: float 
         >>> bool(values[2, 2] > values[6, 6])
         True
     """
-    check_integer("rise: n_masks", n_masks, 1)
-    check_integer("rise: cells", cells, 1)
-    check_setting("rise: shown", shown, float)
-    if not 0 < shown < 1:
-        raise ValueError(f"rise: shown={shown} must lie between 0 and 1: the share of the picture that a mask shows")
     generator = torch.Generator().manual_seed(problem.seed)
     shape = problem.bound.shape
     if kind_of(problem.bound) == "image":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count
 from leastpath._support.rows import per_row
 from leastpath.features.groups import Groups
 from leastpath.integral.pieces import integrate_lines
@@ -13,7 +13,7 @@ from leastpath.methods.shapley import RowGroups
 
 
 @method("Sequential IG", "The line of each token by itself, all others as they are.")
-def sequential_ig(problem: Problem, *, n_steps: int = 50, groups: Groups = None) -> Explained:
+def sequential_ig(problem: Problem, *, n_steps: Count = 50, groups: Groups = None) -> Explained:
     """Sequential IG: for each token the line from the input without this token, which is set to its baseline.
 
     So the rest of the sentence is never absent. The values of a token add up to what the score loses without it, f(x) −
@@ -24,7 +24,6 @@ def sequential_ig(problem: Problem, *, n_steps: int = 50, groups: Groups = None)
         n_steps: gradients for each token.
         groups: as for `kernel_shap`.
     """
-    check_integer("sequential_ig: n_steps", n_steps, 1)
     bound, grouped = problem.bound, RowGroups.of(problem, groups)
     values = torch.zeros_like(problem.end, dtype=bound.work_dtype)
     for row, count in enumerate(grouped.counts.tolist()):

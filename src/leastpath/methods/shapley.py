@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count
 from leastpath._support.rows import flat_rows
 from leastpath.features.groups import (
     SUPERPIXELS,
@@ -59,7 +59,7 @@ def _permutation_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tupl
     "Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True,
     cost=_permutation_cost,
 )  # fmt: skip
-def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Groups = None) -> Explained:
+def permutation_shap(problem: Problem, *, n_permutations: Count = 10, groups: Groups = None) -> Explained:
     """Permutation SHAP: what each group adds when groups join one by one, averaged over orders and their reverses.
 
     An absent group is at its baseline. Every order adds up to the change of score, so the mean does, too. With its
@@ -70,9 +70,13 @@ def permutation_shap(problem: Problem, *, n_permutations: int = 10, groups: Grou
         n_permutations: orders, each with its reverse: 2 (groups − 1) forwards each.
         groups: as for `kernel_shap`.
     """
-    check_integer("permutation_shap: n_permutations", n_permutations, 1)
-    own = RowGroups.of(problem, groups)
-    rows = [_average(problem, row, n_permutations, lambda row, _: own.members[row]) for row in range(len(problem))]
+    own, rows = RowGroups.of(problem, groups), []
+    for row, k in enumerate(own.counts.tolist()):
+        generator = torch.Generator().manual_seed(problem.seed)
+        orders = torch.stack([torch.randperm(k, generator=generator) for _ in range(n_permutations)])
+        gains = _gains(problem, row, own.members[row], torch.cat([orders, orders.flip(1)])).mean(0)
+        rows.append(share_evenly(gains, own.members[row]).to(problem.end.device))
+        problem.bar.advance()
     return own.explain(problem, torch.stack(rows), f"{2 * n_permutations} orders of {{}} groups of features")
 
 
@@ -133,7 +137,7 @@ STEPS = "One patch, token or feature after another enters and gets what is gaine
 
 
 @method("Random staircases", STEPS, complete=True, recommended=KINDS, cost=_staircase_cost)
-def staircase(problem: Problem, *, n_orders: int = 4, patch: int | None = None, groups: Groups = None) -> Explained:
+def staircase(problem: Problem, *, n_orders: Count = 4, patch: Count | None = None, groups: Groups = None) -> Explained:
     """Random staircases: the mean of path integrals along which one patch after another enters the image.
 
     On each step of such a path only one patch moves, so the patch gets exactly what the score gains: no gradient is
@@ -156,8 +160,6 @@ def staircase(problem: Problem, *, n_orders: int = 4, patch: int | None = None, 
         >>> staircase(score, torch.tensor([[2.0, 3.0]])).values
         tensor([[3., 3.]])
     """
-    check_integer("staircase: n_orders", n_orders, 1)
-    check_integer("staircase: patch", patch, 1, or_none=" of pixels, or None")
     if patch is not None and groups is not None:
         raise ValueError("staircase lets patches or groups enter: pass patch or groups, not both")
     shape = problem.bound.shape
@@ -189,26 +191,31 @@ def _average(
 ) -> Tensor:
     """The mean gain of each feature (*shape) of a row over random orders of drawn groups, and their reverses."""
     generator, bound = torch.Generator().manual_seed(problem.seed), problem.bound
-    first = bound.values(problem.start[row : row + 1], torch.tensor([row])).cpu()
     total = torch.zeros(bound.shape, dtype=bound.work_dtype)
     for _ in range(n_orders):
         groups = draw(row, generator)
         order = torch.randperm(int(groups.max()) + 1, generator=generator)
-        there, back = (_gains(problem, row, groups, each, first) for each in (order, order.flip(0)))
-        total += share_evenly((there + back) / (2 * n_orders), groups, among)
+        both = _gains(problem, row, groups, torch.stack([order, order.flip(0)]))
+        total += share_evenly(both.mean(0) / n_orders, groups, among)
     problem.bar.advance()
     return total.to(problem.end.device)
 
 
-def _gains(problem: Problem, row: int, groups: Tensor, order: Tensor, first: Tensor) -> Tensor:
-    """What each group adds when groups join in this order: (k,), in the order of the groups' numbers, on the CPU.
+def _gains(problem: Problem, row: int, groups: Tensor, orders: Tensor) -> Tensor:
+    """What each group adds when groups join in these orders: (orders, k), by the groups' numbers, on the CPU.
 
-    Groups (*shape) are numbers from 0 to k − 1, `order` (k,) begins with what joins first, `first` (1,) is f(start).
+    Groups (*shape) are numbers from 0 to k − 1; each of the orders (n, k) begins with what joins first.
     """
-    bound, k = problem.bound, len(order)
-    start, end = problem.start[row : row + 1], problem.end[row : row + 1]
-    here = order.argsort()[groups][None] < torch.arange(1, k).reshape(-1, *[1] * groups.ndim)  # who has joined
-    between = torch.where(here.to(end.device), end, start)  # (k − 1, *shape)
-    scores = bound.values(between, torch.full((k - 1,), row)).cpu()
+    n, k = orders.shape
+    places = orders.argsort(1)
+
+    def joined(copies: Tensor) -> Tensor:
+        order, step = copies.div(k - 1, rounding_mode="floor"), copies % (k - 1)
+        return places[order][:, groups] <= step.reshape(-1, *[1] * groups.ndim)
+
+    own = torch.tensor([row])
+    between = score_own_masks(problem, own.expand(n * (k - 1)), joined).reshape(n, k - 1)
+    first = problem.bound.values(problem.start[row : row + 1], own).cpu().expand(n, 1)
     last = first + problem.change[row : row + 1].cpu()
-    return torch.empty(k, dtype=bound.work_dtype).index_copy_(0, order, torch.cat([first, scores, last]).diff())
+    steps = torch.cat([first, between, last], 1).diff(dim=1)  # (n, k) in the order of joining
+    return torch.empty_like(steps).scatter_(1, orders, steps)

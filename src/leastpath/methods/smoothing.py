@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_setting
+from leastpath._support.checks import Count, check_setting
 from leastpath.methods.captum_peers import import_captum, seed_captum
 from leastpath.methods.method import Explained, Method, Problem, Rowwise, describe
+from leastpath.methods.noisy_gradients import ShareOfRange
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
 from leastpath.score.score import Score, rows_of
@@ -55,11 +56,10 @@ class Smoothed:
 
     def check(self, score: Score, settings: Mapping[str, Any]) -> None:
         """Refuse settings that cannot work, before the model runs."""
-        check_integer("n_samples", settings["n_samples"], 1)
-        noise = settings["noise"]
-        check_setting("noise", noise, float)
-        if not 0 <= noise < float("inf"):
-            raise ValueError(f"noise={noise} must be a finite number of at least 0: a share of the input's range")
+        check_setting("n_samples", settings["n_samples"], Count)
+        check_setting("noise", settings["noise"], ShareOfRange)
+        inner = {name: given for name, given in settings.items() if name in self.method.defaults}
+        self.method.check(score, None, inner)
 
     def _explain(self, problem: Problem, *, n_samples: int, noise: float, settings: Mapping[str, Any]) -> Explained:
         m, values, changes, remarks = problem.m, [], [], []

@@ -253,5 +253,5 @@ def _method_of_function(function: Callable[..., Any]) -> Method:
                 f"Explained, or as {name}(score, inputs, baselines=None, *, seed=0, progress=False, settings) -> "
                 "Attribution"
             ) from None
-    summary = (inspect.getdoc(function) or "A method of your own.").partition("\n")[0]
+    summary = " ".join((inspect.getdoc(function) or "A method of your own.").partition("\n\n")[0].split())
     return Method(name, name, "peer", summary, False, explain, settings_of(function))

@@ -3,80 +3,109 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.features.groups import kind_of
-from leastpath.methods.masks import score_masks
+from leastpath.methods.masks import score_own_masks
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.methods.windows import place_windows, spread_over_windows, window_masks
+from leastpath.methods.noisy_gradients import gradient_moments
+from leastpath.methods.windows import spread_over_windows, window_masks
+from leastpath.result.status import Note, Outcome
 
 Quality = Literal["fast", "default", "best"]
-AT_ONCE = 8  # examples whose walks are held in memory together
+Detail = Literal["windows", "pixels"]
 PATCHES = 16  # per side, between which agreement is measured: what people point at
 SMOOTHING = 6 / 128  # of the longer side: the deviation of the Gaussian that maps are smoothed with
+WINDOW = 4  # windows and cells have the picture's side over this
+SATURATING = ("softmax", "log_softmax", "sigmoid")  # outputs that are read as their logit
+FORWARDS = 3  # that cost as much as one gradient
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a quality spends on each baseline; sides are shares of the picture's."""
+    """What a quality spends on each baseline."""
 
-    stride: int  # windows move by a window / stride
-    grids: tuple[tuple[int, int], ...]  # of cells that enter one after another: per side, and orders with reverses
-    window: int = 4  # windows have the picture's side / window
+    windows: int  # places of a window along each side
+    orders: int  # that a round walks, each also backwards
+    rounds: int
 
-    def sides(self, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of a window, and of its step."""
-        size = tuple(math.ceil(side / self.window) for side in shape[1:])
-        return (shape[0], *size), (shape[0], *(max(1, side // self.stride) for side in size))
+    def place(self, shape: Sequence[int]) -> list[Tensor]:
+        """Which places (windows, side) each window covers, down and across: the same share of every picture."""
+        lines = []
+        for side in shape[1:]:
+            width = math.ceil(side / WINDOW)
+            n = min(self.windows, side - width + 1)
+            first = (torch.arange(n) * ((side - width) / max(1, n - 1))).round()[:, None]
+            lines.append((torch.arange(side) >= first) & (torch.arange(side) < first + width))
+        return lines
+
+    def n_windows(self, shape: Sequence[int]) -> int:
+        """Forwards of all windows."""
+        return math.prod(map(len, self.place(shape)))
 
     def n_steps(self, shape: Sequence[int]) -> int:
-        """Forwards of all walks."""
-        return sum(2 * n_orders * (math.prod(count_cells(shape, cells)) - 1) for cells, n_orders in self.grids)
+        """Forwards of one round."""
+        return 2 * self.orders * (math.prod(count_cells(shape)) - 1)
+
+    def cost(self, shape: Sequence[int], rounds: int) -> float:
+        """Gradients' worth of the windows and so many rounds."""
+        return (self.n_windows(shape) + rounds * self.n_steps(shape)) / FORWARDS
 
 
-def count_cells(shape: Sequence[int], cells: int) -> tuple[int, int]:
-    """Cells down and across, nearly square, with so many along the longer side."""
-    down, across = (max(1, round(cells * side / max(shape[1:]))) for side in shape[1:])
-    return min(down, shape[1]), min(across, shape[2])
+def count_cells(shape: Sequence[int]) -> tuple[int, int]:
+    """Cells of a grid that is shifted, down and across: nearly square, as large as windows along the longer side."""
+    counts = (min(side, max(1, round(WINDOW * side / max(shape[1:])))) for side in shape[1:])
+    down, across = (n + (side // n > 1) for n, side in zip(counts, shape[1:], strict=True))
+    return down, across
 
 
-# Chosen on nine photographs of the development half of ImageNet (docs/methods.md).
+# Chosen on photographs of the development half of ImageNet (docs/methods.md).
 PLANS: Mapping[Quality, Plan] = {
-    "fast": Plan(stride=2, grids=((4, 1),)),
-    "default": Plan(stride=4, grids=((8, 2), (4, 4))),
-    "best": Plan(stride=8, grids=((8, 4), (4, 8))),
+    "fast": Plan(windows=6, orders=1, rounds=1),
+    "default": Plan(windows=13, orders=3, rounds=2),
+    "best": Plan(windows=25, orders=3, rounds=5),
 }
+MOST_GRADIENTS = 1_000  # gradients' worth of an example whose map shall settle, unless the user says otherwise
 
 
 def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
     plan = PLANS[settings["quality"]]
-    lines = place_windows(torch.Size(shape), *plan.sides(shape))
-    return 0, math.prod(map(len, lines)) + plan.n_steps(shape)
+    return 50 if settings["detail"] == "pixels" else 0, plan.n_windows(shape) + plan.rounds * plan.n_steps(shape)
 
 
 @method(
     "Windows in context", "What windows are worth in the whole picture and in parts of it, in the logit.",
-    fits=("image",), cost=_cost,
+    fits=("image",), recommended=("image",), cost=_cost,
 )  # fmt: skip
-def windows_in_context(problem: Problem, *, quality: Quality = "default") -> Explained:
+def windows_in_context(
+    problem: Problem,
+    *,
+    quality: Quality = "default",
+    detail: Detail = "windows",
+    tolerance: float | None = None,
+    max_gradients: int | None = None,
+) -> Explained:
     """Windows in context: a picture's map from windows that are hidden and from cells that enter one after another.
 
     Two kinds of steps, from each baseline. Windows of a quarter of the side slide over the whole picture and hide what
     is behind them. And along random walks from the baseline to the picture the cells of a grid enter one by one, each
-    order also backwards, so that a cell is seen in all contexts; there is a fine grid and a coarse one. The maps of
-    windows and grids are smoothed, scaled to the same Σ|values| and averaged. Values do not add up to the change of
-    score; `completeness_gap` says by how much.
+    order also backwards, so that a cell is seen in all contexts. The maps of windows and of walks are smoothed, scaled
+    to the same Σ|values| and averaged. Values do not add up to the change of score; `completeness_gap` says by how
+    much.
 
     - **In the logit**: a softmax is read as its logit, since most steps of a saturated probability are 0. Values and
       `score_change` are in that unit, and the status says so.
     - **Baselines**: those that are given. None: black (zero) and the picture's own mean colour.
-    - **No bright border**: cells are those of a grid that is shifted and wraps around, so that all are of one size.
+    - **No bright border**: cells that the border cuts are small. A pixel gets what its cells gained over their areas,
+      both summed over the walks, so that a small cell counts little and is not brighter for being small.
     - **How sure**: `path_spread` is the standard error of each value from the orders, and `stats["agreement"]` the
       rank correlation of 16 × 16 patches that another seed would have, estimated from two halves of the walks.
     - **Certificate**: the mean length of the walks, which is the total variation of the score along them, over
@@ -84,6 +113,13 @@ def windows_in_context(problem: Problem, *, quality: Quality = "default") -> Exp
 
     Args:
         quality: "fast", "default" or "best": about 50, 300 and 1,000 gradients' worth with two baselines.
+        detail: "pixels" shares the map out among neighbouring pixels by how steep the score is in each (the root of
+            SmoothGrad's mean |gradient|, 50 gradients more), for uses that take single pixels. The sums over windows
+            stay about the same.
+        tolerance: walk in rounds until another seed would agree 1 − tolerance or better, in place of the quality's
+            number of rounds. The status says whether that was reached.
+        max_gradients: at most so many gradients' worth per example, a forward counting as a third. The quality falls to
+            what can be had for it, but not below "fast". None: as the quality says, and 1,000 with a tolerance.
 
     Example:
         >>> import leastpath as lp
@@ -92,133 +128,283 @@ def windows_in_context(problem: Problem, *, quality: Quality = "default") -> Exp
         >>> bool(values[3, 3] > values[12, 12])
         True
     """
-    if quality not in PLANS:
-        raise ValueError(f"windows_in_context: quality={quality!r} is unknown: use one of {list(PLANS)}")
-    shape = problem.bound.shape
+    aim = _Aim.of(quality, tolerance, max_gradients)
+    if detail not in get_args(Detail):
+        raise ValueError(f"windows_in_context: detail={detail!r} is unknown: use one of {list(get_args(Detail))}")
+    shape, m = problem.bound.shape, problem.m
     if kind_of(problem.bound) != "image":
         raise ValueError(
             f"windows_in_context needs images (batch, channels, height, width), got {(len(problem), *shape)}: "
             'use method="staircase", or "exact_shapley" for up to 10 features'
         )
+    aim = aim.afford(shape, 2 if problem.baselines is None else m)
     read, said = _read_in_logit(problem)
-    blocks = [
-        _explain_some(read, PLANS[quality], rows) for rows in torch.arange(len(problem) // problem.m).split(AT_ONCE)
-    ]
-    values, error, change, certificate, agreement = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-    remarks = [f"{said}another seed would agree {float(rank):.2f} (rank correlation of patches)" for rank in agreement]
-    per_row = [
-        part.repeat_interleave(problem.m, 0).to(problem.end.device) for part in (values, error, change, certificate)
-    ]
+    found: list[_Answer] = []
+    try:
+        for example in range(len(problem) // m):
+            found.append(_explain_one(read, example, aim))
+            if found[-1].note.outcome is Outcome.INTERRUPTED:
+                break
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    found += [_Answer.unknown(read)] * (len(problem) // m - len(found))
+    columns = zip(*((a.values, a.error, a.change, a.certificate) for a in found), strict=True)
+    parts = [torch.stack(column) for column in columns]
+    if detail == "pixels":
+        texture = _texture(read).to(parts[0])
+        parts[:2] = parts[0] * texture, parts[1] * texture
+    per_row = [part.repeat_interleave(m, 0).to(problem.end.device) for part in parts]
+    agreement = torch.stack([answer.agreement for answer in found])
+    notes = [(Note(Outcome.SOLVER_NOTE, said), answer.note) if said else (answer.note,) for answer in found]
     return Explained(
-        per_row[0], {"agreement": agreement, "quality": quality}, [r for r in remarks for _ in range(problem.m)],
-        per_row[2], uses_all_baselines=True, path_spread=per_row[1], certificate=per_row[3],
+        per_row[0], {"agreement": agreement, "rounds": [a.rounds for a in found], "quality": quality},
+        notes=[own for own in notes for _ in range(m)], change=per_row[2], uses_all_baselines=True,
+        path_spread=per_row[1], certificate=per_row[3],
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Aim:
+    """When enough was walked: after some rounds, or when two seeds would agree; and what may be spent."""
+
+    plan: Plan
+    agreement: float | None
+    gradients: float
+
+    @classmethod
+    def of(cls, quality: Any, tolerance: Any, max_gradients: int | None) -> _Aim:
+        if quality not in get_args(Quality):
+            raise ValueError(f"windows_in_context: quality={quality!r} is unknown: use one of {list(PLANS)}")
+        check_integer("windows_in_context: max_gradients", max_gradients, 1, or_none=" of gradients' worth, or None")
+        if tolerance is None:
+            return cls(PLANS[quality], None, math.inf if max_gradients is None else max_gradients)
+        if not isinstance(tolerance, (int, float)) or not 0 < tolerance < 1:
+            raise ValueError(
+                f"windows_in_context: tolerance={tolerance!r} must be between 0 and 1, for instance 0.05 where another "
+                "seed shall agree .95"
+            )
+        return cls(PLANS[quality], 1 - tolerance, MOST_GRADIENTS if max_gradients is None else max_gradients)
+
+    def afford(self, shape: Sequence[int], n_starts: int) -> _Aim:
+        """With the best plan, up to the one that was asked for, of which windows and a round can be paid."""
+        plans = list(PLANS.values())
+        usable = [
+            plan for plan in plans[: plans.index(self.plan) + 1] if plan.cost(shape, 1) * n_starts <= self.gradients
+        ]
+        return replace(self, plan=(usable or plans)[-1 if usable else 0])
+
+    def say(self, outcome: Outcome, rounds: int, agreement: float) -> str:
+        """How reproducible the map is, and why no more was walked."""
+        said = f"another seed would agree {agreement:.2f} (rank correlation of patches)"
+        if outcome is Outcome.REACHED:
+            return f"{said}, which is within tolerance={1 - (self.agreement or 0):g}"
+        if outcome is Outcome.INTERRUPTED:
+            return f"interrupted after {rounds} rounds of walks: {said}"
+        if outcome is Outcome.BUDGET_SPENT:
+            wanted = f"{self.plan.rounds} rounds" if self.agreement is None else f"{self.agreement:.2f}"
+            return f"{said}: max_gradients={self.gradients:g} ended the walks before {wanted}; raise it"
+        return said
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What is known of one example."""
+
+    values: Tensor  # (*shape)
+    error: Tensor  # (*shape)
+    change: Tensor  # ()
+    certificate: Tensor  # ()
+    agreement: Tensor  # ()
+    rounds: int
+    note: Note
+
+    @classmethod
+    def unknown(cls, problem: Problem) -> _Answer:
+        """Of an example that an interruption left out."""
+        nothing, nan = torch.full(problem.bound.shape, torch.nan), torch.tensor(torch.nan)
+        note = Note(Outcome.INTERRUPTED, "interrupted before this example was explained")
+        return cls(nothing, nothing, nan, nan, nan, 0, note)
 
 
 def _read_in_logit(problem: Problem) -> tuple[Problem, str]:
     """The problem with the logit in place of a softmax, and what to say of it. The account is the same."""
     score, bound = problem.score, problem.bound
-    if not isinstance(score.output, str) or score.output == "raw":
+    if score.output not in SATURATING:
         return problem, ""
     logit = replace(score, output="raw").bind(problem.inputs, problem.m)
     logit.gradients_spent, logit.forwards_spent = bound.gradients_spent, bound.forwards_spent
     # Whoever is asked for the change of score here is asked for the logit's.
-    return replace(
-        problem, score=replace(score, output="raw"), bound=logit
-    ), f"read in the logit, not in its {score.output}; "
+    said = f"read in the logit, not in its {score.output}"
+    return replace(problem, score=replace(score, output="raw"), bound=logit), said
 
 
-def _starts(problem: Problem, examples: Tensor) -> list[tuple[Problem, Tensor]]:
-    """For each baseline the problem from it, and the rows of the examples."""
-    m = problem.m
+def _texture(problem: Problem) -> Tensor:
+    """(examples, 1, height, width) how steep the score is in a pixel, over how steep it is around it."""
+    steep = gradient_moments(problem, n_samples=50, noise=0.15)[2].sum(1).sqrt().cpu()
+    return (steep / smooth_maps(steep).clamp_min(torch.finfo(steep.dtype).tiny))[:, None]
+
+
+def _starts(problem: Problem, example: int) -> list[tuple[Problem, int]]:
+    """For each baseline the problem from it, and the row of the example."""
     if problem.baselines is not None:
-        return [(problem, examples * m + j) for j in range(m)]
+        return [(problem, example * problem.m + j) for j in range(problem.m)]
     mean = problem.end.mean((2, 3), keepdim=True).expand_as(problem.end)
-    return [(problem, examples), (replace(problem, start=mean), examples)]
+    return [(problem, example), (replace(problem, start=mean), example)]
 
 
-def _explain_some(problem: Problem, plan: Plan, examples: Tensor) -> tuple[Tensor, ...]:
-    """Values and their errors (n, *shape), changes of score, certificates and agreements (n,) of some examples."""
-    starts = _starts(problem, examples)
-    found = [_explain_from(start, plan, rows, j, len(starts)) for j, (start, rows) in enumerate(starts)]
-    windows, change, length = (
-        torch.stack(parts).mean(0) for parts in zip(*((of[0], of[2], of[3]) for of in found), strict=True)
-    )
-    windows = smooth_maps(windows)
-    # For each grid the smoothed maps of all walks: (n, baselines, walks, height, width).
-    grids = [smooth_maps(torch.stack([of[1][g] for of in found], 1)) for g in range(len(plan.grids))]
-    means = [walks.mean((1, 2)) for walks in grids]
-    scales = [_sizes(means[0]) / _sizes(each).clamp_min(torch.finfo(each.dtype).tiny) for each in (windows, *means)]
+def _explain_one(problem: Problem, example: int, aim: _Aim) -> _Answer:
+    """One example: its windows, then rounds of walks until it is enough. An interruption loses at most one round."""
+    sample, plan, shape = _Sample.of(problem, example, aim.plan), aim.plan, problem.bound.shape
+    rounds, outcome = 0, Outcome.SOLVER_NOTE
+    while True:
+        try:
+            sample.walk(rounds)
+        except KeyboardInterrupt:
+            if not rounds:
+                raise
+            outcome = Outcome.INTERRUPTED
+            break
+        rounds += 1
+        if aim.agreement is None and rounds == plan.rounds:
+            break
+        if aim.agreement is not None and float(sample.agreement) >= aim.agreement:
+            outcome = Outcome.REACHED
+            break
+        if len(sample.starts) * plan.cost(shape, rounds + 1) > aim.gradients:
+            outcome = Outcome.BUDGET_SPENT
+            break
+    return sample.answer(rounds, Note(outcome, aim.say(outcome, rounds, float(sample.agreement))))
 
-    def join(*maps: Tensor) -> Tensor:
-        return torch.stack([each * scale[:, None, None] for each, scale in zip(maps, scales, strict=True)]).mean(0)
 
-    halves = [join(windows, *(walks[:, :, half::2].mean((1, 2)) for walks in grids)) for half in (0, 1)]
-    errors = [_standard_error(walks, n_orders) for walks, (_, n_orders) in zip(grids, plan.grids, strict=True)]
-    # Errors of independent maps add up in squares; windows have none.
-    squares = torch.stack([error * scale[:, None, None] for error, scale in zip(errors, scales[1:], strict=True)]) ** 2
-    error = squares.sum(0).sqrt() / len(scales)
+class _Sample:
+    """What was seen of one example: its windows, and the walks so far."""
+
+    def __init__(self, starts: list[tuple[Problem, int]], plan: Plan, ends: Tensor, windows: Tensor) -> None:
+        self.starts, self.plan, self.ends, self.windows = starts, plan, ends, windows
+        self.gains: list[Tensor] = []  # of each round (baselines, orders, 2, height, width): what a pixel's cell gained
+        self.areas: list[Tensor] = []  # of each round (baselines, orders, 1, height, width): the pixels of that cell
+        self.lengths: list[Tensor] = []
+
+    @classmethod
+    def of(cls, problem: Problem, example: int, plan: Plan) -> _Sample:
+        """The windows, and no walk yet."""
+        shape, starts = problem.bound.shape, _starts(problem, example)
+        inside, n = plan.place(shape), plan.n_windows(shape)
+        ends = torch.stack([_ends(*start) for start in starts])  # (baselines, 2)
+        shown = [_score(*start, n, lambda i: ~window_masks(inside, i), len(starts), plan) for start in starts]
+        falls = ends[:, 1:] - torch.stack(shown)
+        area = math.prod(int(line[0].sum()) for line in inside)
+        return cls(starts, plan, ends, smooth_maps(spread_over_windows(falls.mean(0, keepdim=True), inside)[0] / area))
+
+    def walk(self, number: int) -> None:
+        """One round more, from each baseline."""
+        shape, n = self.starts[0][0].bound.shape, self.plan.orders
+        gained, areas, lengths = [], [], []
+        for j, start in enumerate(self.starts):
+            ranks = draw_walks(shape, range(number * n, number * n + n), start[0].seed, j)
+            gains, flat = self._gains(j, ranks), ranks.flatten(1)
+            gained.append(gains.gather(1, flat).reshape(2, n, *shape[1:]).transpose(0, 1))
+            sizes = torch.stack([torch.bincount(own)[own] for own in flat[:n]])
+            areas.append(sizes.reshape(n, 1, *shape[1:]).to(gains))
+            lengths.append(gains.abs().sum(1))
+        self.gains.append(torch.stack(gained))
+        self.areas.append(torch.stack(areas))
+        self.lengths += lengths
+
+    def _gains(self, j: int, ranks: Tensor) -> Tensor:
+        """What each cell adds to the score when it enters, (walks, cells) in the order of entering, from a baseline."""
+        n, cells = len(ranks), int(ranks.max()) + 1
+
+        def shown(copies: Tensor) -> Tensor:
+            return ranks[copies // (cells - 1)] <= (copies % (cells - 1))[:, None, None]
+
+        steps = _score(*self.starts[j], n * (cells - 1), shown, len(self.starts), self.plan).reshape(n, cells - 1)
+        first, last = (end.expand(n, 1) for end in self.ends[j])
+        return torch.cat([first, steps, last], 1).diff(dim=1)
+
+    def join(self, half: int | None = None) -> Tensor:
+        """The map (height, width) of windows and walks, of one size each, or with half of the walks, 0 or 1."""
+        walks = smooth_maps(self._walked())
+        scale = walks.abs().sum() / self.windows.abs().sum().clamp_min(torch.finfo(walks.dtype).tiny)
+        return (scale * self.windows + (walks if half is None else smooth_maps(self._walked(half)))) / 2
+
+    def _walked(self, half: int | None = None) -> Tensor:
+        """(height, width) gains over areas, both summed over walks: a small cell counts little."""
+        gains, areas = torch.cat(self.gains, 1), torch.cat(self.areas, 1).expand_as(torch.cat(self.gains, 1))
+        if half is not None:
+            gains, areas = _halve(gains, half), _halve(areas, half)
+        return gains.sum((0, 1, 2)) / areas.sum((0, 1, 2))
+
+    @property
+    def agreement(self) -> Tensor:
+        """(), the rank correlation that is foretold between this map and another seed's."""
+        return estimate_agreement(self.join(0)[None], self.join(1)[None])[0]
+
+    @property
+    def error(self) -> Tensor:
+        """(height, width), the standard error from the walks, which are half of the map.
+
+        That of a quotient of sums: what each walk gained beyond what its area was to gain, over the mean area.
+        """
+        gains, areas = torch.cat(self.gains, 1), torch.cat(self.areas, 1)
+        return _standard_error(smooth_maps((gains - self._walked() * areas) / areas.mean((0, 1, 2)))) / 2
+
+    def answer(self, rounds: int, note: Note) -> _Answer:
+        """What is known now."""
+        bound = self.starts[0][0].bound
+        values, error = ((each / bound.shape[0]).expand(bound.shape) for each in (self.join(), self.error))
+        change, length = self.ends.diff(dim=1).mean(), torch.cat(self.lengths).mean()
+        floor = 64 * bound.eps * change.abs().clamp_min(1)
+        certificate = torch.where(change.abs() <= floor, torch.inf, (length / change.abs()).clamp_min(1))
+        return _Answer(values, error, change, certificate, self.agreement, rounds, note)
+
+
+def _ends(problem: Problem, row: int) -> Tensor:
+    """(2,) the score at the baseline and at the picture."""
+    points, rows = torch.stack([problem.start[row], problem.end[row]]), torch.tensor([row, row])
+    return problem.bound.values(points, rows).cpu()
+
+
+def _score(problem: Problem, row: int, n: int, masks: Callable[[Tensor], Tensor], n_starts: int, plan: Plan) -> Tensor:
+    """(n,) of a row of which masks (n, height, width) show a part. The bar advances by its share of the example."""
     shape = problem.bound.shape
-    values, error = ((each / shape[0])[:, None].expand(-1, *shape) for each in (join(windows, *means), error))
-    floor = 64 * problem.bound.eps * change.abs().clamp_min(1)
-    certificate = torch.where(change.abs() <= floor, torch.inf, (length / change.abs()).clamp_min(1))
-    return values, error, change, certificate, estimate_agreement(*halves)
+    expected = n_starts * (plan.n_windows(shape) + plan.rounds * plan.n_steps(shape))
+    rows = torch.full((n,), row)
+    return score_own_masks(problem, rows, lambda i: masks(i)[:, None], problem.m * n / expected)
 
 
-Found = tuple[Tensor, list[Tensor], Tensor, Tensor]
-
-
-def _explain_from(problem: Problem, plan: Plan, rows: Tensor, at: int, n_starts: int) -> Found:
-    """From one baseline: the windows' map, those of each grid's walks (n, walks, …), changes and lengths."""
-    shape, bound, device = problem.bound.shape, problem.bound, problem.end.device
-    inside = place_windows(shape, *plan.sides(shape))[1:]
-    drawn = [draw_walks(shape, *grid, problem.seed, at * len(plan.grids) + g) for g, grid in enumerate(plan.grids)]
-    n_windows, ranks = math.prod(map(len, inside)), torch.cat(drawn)
-    cells = [int(walks.max()) + 1 for walks in drawn]
-    counts = torch.tensor([k - 1 for k, walks in zip(cells, drawn, strict=True) for _ in walks])
-    walk = torch.arange(len(ranks)).repeat_interleave(counts)
-    step = torch.arange(len(walk)) - (counts.cumsum(0) - counts)[walk]
-
-    def masks(copies: Tensor) -> Tensor:
-        is_window, shown = copies < n_windows, torch.empty(len(copies), *shape[1:], dtype=torch.bool)
-        shown[is_window] = ~window_masks(inside, copies[is_window])
-        entering = copies[~is_window] - n_windows
-        shown[~is_window] = ranks[walk[entering]] <= step[entering][:, None, None]
-        return shown[:, None]
-
-    first, last = (bound.values(ends[rows.to(device)], rows).cpu() for ends in (problem.start, problem.end))
-    scores = score_masks(problem, rows, n_windows + len(walk), masks)
-    problem.bar.advance(len(rows) * problem.m / n_starts - len(rows))  # which score_masks has advanced already
-    windows = spread_over_windows(last[:, None] - scores[:, :n_windows], inside) / math.prod(plan.sides(shape)[0][1:])
-    maps, lengths = [], []
-    of_grids = scores[:, n_windows:].split([len(walks) * (k - 1) for k, walks in zip(cells, drawn, strict=True)], 1)
-    for walks, k, steps in zip(drawn, cells, of_grids, strict=True):
-        ends = [end[:, None, None].expand(-1, len(walks), 1) for end in (first, last)]
-        gains = torch.cat([ends[0], steps.reshape(len(rows), len(walks), k - 1), ends[1]], 2).diff(dim=2)
-        # All cells are of one area up to a pixel per side: their gains can be spread without a bright border.
-        spread = gains.gather(2, walks.flatten(1).expand(len(rows), -1, -1)).unflatten(2, tuple(shape[1:]))
-        maps.append(spread * k / math.prod(shape[1:]))
-        lengths.append(gains.abs().sum(2))
-    return windows, maps, last - first, torch.cat(lengths, 1).mean(1)
-
-
-def draw_walks(shape: torch.Size, cells: int, n_orders: int, seed: int, draw: int) -> Tensor:
+def draw_walks(shape: torch.Size, orders: range, seed: int, draw: int) -> Tensor:
     """When each pixel enters, (2 orders, height, width): numbers from 0, one for each cell of a grid.
 
-    The grid of each order is shifted at random and wraps around the border, so that no cell is cut. The reverse of an
-    order follows all orders, n_orders later.
+    Shifts of the grid are shares of a cell that fill the plane evenly (the R₂ sequence of M. Roberts) from a random
+    one on, whatever the picture's size. The reverse of an order follows all orders, len(orders) later.
     """
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + draw) % 2**63)
-    down, across = count_cells(shape, cells)
-    lines = [torch.arange(side) * count // side for side, count in zip(shape[1:], (down, across), strict=True)]
-    grid = lines[0][:, None] * across + lines[1]
-    entered = []
-    for _ in range(n_orders):
-        shifts = [int(torch.randint(0, side, (), generator=generator)) for side in shape[1:]]
-        order = torch.randperm(down * across, generator=generator)
-        entered.append(order[grid.roll(shifts, (0, 1))])
+    begin = torch.rand(2, generator=_generator(seed, draw), dtype=torch.float64)
+    counts, entered = count_cells(shape), []
+    for k in orders:
+        share = (begin + k * torch.tensor([0.7548776662466927, 0.5698402909980532], dtype=torch.float64)) % 1
+        lines = [_cut(side, n, float(u)) for side, n, u in zip(shape[1:], counts, share, strict=True)]
+        order = torch.randperm(math.prod(counts), generator=_generator(seed, draw, k + 1))
+        entered.append(order[lines[0][:, None] * counts[1] + lines[1]])
     forwards = torch.stack(entered)
-    return torch.cat([forwards, down * across - 1 - forwards])
+    return torch.cat([forwards, math.prod(counts) - 1 - forwards])
+
+
+def _cut(side: int, pieces: int, share: float) -> Tensor:
+    """(side,) the piece of each place: pieces of one size, of which the border cuts the first and the last."""
+    if pieces == side or pieces < 2:
+        return torch.arange(side) * pieces // side
+    cell = side // (pieces - 1)
+    return (torch.arange(side) + 1 + int(share * (cell - 1))) * (pieces - 1) // side
+
+
+def _generator(seed: int, *draw: int) -> torch.Generator:
+    """One for each draw of a seed."""
+    number = seed
+    for each in draw:
+        number = (number * 1_000_003 + each + 1) % 2**63
+    return torch.Generator().manual_seed(number)
 
 
 def smooth_maps(maps: Tensor) -> Tensor:
@@ -233,6 +419,7 @@ def smooth_maps(maps: Tensor) -> Tensor:
     return down @ maps @ across
 
 
+@lru_cache(maxsize=16)
 def _blur_matrix(side: int, sigma: float) -> Tensor:
     """(side, side), symmetric, with rows that sum to one."""
     places = torch.arange(side, dtype=torch.float64)
@@ -243,14 +430,15 @@ def _blur_matrix(side: int, sigma: float) -> Tensor:
     return kernel / kernel.sum(1, keepdim=True)
 
 
-def _standard_error(walks: Tensor, n_orders: int) -> Tensor:
-    """Of the mean over walks (n, baselines, 2 orders, …): between orders, or an order and its reverse if it is one."""
-    drawn = (walks[:, :, :n_orders] + walks[:, :, n_orders:]) / 2 if n_orders > 1 else walks
-    return (drawn.var(2).sum(1) / drawn.shape[2]).sqrt() / walks.shape[1]
+def _halve(walks: Tensor, half: int) -> Tensor:
+    """Half of the walks (baselines, orders, 2, …): every other order, or of a single one the order or its reverse."""
+    return walks[:, half::2] if walks.shape[1] > 1 else walks[:, :, half : half + 1]
 
 
-def _sizes(maps: Tensor) -> Tensor:
-    return flat_rows(maps).abs().sum(1)
+def _standard_error(walks: Tensor) -> Tensor:
+    """Of the mean over walks (baselines, orders, 2, …): between orders, or an order and its reverse if it is one."""
+    drawn = walks.mean(2) if walks.shape[1] > 1 else walks[:, 0]
+    return (drawn.var(1).sum(0) / drawn.shape[1]).sqrt() / len(walks)
 
 
 def estimate_agreement(one: Tensor, other: Tensor) -> Tensor:
@@ -262,4 +450,4 @@ def estimate_agreement(one: Tensor, other: Tensor) -> Tensor:
     ranks = [each.argsort(1).argsort(1).double() for each in patches]
     centred = [each - each.mean(1, keepdim=True) for each in ranks]
     r = (centred[0] * centred[1]).sum(1) / (centred[0].norm(dim=1) * centred[1].norm(dim=1)).clamp_min(1e-12)
-    return 2 * r / (1 + r).clamp_min(1e-12)
+    return 2 * r / (1 + r.abs())  # halves that contradict each other foretell no more than they show: at least −1

@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import as_points, check_settings_of
+from leastpath._support.checks import Range, Settings, as_points
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.score.baselines import blur_images
 from leastpath.score.calls import Output
 from leastpath.score.score import BoundScore, Score
 
+BANDED = 1e9  # products up to which a system is solved as a band, which takes a seventh of the time at 128 pixels
 DIRECT, DIAGONAL = 1 / 6, 1 / 12  # ROAD (Rong et al. 2022): a pixel is the weighted mean of its neighbours
 
 
@@ -60,7 +61,7 @@ def _noise(points: Tensor, _baselines: Tensor, generators: Sequence[torch.Genera
 
 
 @dataclass(frozen=True)
-class Blur:
+class Blur(Settings):
     """The image blurred by a Gaussian over its last two dimensions. The border is repeated outwards.
 
     Args:
@@ -72,12 +73,7 @@ class Blur:
         torch.Size([1, 3, 8, 8])
     """
 
-    sigma: float | None = None
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if self.sigma is not None and not 0 <= self.sigma < float("inf"):
-            raise ValueError(f"sigma={self.sigma} must be a finite number of at least 0, in pixels, or None")
+    sigma: Annotated[float, Range(least=0, hint="in pixels")] | None = None
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """See `Filler`."""
@@ -113,7 +109,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class NoisyLinear:
+class NoisyLinear(Settings):
     """Noisy linear imputation (ROAD): masked pixels solve "each is the weighted mean of its neighbours", plus noise.
 
     Direct neighbours weigh 1/6, diagonal ones 1/12; at the border the weights of those that exist are scaled up to one.
@@ -131,12 +127,7 @@ class NoisyLinear:
         tensor([0., 1., 2., 3.])
     """
 
-    noise: float = 0.01
-
-    def __post_init__(self) -> None:
-        check_settings_of(self)
-        if not 0 <= self.noise < float("inf"):
-            raise ValueError(f"noise={self.noise} must be a finite number of at least 0, in the units of the input")
+    noise: Annotated[float, Range(least=0, hint="in the units of the input")] = 0.01
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Filling:
         """See `Filler`."""
@@ -191,29 +182,44 @@ def linear_imputation(images: Tensor, masked: Tensor) -> Tensor:
     pixels = result.view(len(images), -1, height * width)  # (n, channels, pixels)
     holes = masked.reshape(len(images), -1, height * width).cpu().numpy()
     for image, channels in zip(pixels, holes, strict=True):
-        masks, owner = np.unique(channels, axis=0, return_inverse=True)  # channels with one mask share its solution
-        for i, mask in enumerate(masks):
-            if mask.any():
-                members = (owner.reshape(-1) == i).nonzero()[0]
-                known = image[members].double().cpu().numpy()  # (members, pixels)
+        sharing: dict[bytes, list[int]] = {}  # channels with one mask share its solution
+        for i, mask in enumerate(channels):
+            sharing.setdefault(mask.tobytes(), []).append(i)
+        for members in sharing.values():
+            if (mask := channels[members[0]]).any():
+                known = image[members].cpu().double().numpy()  # (members, pixels)
                 image[members] = torch.as_tensor(_solve(known, mask, (height, width))).to(image)
     return result
 
 
 def _solve(values: np.ndarray, mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """The channels `values` (channels, pixels) with the pixels of `mask` (pixels,) solved for."""
+    if mask.all():  # there is no pixel left to start from
+        return np.broadcast_to(values.mean(1, keepdims=True), values.shape).copy()
+    weights = _neighbor_weights(shape)[mask]  # one equation per masked pixel
+    known = np.ascontiguousarray(weights[:, ~mask] @ values[:, ~mask].T)
+    result = values.copy()
+    result[:, mask] = _solve_holes(weights.sum(1), weights[:, mask].tocoo(), known).T
+    return result
+
+
+def _solve_holes(diagonal: np.ndarray, among: Any, known: np.ndarray) -> np.ndarray:
+    """(diag − among) x = known. The matrix is positive definite, and narrow where pixels are counted row by row."""
+    from scipy.linalg import solveh_banded
     from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu
 
-    if mask.all():
-        raise ValueError('fill="linear" has no pixel left to start from: keep areas below 1')
-    weights = _neighbor_weights(shape)[mask]  # one equation per masked pixel
-    matrix = diags_array(weights.sum(1)) - weights[:, mask]
-    # The matrix is symmetric and diagonally dominant: no pivoting is needed, which keeps the factors sparse.
-    factors = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    result = values.copy()
-    result[:, mask] = factors.solve(np.ascontiguousarray(weights[:, ~mask] @ values[:, ~mask].T)).T
-    return result
+    below = among.row >= among.col
+    distance = (among.row - among.col)[below]
+    width = int(distance.max(initial=0))
+    if len(diagonal) * width**2 < BANDED:
+        band = np.zeros((width + 1, len(diagonal)))
+        band[0], band[distance, among.col[below]] = diagonal, -among.data[below]
+        return solveh_banded(band, known, lower=True, overwrite_ab=True, check_finite=False)
+    # Large images: no pivoting is needed, which keeps the factors sparse.
+    matrix = (diags_array(diagonal) - among).tocsc()
+    factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    return factors.solve(known)
 
 
 @lru_cache(maxsize=4)
@@ -283,10 +289,26 @@ def group_strengths(values: Tensor, groups: Tensor | None, rank: Rank) -> Tensor
 
 
 def rank_groups(strengths: Tensor) -> Tensor:
-    """The place of each group (…, groups) when the strongest comes first; ties go to the lowest number."""
-    order = strengths.sort(dim=-1, descending=True, stable=True).indices
-    every = torch.arange(order.shape[-1], dtype=torch.int32, device=order.device).expand_as(order)
-    return torch.empty_like(every).scatter_(-1, order, every)
+    """The place of each group (…, groups) when the strongest comes first. Equals share the first of their places.
+
+    Example:
+        >>> rank_groups(torch.tensor([1.0, 5.0, 1.0, 0.0])).tolist()
+        [1, 0, 1, 3]
+    """
+    weak = -strengths.contiguous()
+    return torch.searchsorted(weak.sort(dim=-1).values, weak, out_int32=True)
+
+
+def share_of_top(strengths: Tensor, count: int | Tensor) -> Tensor:
+    """How much of each number (…, n) is among the `count` strongest of its row, in float64: equals share what is left.
+
+    Example:
+        >>> share_of_top(torch.tensor([3.0, 1.0, 1.0, 0.0]), 2)
+        tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)
+    """
+    weak = -strengths.contiguous()
+    first, after = (torch.searchsorted(weak.sort(dim=-1).values, weak, right=right) for right in (False, True))
+    return ((count - first).double() / (after - first)).clamp(0, 1)
 
 
 def round_counts(shares: Sequence[float], sizes: Tensor) -> Tensor:
@@ -306,12 +328,13 @@ class Order:
         ([[[2, 0, 1]]], [[[0, 2]]])
     """
 
-    places: Tensor  #: (draws, batch, groups) whole numbers, 0 for what is removed first
+    places: Tensor  #: (draws, batch, groups) whole numbers, 0 for what is removed first; those of equals are the same
     sizes: Tensor  #: (batch,) how many groups an example has, on the CPU
     ranks: Tensor  #: (batch,) False where an explanation is zero everywhere and so orders nothing, on the CPU
     is_signed: bool  #: first comes what raises the score, last what lowers it; else first what moves it either way
     shape: torch.Size  #: of the features
     groups: Tensor | None = None  #: (1 or batch, *shape) each feature's group, below 0: never removed; None: features
+    has_equals: bool = False  #: some groups of an explanation have the same place
 
     @classmethod
     def of(cls, values: Tensor, groups: Tensor | None, rank: Rank) -> Order:
@@ -319,13 +342,34 @@ class Order:
         strengths = group_strengths(values, groups, rank)
         held = None if groups is None else groups.to(values.device)
         sizes, ranks = (strengths > -torch.inf).sum(1).cpu(), (flat_rows(values) != 0).any(1).cpu()
-        return cls(rank_groups(strengths)[None], sizes, ranks, rank == "signed", values.shape[1:], held)
+        places = rank_groups(strengths)
+        ordered = places.sort(1).values.cpu()
+        equals = bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < sizes[:, None])).any())
+        return cls(places[None], sizes, ranks, rank == "signed", values.shape[1:], held, equals)
 
     def rank_anew(self, strengths: Tensor) -> Order:
         """The same groups in other orders, the strongest first: strengths (draws, batch, groups)."""
         present = self.places[0].cpu() < self.sizes[:, None]
-        places = rank_groups(torch.where(present.to(strengths.device), strengths, -torch.inf))
-        return replace(self, places=places.to(self.places.device))
+        strengths = torch.where(present.to(strengths.device), strengths, -torch.inf).to(self.places.device)
+        order = strengths.argsort(dim=-1, descending=True, stable=True)  # what is drawn has no equals
+        every = torch.arange(order.shape[-1], dtype=torch.int32, device=order.device).expand_as(order)
+        return replace(self, places=torch.empty_like(every).scatter_(-1, order, every), has_equals=False)
+
+    def between_equals(self, spans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Spans (spans, batch, 2) that cut through equals, with all and without any of them, and the share that is due.
+
+        No number tells equals apart, so what is lost with some of them is a share of what is lost with all.
+        """
+        # Where the equals of each place begin.
+        begin = torch.cat(
+            [self.places[0].long().cpu().sort(1).values, self.sizes[:, None]], 1
+        )  # of each place's equals
+        at = spans.clamp_min(0).transpose(0, 1).flatten(1)  # (batch, ends)
+        low = begin.gather(1, at)
+        high = torch.where(low == at, at, torch.searchsorted(begin, low, right=True))
+        none, every, at = (part.unflatten(1, (-1, 2)).transpose(0, 1) for part in (low, high, at))
+        share = ((at - none).double() / (every - none).clamp_min(1)).amax(-1)  # one end of a span is never inside
+        return torch.where(spans < 0, spans, none), torch.where(spans < 0, spans, every), share
 
     def of_features(self, draws: Tensor, examples: Tensor) -> Tensor:
         """The places of features, of some draws (n,) and examples (n,): (n, *shape), −1 for what stays."""
@@ -360,6 +404,7 @@ LARGE = 4_096  # values of an input above which it is broadcast rather than gath
 def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Sequence[Filling]) -> Tensor:
     """The scores without some places of each order, by each fill: (draws, fills, spans, batch), float64 on the CPU.
 
+    Equals are removed together: a span that cuts through them has a share of both scores, without any and without all.
     Removals that coincide (few features, many shares) are run once. What removes nothing is the input itself, which
     runs once whatever the order and the fill. Everything else is one stream of full batches.
 
@@ -378,6 +423,10 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
         >>> removal_scores(bound, order, order.first((0.0, 0.33, 0.67)), [torch.zeros(1, 3)]).flatten()
         tensor([7., 3., 1.], dtype=torch.float64)
     """
+    if order.has_equals:
+        *both, share = order.between_equals(spans)
+        none, every = removal_scores(judged, replace(order, has_equals=False), torch.cat(both), fills).chunk(2, 2)
+        return torch.where(share > 0, torch.lerp(none, every, share.expand_as(none)), none)
     draws, batch, n = order.places.shape
     shape = (draws, len(fills), len(spans), batch)
     low, high = (np.broadcast_to(side, shape) for side in spans.numpy().transpose(2, 0, 1))
@@ -390,7 +439,7 @@ def removal_scores(judged: BoundScore, order: Order, spans: Tensor, fills: Seque
     points, found, at = judged.space.points(), [], 0
     while at < rows.shape[1]:  # the batch size may fall on the way
         some = rows[:, at : at + judged.batch_size]
-        found.append(judged.values(_remove(points, order, fills, some), some[2]).double().cpu())
+        found.append(judged.values(_remove(points, order, fills, some), some[2]).cpu().double())
         at += some.shape[1]
     scores = torch.full(shape, torch.nan, dtype=torch.float64)
     scores[torch.as_tensor(asked)] = torch.cat(found)[torch.as_tensor(where)] if found else scores.new_zeros(0)
@@ -433,7 +482,7 @@ def measure_curves(
     The level is the probability of the class, or the score where there is none; −|f − f(x)|, so that any change of the
     score counts, where features are ordered by size and there is no class. A random order has a gain of 0 in
     expectation, an explanation that is zero everywhere has exactly 0.
-    At most two forwards per share and fill, and one more where any change of a score counts.
+    At most two forwards per share and fill (four among equals), and one more where any change of a score counts.
 
     Args:
         judged: the score of `judged_score`, bound to the inputs.

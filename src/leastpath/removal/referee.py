@@ -373,7 +373,7 @@ class Remover:
         both[:, ~torch.isin(torch.arange(len(self.cases)), rows)] = -1
         differences = torch.empty(pairs, len(self.cases), dtype=torch.float64)
         for k, fill in enumerate(fills):
-            some = replace(order, places=sets[k :: len(fills)])
+            some = replace(order, places=sets[k :: len(fills)], has_equals=False)
             first, last = self._level(removal_scores(self.judged, some, both, [fill])[:, 0]).unbind(1)
             differences[k :: len(fills)] = last - first
         half = every // (len(fills) * len(WIDTHS)) % 2
@@ -590,7 +590,8 @@ def _sum_units(over: Tensor, labels: Tensor, n: int | None = None) -> Tensor:
 
 def _read_values(bound: BoundScore, values: Any, batch: int, kind: Kind) -> Tensor:
     """The explanation as numbers over the explained points: (batch, *shape) in float64 on the CPU."""
-    parts = [torch.as_tensor(p) if isinstance(p, np.ndarray) else p for p in _as_parts(values)]
+    is_array = [isinstance(p, np.ndarray) and p.dtype.kind in "biuf" for p in _as_parts(values)]
+    parts = [torch.as_tensor(p) if read else p for p, read in zip(_as_parts(values), is_array, strict=True)]
     for part in parts:
         check_tensor("values", part)
     shape = tuple(bound.shape)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from leastpath._support.checks import check_integer, write_number
-from leastpath.report.canvas import BLUE, VERMILION, Values, array, axes_for, plain
+from leastpath.report.canvas import BLUE, LONGEST_NAME, VERMILION, Values, array, axes_for, plain
+
+OF_NUMBER = 0.45  # of the span of the bars: room for a number on half a page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +30,7 @@ def bars(
 
     Args:
         values: (features,), or the `Attribution` of one example.
-        names: one per feature; "feature 0", … by default.
+        names: one per feature; by default those of the result, or "feature 0", ….
         spread: (features,) drawn as error bars: `baseline_spread` or `path_spread`, for instance.
         top: bars to draw; the rest is summed in one.
         title: above the bars.
@@ -39,6 +41,7 @@ def bars(
         >>> figure = bars([0.4, -0.1, 0.0], ["age", "hours", "weight"])
     """
     numbers = _one_row(values, "values")
+    names = getattr(values, "names", None) if names is None else names
     labels = [f"feature {i}" for i in range(len(numbers))] if names is None else [str(name) for name in names]
     if len(labels) != len(numbers):
         raise ValueError(f"got {len(labels)} names for {len(numbers)} values: pass one per feature")
@@ -48,7 +51,7 @@ def bars(
         raise ValueError(f"spread has {len(around)} numbers for {len(numbers)} values: pass one per feature")
     order = np.argsort(-np.abs(numbers), kind="stable")
     shown, rest = order[:top], order[top:]
-    ticks = [plain(labels[i]) for i in shown]
+    ticks = [plain(labels[i], LONGEST_NAME) for i in shown]
     figure, axes = axes_for(ax, 6.4, 0.9 + 0.32 * (len(shown) + bool(len(rest))))
     _draw(axes, np.arange(len(shown)), numbers[shown], None if around is None else around[shown])
     if len(rest):
@@ -56,7 +59,7 @@ def bars(
         ticks.append(f"{len(rest)} others")
     axes.set_yticks(range(len(ticks)), ticks)
     axes.invert_yaxis()
-    axes.margins(x=0.16)  # for the numbers beside the bars
+    _leave_room(axes, np.append(numbers[shown], numbers[rest].sum()))
     axes.axvline(0, color="k", lw=0.8)
     axes.set_xlabel("attribution: right raises the score, left lowers it", fontsize="small")
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -69,6 +72,15 @@ def _draw(axes: Axes, places: np.ndarray, widths: np.ndarray, spread: np.ndarray
     drawn = axes.barh(places, widths, xerr=spread, color=colours, height=0.72, error_kw={"capsize": 2, "lw": 1})
     texts = [write_number(width, sign=True) for width in widths]
     axes.bar_label(drawn, texts, padding=4, fontsize="small")
+
+
+def _leave_room(axes: Axes, widths: np.ndarray) -> None:
+    """For the numbers beside the bars, on the sides that have some: they must not run into the names at the left."""
+    low, high = min(0.0, float(widths.min())), max(0.0, float(widths.max()))
+    span = high - low or 1.0
+    left, right = (OF_NUMBER if side else 0.05 for side in (low < 0, high > 0 or low == 0))
+    axes.set_xlim(low - left * span, high + right * span)
+    axes.locator_params(axis="x", nbins=4)
 
 
 def _one_row(values: Values, name: str) -> np.ndarray:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from torch import Tensor
 
-from leastpath._support.checks import write_number
+from leastpath._support.checks import Range, check_setting, write_number
 from leastpath._support.optional import import_optional
 from leastpath.result.attribution import Attribution
 
@@ -27,13 +29,19 @@ SEQUENTIAL = "magma"
 
 PERCENTILES = (99.5, 99.0, 98.0, 96.0, 93.0, 90.0, 85.0, 80.0)
 SEEN, ENOUGH = 0.25, 0.04  # of the full colour, that a value is seen with; of the values, that must be seen
+LONGEST_NAME = 60  # letters of a name beside an axis or in a legend
 POINTS, LETTER = 72.0, 0.56  # in an inch; the width of a letter over the size of the font, on average
+
+# A figure is a ring of references that holds its pixels: Python's own collector would let hundreds wait.
+_MADE, COLLECT_EACH = itertools.count(1), 10
 
 Values = Attribution | Tensor | np.ndarray | Any  # the last: lists, pandas objects and all that numpy can read
 
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, outside of pyplot."""
+    if next(_MADE) % COLLECT_EACH == 0:
+        gc.collect()
     matplotlib = import_optional("matplotlib.figure", "pictures need matplotlib", "plot")
     figure: Figure = matplotlib.Figure(figsize=(width, height), layout="constrained")
     import_optional("matplotlib.backends.backend_agg", "pictures need matplotlib", "plot").FigureCanvasAgg(figure)
@@ -51,14 +59,19 @@ def axes_for(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes
     return found, ax
 
 
-def plain(words: object) -> str:
+def plain(words: object, most: int | None = None) -> str:
     """A user's words for a picture: matplotlib reads dollars as mathematics unless they are escaped.
 
+    Args:
+        words: names may be anything.
+        most: letters of a name that stands beside others; None: all.
+
     Example:
-        >>> plain("price in $")
-        'price in \\\\$'
+        >>> plain("price in $"), plain("a very long name", most=8)
+        ('price in \\\\$', 'a very …')
     """
-    return str(words).replace("$", r"\$")
+    said = str(words)
+    return (said if most is None or len(said) <= most else f"{said[: most - 1]}…").replace("$", r"\$")
 
 
 def without_ticks(axes: Iterable[Axes]) -> None:
@@ -69,11 +82,11 @@ def without_ticks(axes: Iterable[Axes]) -> None:
 
 
 def write_title(ax: Axes, title: str, *, size: float = 10.0) -> None:
-    """Write a title in as many lines as its axes are wide: it never runs into that of a neighbour."""
+    """Write a user's title in as many lines as its axes are wide: it never runs into that of a neighbour."""
     width = ax.get_window_extent().width / ax.figure.dpi * POINTS
     letters = max(8, int(width / (LETTER * size)))
     lines = [line for part in title.split("\n") for line in (textwrap.wrap(part, letters) or [""])]
-    ax.set_title("\n".join(lines), fontsize=size)
+    ax.set_title(plain("\n".join(lines)), fontsize=size)
 
 
 def signed_row(figure: Figure, row: np.ndarray, planes: np.ndarray, percentile: float | None) -> None:
@@ -104,6 +117,12 @@ def array(values: Values, name: str = "values") -> np.ndarray:
     return numbers
 
 
+def check_scale(scale: float) -> float:
+    """The magnitude at which colours end, above 0."""
+    check_setting("scale", scale, Annotated[float, Range(above=0, hint="the value at which colours end")])
+    return float(scale)
+
+
 def limit(values: np.ndarray, percentile: float | None = None) -> float:
     """The magnitude at which colours end: a percentile of |values|, so that a few extremes do not make the rest pale.
 
@@ -113,8 +132,7 @@ def limit(values: np.ndarray, percentile: float | None = None) -> float:
     if percentile is None:
         ends = [limit(values, each) for each in PERCENTILES]
         return next((end for end in ends if _share_seen(values, end) >= ENOUGH), ends[-1])
-    if not 0 < percentile <= 100:
-        raise ValueError(f"percentile={percentile} must be above 0 and at most 100; 100 clips nothing")
+    check_setting("percentile", percentile, Annotated[float, Range(above=0, most=100, hint="100 clips nothing")])
     magnitude = np.abs(values).ravel()
     found = float(np.percentile(magnitude, percentile)) if magnitude.size else 0.0
     if found == 0 and magnitude.any():

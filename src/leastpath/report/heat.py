@@ -15,6 +15,7 @@ from leastpath.report.canvas import (
     Values,
     array,
     axes_for,
+    check_scale,
     limit,
     new_figure,
     plain,
@@ -74,9 +75,9 @@ def heatmap(
     """
     plane = _view(_plane(values, signed), view)
     figure, axes = axes_for(ax, PANEL * 1.5, PANEL * 1.3)
-    end = limit(plane, percentile) if scale is None else _check_scale(scale)
+    end = limit(plane, percentile) if scale is None else check_scale(scale)
     drawn = _draw(axes, plane, None if image is None else _to_grey(_read_images(image, plane.shape)[0]), end, signed)
-    write_title(axes, plain(title))
+    write_title(axes, title)
     if colorbar:
         _colorbar(figure, drawn, axes, plane, end, signed)
     return figure
@@ -138,7 +139,7 @@ def heatmaps(
             axes.imshow(image, cmap="gray", vmin=0, vmax=1)
     for group in _groups(scale, stack):
         together = np.stack([stack[place] for place in group])
-        end = shared_limit(together, percentile) if isinstance(scale, str) else _check_scale(scale)
+        end = shared_limit(together, percentile) if isinstance(scale, str) else check_scale(scale)
         for b, j in group:
             ground = _to_grey(shown[b]) if shown is not None and overlay else None
             drawn = _draw(grid[b, first + j], stack[b, j], ground, end, signed)
@@ -146,7 +147,7 @@ def heatmaps(
     for axes, label in zip(grid[:, 0], rows or (), strict=False):
         axes.set_ylabel(plain(label), fontsize="medium")
     for axes, name in zip(grid[0], [*(["image"] if first else []), *planes], strict=True):
-        write_title(axes, plain(name))
+        write_title(axes, name)
     return figure
 
 
@@ -211,12 +212,6 @@ def _groups(scale: Sharing | float, stack: np.ndarray) -> list[list[tuple[int, i
     if kind not in groups:
         raise ValueError(f'scale={scale!r} is unknown: use "auto", "shared", "row", "each" or a number')
     return groups[kind]
-
-
-def _check_scale(scale: float) -> float:
-    if not np.isfinite(scale) or scale <= 0:
-        raise ValueError(f"scale={scale} must be a magnitude above 0: the value at which colours end")
-    return float(scale)
 
 
 def _draw(axes: Axes, plane: np.ndarray, ground: np.ndarray | None, end: float, signed: bool) -> AxesImage:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from leastpath._support.checks import write_number
+from leastpath._support.checks import check_setting, show_value, write_number
 from leastpath._support.files import write_atomically
 from leastpath._support.optional import import_optional
 
@@ -63,6 +63,7 @@ class Report:
 
     def section(self, title: str, *, level: Literal[2, 3] = 2) -> Report:
         """Begin a section; those of level 2 are listed at the top of the page."""
+        check_setting("title", title, str)
         if level not in (2, 3):
             raise ValueError(f"level={level} must be 2 or 3: the title of the report is 1")
         anchor = self._anchor(title)
@@ -72,6 +73,7 @@ class Report:
 
     def text(self, words: str) -> Report:
         """Plain text; an empty line begins a paragraph, and `backticks` mark code."""
+        check_setting("words", words, str)
         paragraphs = [p.strip() for p in re.split(r"\n\s*\n", words) if p.strip()]
         return self.raw("\n".join(f"<p>{_with_code(paragraph)}</p>" for paragraph in paragraphs))
 
@@ -103,7 +105,11 @@ class Report:
             bold: the numbers of rows in bold, from 0.
         """
         pandas = import_optional("pandas", "tables in a report need pandas", "eval")
-        frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
+        try:
+            frame = table.to_frame() if isinstance(table, pandas.Series) else pandas.DataFrame(table)
+        except (TypeError, ValueError) as error:
+            wanted = "expected a data frame, a mapping of columns or a list of mappings"
+            raise ValueError(f"table is {show_value(table)}, {wanted} ({error})") from error
         named = not isinstance(frame.index, pandas.RangeIndex) if index is None else index
         known = frame.astype(object).where(frame.notna(), None)
         cells = known.map(lambda value: _cell(value, digits))
@@ -127,6 +133,8 @@ class Report:
         """A matplotlib figure, inside the file. "svg" stays sharp; "png" is smaller for pictures with many points."""
         if format not in ("png", "svg"):
             raise ValueError(f'format={format!r} is unknown: use "png" or "svg"')
+        if not hasattr(figure, "savefig"):
+            raise ValueError(f"figure is a {type(figure).__name__}, expected a figure of matplotlib")
         buffer = io.BytesIO()
         figure.savefig(buffer, format=format, dpi=dpi)
         # An SVG is an image too: the clip paths of several SVGs in one page would have the same names.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leastpath.report.canvas import SERIES, new_figure, plain
+from leastpath.report.canvas import LONGEST_NAME, SERIES, new_figure, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +78,7 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, measure: str, styles: Mapping
     _name_rows(ax, list(table.index))
     ax.margins(x=0.08)
     ax.locator_params(axis="x", nbins=5)
-    ax.set_xlabel(f"mean {measure} and its interval", fontsize=8)
+    ax.set_xlabel(f"mean {plain(measure)} and its interval", fontsize=8)
 
 
 def _draw_curves(
@@ -87,9 +87,9 @@ def _draw_curves(
     for method, group in curves[curves["measure"] == measure].groupby("method", sort=False):
         mean = group.groupby("x")["value"].mean()
         color, line = styles[str(method)]
-        ax.plot(mean.index, mean.to_numpy(), line, color=color, label=plain(method), linewidth=1.4)
+        ax.plot(mean.index, mean.to_numpy(), line, color=color, label=plain(method, LONGEST_NAME), linewidth=1.4)
     ax.set_title(f"{plain(measure)}: mean curve", fontsize=10)
-    ax.set_xlabel(axis, fontsize=8)
+    ax.set_xlabel(plain(axis), fontsize=8)
     ax.set_ylabel("mean over inputs", fontsize=8)
     ax.legend(fontsize=7, frameon=False, ncols=2)
 
@@ -116,6 +116,6 @@ def _draw_costs(left: Axes, right: Axes, table: pd.DataFrame, styles: Mapping[st
 
 
 def _name_rows(ax: Axes, names: list[str]) -> None:
-    ax.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=8)
+    ax.set_yticks(range(len(names)), [plain(name, LONGEST_NAME) for name in names], fontsize=8)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(axis="x", alpha=0.3)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from leastpath._support.checks import write_number
+from leastpath._support.checks import check_integer, write_number
 from leastpath.geometry.path import Path
-from leastpath.report.canvas import SERIES, Values, array, new_figure, plain, signed_row, without_ticks
+from leastpath.report.canvas import LONGEST_NAME, SERIES, Values, array, new_figure, plain, signed_row, without_ticks
 from leastpath.report.heat import limits_of, to_display
 from leastpath.result.attribution import Attribution
 
@@ -53,8 +53,7 @@ def path_film(
         >>> figure = path_film(result, frames=5, scores=scores_along(score, result, frames=5))
     """
     path, example = path_of(result, example)
-    if frames < 2:
-        raise ValueError(f"frames={frames}: a film has at least its two ends")
+    check_integer("frames", frames, 2, advice="a film has at least its two ends")
     if path.points.ndim not in (3, 4):
         raise ValueError(
             f"the path runs through points of shape {tuple(path.points.shape[1:])}, expected images, (channels, "
@@ -125,7 +124,7 @@ def path_profile(profiles: Mapping[str, Profile]) -> Figure:
     for colour, (name, profile) in zip(_colours(profiles.values()), profiles.items(), strict=True):
         position = array(profile.position)
         label = name if profile.length is None else f"{name}: length {write_number(profile.length, 4)}"
-        upper.plot(position, array(profile.values, "scores"), color=colour, lw=1.8, label=plain(label))
+        upper.plot(position, array(profile.values, "scores"), color=colour, lw=1.8, label=plain(label, LONGEST_NAME))
         lower.plot(position, array(profile.norms, "gradient norms"), color=colour, lw=1.8)
     _label_axes(upper, lower, next(iter(profiles.values())).axis)
     return figure

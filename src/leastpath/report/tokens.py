@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from leastpath._support.checks import write_number
-from leastpath.report.canvas import Values, array, limit, new_figure, plain
+from leastpath.report.canvas import Values, array, check_scale, limit, new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +43,7 @@ def text(
         >>> figure = text(["not", "a", "bad", "film"], [0.5, 0.0, -0.7, 0.1])
     """
     numbers = _per_token(tokens, values)
-    end = limit(numbers, 100) if scale is None else scale
+    end = limit(numbers, 100) if scale is None else check_scale(scale)
     figure = new_figure(width, 1)
     left, row, placed = MARGIN, 0, []
     for token, number in zip(tokens, numbers, strict=True):
@@ -96,7 +96,7 @@ def text_html(tokens: Sequence[str], values: Values, *, scale: float | None = No
         '<span class="leastpath-text"><span title="good: +0.5" style="background:#d6614d;color:#000">good</span></span>'
     """
     numbers = _per_token(tokens, values)
-    end = limit(numbers, 100) if scale is None else scale
+    end = limit(numbers, 100) if scale is None else check_scale(scale)
     spans = [
         f'<span title="{html.escape(token.strip(), quote=True)}: {number:+.3g}" '
         f'style="background:{colour(float(number), end)};color:#000">{html.escape(token)}</span>'
@@ -119,8 +119,10 @@ def _rgb(share: float) -> tuple[float, ...]:
 
 def _per_token(tokens: Sequence[str], values: Values) -> np.ndarray:
     numbers = array(values)
-    if isinstance(tokens, str):
-        raise ValueError("tokens is one string: pass a list of strings, such as tokens.split()")
+    given: Any = tokens
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        got = "one string" if isinstance(given, str) else f"a {type(given).__name__}"
+        raise ValueError(f"tokens is {got}: pass a list of strings, such as text.split()")
     if not len(tokens):
         raise ValueError("there are no tokens: pass at least one")
     if numbers.shape[:1] == (1,) and len(tokens) != 1:

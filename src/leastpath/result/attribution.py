@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path as File
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import show_value
 from leastpath.geometry.path import Path
 from leastpath.result.files import read_fields, write_fields
 from leastpath.result.html import result_html
 from leastpath.result.status import Status
 from leastpath.score.calls import Inputs
+
+SHOWN_EVIDENCE = (
+    "support", "p_value", "p_model", "completeness_gap", "cancellation", "length", "length_ratio", "certificate",
+    "score_change",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +106,25 @@ class Attribution:
             f"median cancellation={float(self.cancellation.median()):.2g}, gradients={int(self.n_gradients.sum())})"
         )
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the features, where `named` has given some."""
+        return self.stats.get("names")
+
+    def named(self, names: Sequence[object]) -> Attribution:
+        """The result with the names of its features, such as a table's columns: notebooks, bars and files have them.
+
+        Example:
+            >>> import leastpath as lp
+            >>> result = lp.attribute(lp.Score(lambda x: x.prod(1)), torch.ones(1, 2), method=lp.StraightLine())
+            >>> result.named(["age", "income"]).names
+            ('age', 'income')
+        """
+        due = self.values.shape[1:].numel() if isinstance(self.values, Tensor) else 0
+        if len(names) != due:
+            raise ValueError(f"got {len(names)} names for {due} features of one input tensor: pass one for each")
+        return replace(self, stats={**self.stats, "names": tuple(map(str, names))})
+
     def save(self, path: str | os.PathLike[str]) -> File:
         """Keep the result as a file, which `lp.load` and `leastpath explore` open. Needs safetensors (extra `io`).
 
@@ -115,20 +140,14 @@ class Attribution:
         return write_fields(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
     def _repr_html_(self) -> str:
-        names = (
-            "support",
-            "p_value",
-            "p_model",
-            "completeness_gap",
-            "cancellation",
-            "length",
-            "length_ratio",
-            "certificate",
-            "score_change",
-        )
-        evidence = {name.replace("_", " "): getattr(self, name) for name in names}
+        return self.as_html(self.values)
+
+    def as_html(self, values: Inputs, names: Sequence[Sequence[str]] = ()) -> str:
+        """What a notebook shows: these values (of groups of features, perhaps) and the evidence for them."""
+        evidence = {name.replace("_", " "): getattr(self, name) for name in SHOWN_EVIDENCE}
         evidence["gradients"] = self.n_gradients
-        return result_html(self.values, self.status, evidence, f"{self.method}, {self.metric}")
+        names = names or ([self.names] * len(self.status) if self.names else [])
+        return result_html(values, self.status, evidence, f"{self.method}, {self.metric}", names)
 
 
 def load(path: str | os.PathLike[str]) -> Attribution:
@@ -149,7 +168,42 @@ def attribution_of(found: Mapping[str, Any], name: str) -> Attribution:
     if set(found) != expected:
         wrong = sorted(set(found) ^ expected)
         raise ValueError(f"{name} is of another version of leastpath, which differs in {', '.join(wrong)}")
+    for field, wanted in _misfits(found):
+        got = show_value(found[field])
+        raise ValueError(f"{name} is damaged: its field {field} is {got}, expected {wanted}: save the result again")
     return Attribution(**found)
+
+
+def _misfits(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields that do not hold what `Attribution` says, each with what was expected."""
+    parts = found["values"] if isinstance(found["values"], tuple) else (found["values"],)
+    if not parts or not all(isinstance(part, Tensor) and part.ndim and part.is_floating_point() for part in parts):
+        yield "values", "numbers (batch, *features), or a tuple of such tensors"
+        return
+    batch = len(parts[0])
+
+    def is_like_values(given: Any) -> bool:
+        given = given if isinstance(given, tuple) else (given,)
+        return [getattr(part, "shape", None) for part in given] == [part.shape for part in parts]
+
+    schema: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "Inputs": (lambda v: all(len(part) == batch for part in parts), "tensors of one batch"),
+        "Inputs | None": (lambda v: v is None or is_like_values(v), "None, or shaped like values"),
+        "Tensor": (lambda v: isinstance(v, Tensor) and v.shape == (batch,), f"numbers of shape ({batch},)"),
+        "Path | None": (
+            lambda v: v is None or (isinstance(v, Path) and len(v) % batch == 0), f"None, or paths of {batch} examples",
+        ),
+        "tuple[Status, ...]": (
+            lambda v: isinstance(v, tuple) and len(v) == batch and all(isinstance(one, Status) for one in v),
+            f"{batch} statuses",
+        ),
+        "str": (lambda v: isinstance(v, str), "a text"),
+        "Mapping[str, Any]": (lambda v: isinstance(v, Mapping), "a dictionary"),
+    }  # fmt: skip
+    for field in fields(Attribution):
+        fits, wanted = schema[str(field.type)]
+        if not fits(found[field.name]):
+            yield field.name, wanted
 
 
 def without_path(

@@ -120,10 +120,10 @@ def _value(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     if kind == "tensor":
         return tensors[inner]
     if kind == "status":
+        if not all(isinstance(sentence, str) for _, sentence in inner):
+            raise ValueError("a status is no text")
         return Status(tuple(Note(Outcome[outcome], sentence) for outcome, sentence in inner))
     if kind == "dict":
         return {key: _value(value, tensors) for key, value in inner.items()}
-    values = [_value(value, tensors) for value in inner]
-    if kind == "path":
-        return Path(*values)
-    return tuple(values) if kind == "tuple" else values
+    makers: dict[str, Any] = {"path": lambda parts: Path(*parts), "tuple": tuple, "list": list}
+    return makers[kind]([_value(value, tensors) for value in inner])

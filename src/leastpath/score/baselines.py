@@ -136,7 +136,7 @@ def several(*choices: Choice) -> Several:
         name = choice[0] if isinstance(choice, tuple) and choice else choice
         if isinstance(name, str) and name not in BASELINES:
             raise ValueError(f"baseline {name!r} is unknown: use one of {list(BASELINES)}, a number or a tensor")
-        if not isinstance(name, (str, int, float, Tensor)):
+        if isinstance(name, bool) or not isinstance(name, (str, int, float, Tensor)):
             raise ValueError(f"a baseline is a name, a number or a tensor, got {type(name).__name__}")
     return Several(choices)
 

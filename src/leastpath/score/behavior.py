@@ -62,7 +62,7 @@ def _outputs(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
             device = device_of(x)
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.default_generator.manual_seed(0)
-                found.append(own.outputs(x).double().cpu().reshape(rows, -1)[:, :NUMBERS])
+                found.append(own.outputs(x).cpu().double().reshape(rows, -1)[:, :NUMBERS])
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -80,8 +80,8 @@ def _gradients(score: Score, inputs: Inputs, rows: int) -> Tensor | None:
         with leave_untouched(own.model, x):
             bound = replace(own, target=_mix_outputs, output="raw").bind(x)
             points = bound.space.points()
-            found = bound.gradients(points, torch.arange(rows))[1].double().cpu().reshape(rows, -1)
-            sizes = points.double().cpu().reshape(rows, -1).norm(dim=1, keepdim=True).clamp_min(1.0)
+            found = bound.gradients(points, torch.arange(rows))[1].cpu().double().reshape(rows, -1)
+            sizes = points.cpu().double().reshape(rows, -1).norm(dim=1, keepdim=True).clamp_min(1.0)
     except Exception as error:
         if is_out_of_memory(error):
             raise

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.backends import cudnn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from leastpath._support.checks import check_tensor
@@ -33,9 +34,9 @@ from leastpath.score.failures import UnfitInputs, explain_failure
 EMPTY_CELL = types.CellType()  # of a function that is not yet defined to its end
 
 
-def warn_of_training_mode(model: Any) -> None:
-    """Warn where dropout and batch statistics would be explained together with the model."""
-    if isinstance(model, nn.Module) and model.training:
+def warn_of_training_mode(*models: Any) -> None:
+    """Warn where dropout and batch statistics would be explained together with a model."""
+    if any(isinstance(model, nn.Module) and model.training for model in models):
         why = "dropout and batch statistics would be part of the explanation"
         warnings.warn(f"the model is in training mode: {why}. Call model.eval() first", UserWarning, stacklevel=3)
 
@@ -47,7 +48,7 @@ def device_of(inputs: Any) -> torch.device:
 
 
 @contextmanager
-def leave_untouched(model: Any, inputs: Any) -> Iterator[None]:
+def leave_untouched(model: Any, inputs: Any, *parts: Any) -> Iterator[None]:
     """Around everything that runs a model. Afterwards the model has the buffers, and the program the random state, that
     they had before.
 
@@ -60,19 +61,27 @@ def leave_untouched(model: Any, inputs: Any) -> Iterator[None]:
     Args:
         model: a module or callable. Inside a block for the same model there is nothing more to keep.
         inputs: what it is run on, a tensor or a tuple: they say on which device.
+        parts: what else may run a model of the user's: a method, its settings, a metric.
     """
     with torch.inference_mode(False), torch.no_grad():
-        if any(model is guarded for guarded in _GUARDED.models):
+        if any(model is guarded for guarded in _GUARDED.models) and not modules_of(parts):
             yield
             return
         _GUARDED.models.append(model)
-        modules = modules_of(model)
+        modules = modules_of(model) + modules_of(parts)
         may_draw = any(module.training for module in modules)
         try:
             with _keep_buffers(modules), _keep_random_state(device_of(inputs), may_draw), cpu_by_default():
                 yield
         finally:
             _GUARDED.models.pop()
+            if not _GUARDED.models:
+                _GUARDED.checked.clear()
+
+
+def has_recurrent_parts(model: Any) -> bool:
+    """Whether an LSTM, a GRU or a plain recurrent net is a part of the model, in evaluation mode."""
+    return any(isinstance(module, nn.RNNBase) and not module.training for module in modules_of(model))
 
 
 def modules_of(model: Any) -> list[nn.Module]:
@@ -129,11 +138,13 @@ def _put_back(buffer: Tensor, copy: Tensor) -> None:
 
 
 class _Guarded(threading.local):
-    """For each thread: which models are guarded, whether one was seen to draw random numbers in each guarded block,
-    and the device that `torch.set_default_device` was given."""
+    """For each thread: which models are guarded, parts of which `run_part` knows that their rows are independent,
+    whether a model was seen to draw random numbers in each guarded block, and the device that
+    `torch.set_default_device` was given."""
 
     def __init__(self) -> None:
         self.models: list[Any] = []
+        self.checked: set[int] = set()
         self.drew: list[bool] = []
         self.device: torch.device | None = None  # the user's default, where it is not the CPU
 
@@ -225,6 +236,33 @@ def _note_draws(model: Any) -> Iterator[None]:
     _GUARDED.drew[-1] |= watched.drew
 
 
+def run_part(name: str, part: Callable[[Tensor], Any], rows: Tensor) -> Tensor:
+    """What a user's own part, such as an encoder, makes of rows (n, …), in its dtype: numbers (n, …), a VAE's mean.
+
+    Refused are other things than a row of numbers for each row, and rows that depend on each other.
+    """
+    weights = part.parameters() if isinstance(part, nn.Module) else iter(())
+    given = rows.to(next((weight.dtype for weight in weights if weight.is_floating_point()), rows.dtype))
+    found = part(given)
+    found = found[0] if isinstance(found, tuple) and found else found
+    got = (tuple(found.shape), found.dtype) if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(rows) or not found.is_floating_point():
+        raise ValueError(
+            f"the {name} returned {got} for points {tuple(rows.shape)}, expected floating-point numbers "
+            f"({len(rows)}, …): wrap it, as in {name}=lambda x: vae.{name[:-1]}(x)[0]"
+        )
+    if _GUARDED.models and id(part) not in _GUARDED.checked and len(rows) > 1:
+        _GUARDED.checked.add(id(part))
+        alone = run_part(name, part, rows[:1].expand_as(rows))[0].detach()
+        apart, largest = (alone - found[0].detach()).abs().max(), alone.abs().max().clamp_min(1e-6)
+        if float(apart) > max(1e-3, 64 * torch.finfo(found.dtype).eps) * float(largest):
+            raise ValueError(
+                f"the {name}'s rows are not independent: a row gives other numbers among copies of itself than among "
+                f"others. Call {name}.eval() (BatchNorm, dropout)"
+            )
+    return found
+
+
 def ordinary(tensor: Tensor) -> Tensor:
     """The tensor without its graph; a copy, where it was made under inference mode and autograd could not use it."""
     with torch.inference_mode(False):
@@ -296,7 +334,7 @@ def scalar_output(
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()  # a softmax in half precision would add noise that the model does not have
     if callable(output):
-        tensor = output(tensor)
+        tensor = _check_answer("output", output(tensor), rows)
     elif output == "sigmoid":
         tensor = tensor.sigmoid()
     elif output != "raw":
@@ -306,6 +344,14 @@ def scalar_output(
             return _logit_margin(tensor, _check_index(target, tensor))
         tensor = tensor.softmax(dim) if output == "softmax" else tensor.log_softmax(dim)
     return _pick_target(tensor, target, rows)
+
+
+def _check_answer(what: str, answer: Any, rows: int) -> Tensor:
+    """Refuse what a user's function made of the model's output if it is no tensor of numbers."""
+    if not isinstance(answer, Tensor) or answer.is_complex():
+        got = answer.dtype if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
+        raise ValueError(f"the {what} callable returned {got}, expected a tensor ({rows}, …) of real numbers")
+    return answer
 
 
 def _find_classes(tensor: Tensor, output: OutputName, class_dim: int | None) -> int:
@@ -330,7 +376,7 @@ def _find_classes(tensor: Tensor, output: OutputName, class_dim: int | None) -> 
 
 def _pick_target(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | None, rows: int) -> Tensor:
     if callable(target):
-        tensor = target(tensor)
+        tensor = _check_answer("target", target(tensor), rows)
         if tensor.shape == (rows, 1):
             tensor = tensor[:, 0]
         if tensor.shape != (rows,):
@@ -437,6 +483,8 @@ class ModelCalls:
         chosen = score.batch_size
         self.batch_size = by_size if chosen is None or chosen == "auto" else chosen
         self._warned_of_memory = False
+        # Recurrent nets of cuDNN have no backward in evaluation mode; PyTorch's own have one.
+        self._avoids_cudnn = self.device.type == "cuda" and has_recurrent_parts(self.model)
         self._seen: set[bool] = set()  # kinds of calls that were watched for random numbers
         self._args = self._bind_args(score)
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
@@ -444,7 +492,8 @@ class ModelCalls:
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""
         try:
-            with _as_user_runs_it(), _note_draws(self.model) if self._first_of_its_kind() else nullcontext():
+            watch = _note_draws(self.model) if self._first_of_its_kind() else nullcontext()
+            with _as_user_runs_it(), watch, cudnn.flags(enabled=False) if self._avoids_cudnn else nullcontext():
                 return self.model(*parts, *(arg[rows] if by_row else arg for arg, by_row in self._args))
         except (RuntimeError, IndexError, ValueError) as error:
             if is_out_of_memory(error) or isinstance(error, UnfitInputs):

@@ -107,6 +107,29 @@ def hessian_vector(score: BoundScore, points: Tensor, vectors: Tensor, examples:
         return _differentiate(score, points, examples, evaluate)[0]
 
 
+def push_forward(
+    score: BoundScore, points: Tensor, examples: Tensor, of: Callable[[Tensor], Tensor], vectors: Tensor
+) -> Tensor:
+    """The derivative of a function of the model's own output at `points` along `vectors`, (n, *shape): (n, …).
+
+    By two back-propagations: the first is linear in what it propagates, and its derivative by that is the answer.
+    Counts as a gradient.
+    """
+    score.count_gradients(examples)
+
+    def chunk(some: Tensor, owners: Tensor, rows: slice) -> Tensor:
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = ordinary(some.to(score.dtype)).requires_grad_()
+            output = of(score.whole_output(leaf, owners).to(score.work_dtype))
+            propagated = torch.zeros_like(output, requires_grad=True)
+            (back,) = torch.autograd.grad(output, leaf, propagated, create_graph=True, materialize_grads=True)
+            along = ordinary(vectors[rows]).to(back)
+            return torch.autograd.grad(back, propagated, along, materialize_grads=True)[0].detach()
+
+    with sdpa_kernel(SDPBackend.MATH):  # only the plain kernel of attention has a second derivative
+        return torch.cat(score.in_batches(chunk, points, examples))
+
+
 def _differentiate(
     score: BoundScore,
     points: Tensor,

@@ -20,6 +20,7 @@ from leastpath._support.optional import import_optional
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU,
 }  # fmt: skip
+PROBES, SAME = 16, 1e-6  # rows on which a module is compared with its estimator, and what is rounding
 WITHOUT_GRADIENTS = ("permutation_shap", "kernel_shap", "occlusion")
 
 
@@ -44,7 +45,35 @@ def as_module(estimator: Any, dtype: torch.dtype = torch.float64) -> nn.Module:
         >>> bool(torch.allclose(logits.softmax(1), torch.as_tensor(fitted.predict_proba(x))))
         True
     """
-    return nn.Sequential(*(part.to(dtype) for part in _parts(estimator))).eval()
+    module = nn.Sequential(*(part.to(dtype) for part in _parts(estimator))).eval()
+    _check_answers(estimator, module)
+    return module
+
+
+def _check_answers(estimator: Any, module: nn.Module) -> None:
+    """Refuse a module that answers otherwise than its estimator, which may have another last step or a method of its
+    own, on random rows of several sizes."""
+    drawn = np.random.default_rng(0).standard_normal((PROBES, int(estimator.n_features_in_)))
+    rows = torch.as_tensor(drawn * np.logspace(-1, 1, PROBES)[:, None])
+    with torch.no_grad():
+        found, wanted = module(rows).double(), as_function(estimator)(rows)
+    if hasattr(estimator, "predict_proba"):
+        last = getattr(estimator, "_final_estimator", estimator)
+        several = getattr(last, "out_activation_", "") == "logistic" and last.n_outputs_ > 1
+        found = found.sigmoid() if several else found.softmax(1)
+    same_shape = found.shape == wanted.shape
+    apart = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-12)) if same_shape else np.inf
+    labels = np.asarray(estimator.predict(_named(estimator, rows))) if hasattr(estimator, "classes_") else None
+    if same_shape and labels is not None and labels.ndim == 1:  # predict may have been overridden alone
+        chosen = np.asarray(estimator.classes_)[found.argmax(1).numpy()]
+        clear = (found.topk(2, 1).values.diff(dim=1)[:, 0].abs() > 1e-6).numpy()
+        apart = max(apart, float((chosen != labels)[clear].any()))
+    if not apart <= SAME:
+        raise ValueError(
+            f"{type(estimator).__name__} answers otherwise than its weights say (by {apart:.2g} of the largest one): "
+            "it has another last step, or methods of its own. Explain it without gradients, "
+            "lp.Score(as_function(estimator), target) with method='permutation_shap'"
+        )
 
 
 def as_function(estimator: Any) -> Answers:
@@ -71,14 +100,17 @@ class Answers:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """(batch, classes), or (batch,) for a regressor of one output."""
-        rows: Any = inputs.detach().cpu().double().numpy()
-        names = getattr(self.estimator, "feature_names_in_", None)
-        if names is not None:  # it was fitted to a data frame, and warns about anything else
-            rows = import_optional("pandas", "this estimator was fitted to a data frame", "eval").DataFrame(
-                rows, columns=names
-            )
+        rows = _named(self.estimator, inputs)
         predict = getattr(self.estimator, "predict_proba", None) or self.estimator.predict
         return torch.as_tensor(np.asarray(predict(rows), dtype=np.float64)).to(inputs)
+
+
+def _named(estimator: Any, inputs: Tensor) -> Any:
+    """Rows as the estimator takes them: with names, where it was fitted to a data frame and warns about all else."""
+    rows, names = inputs.detach().cpu().double().numpy(), getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return rows
+    return import_optional("pandas", "this estimator was fitted to a data frame", "eval").DataFrame(rows, columns=names)
 
 
 # ---- parts -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from leastpath._support.fastest import clock_of
 from leastpath.score.calls import Inputs, cpu_by_default, device_of, ordinary, output_tensor
@@ -240,10 +241,13 @@ def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]
     watched = [m for m in ready.modules() if isinstance(m, (*FOLDED, *FOLDED.values())) and _is_plain(m)]
     hooks = [m.register_forward_hook(lambda m, given, out: calls.append((m, given[0], out))) for m in watched]
     try:
-        output = output_tensor(ready(*_leaves(inputs)))
+        with _WatchedReads() as watch:  # type: ignore[no-untyped-call]
+            output = output_tensor(ready(*_leaves(inputs)))
     finally:
         for hook in hooks:
             hook.remove()
+    if watch.read:
+        raise ValueError("it reads numbers while it runs, so other inputs may take another way through its layers")
     runs = Counter(id(module) for module, _, _ in calls)
     readers = _readers(output)
     made = {id(out): (module, out) for module, _, out in calls if runs[id(module)] == 1}
@@ -253,6 +257,16 @@ def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]
         if runs[id(norm)] == 1 and readers[out.grad_fn] == 1 and _can_fold(layer, norm, out):
             pairs.append((layer, norm))
     return pairs
+
+
+class _WatchedReads(TorchDispatchMode):
+    """Notices whether a model asks for a number as Python's, as a branch that depends on the data does: `read`."""
+
+    read = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.read |= torch.Tag.data_dependent_output in func.tags
+        return func(*args, **(kwargs or {}))
 
 
 def _can_fold(layer: nn.Module, norm: nn.Module, out: Tensor) -> bool:

@@ -7,6 +7,7 @@ points. Derivatives that only some callers need are functions in `derivatives.py
 from __future__ import annotations
 
 import copy
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from leastpath._support.checks import check_integer, check_tensor
+from leastpath._support.checks import check_integer, check_tensor, show_value
 from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import in_this_thread
@@ -56,12 +57,16 @@ def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: 
     if not isinstance(baseline, Tensor) or baseline.ndim == 0:
         number = baseline.item() if isinstance(baseline, Tensor) else 0 if baseline is None else baseline
         given_number: object = number
-        if not isinstance(given_number, numbers.Real):
+        if isinstance(given_number, bool) or not isinstance(given_number, numbers.Real):
             raise ValueError(
                 f"baselines must be None, a number or a tensor, got {type(number).__name__}: torch.as_tensor(baselines)"
             )
+        largest = (torch.finfo if inputs.is_floating_point() else torch.iinfo)(inputs.dtype).max
+        if math.isfinite(number) and abs(number) > largest:
+            raise ValueError(f"baselines={number:.3g} does not fit {inputs.dtype}, whose largest is {largest:.3g}")
         if not inputs.is_floating_point() and number != int(number):
             raise ValueError(f"baselines={number} for inputs of {inputs.dtype}: pass a whole number, or activations")
+        number = float(number) if inputs.is_floating_point() else int(number)
         return torch.full((n * per_example, *features), number, dtype=inputs.dtype, device=inputs.device)
     given = tuple(baseline.shape)
     baseline = ordinary(baseline).to(inputs.device, inputs.dtype)
@@ -355,7 +360,7 @@ class BoundScore:
         if self.score.output in ("log_softmax", "logit_margin"):  # differences have the logits' rounding errors
             logits = output_tensor(output)
             if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused later
-                largest = logits.detach().flatten(1).abs().amax(1).double().cpu().numpy()
+                largest = logits.detach().flatten(1).abs().amax(1).cpu().double().numpy()
                 np.fmax.at(self.largest_logit, examples.numpy(), largest)  # fmax ignores NaN
         return scalar_output(output, targets, self.score.output, len(points), self.score.class_dim)
 
@@ -550,12 +555,13 @@ class Score:
             raise ValueError(f"output={self.output!r} is unknown: use one of {known} or a callable")
         if self.output == "logit_margin" and (self.target is None or callable(self.target)):
             raise ValueError('output="logit_margin" compares one class with the others: give target as an index')
-        if self.batch_size == "auto":
+        if isinstance(self.batch_size, str) and self.batch_size == "auto":
             trials = self.batch_size if isinstance(self.batch_size, FastestSize) else FastestSize("auto")
             object.__setattr__(self, "batch_size", trials)  # copies by `replace` share it
         else:
             words = ', "auto" for the fastest, or None for a default by input size'
             check_integer("batch_size", self.batch_size, 1, or_none=words)
+            object.__setattr__(self, "batch_size", None if self.batch_size is None else int(self.batch_size))
         if self.class_dim is not None:
             check_integer("class_dim", self.class_dim, -64)
         modules = self.model.modules() if isinstance(self.model, nn.Module) else ()
@@ -597,11 +603,15 @@ def _check_target(target: Target) -> CheckedTarget:
     """The target as an int, a tensor of integers (batch,), a callable or None."""
     if target is None or callable(target):
         return target
-    if isinstance(target, (bool, float, str)):
-        raise ValueError(f"target={target!r} must be a class index: an int, a (batch,) integer tensor or a callable")
+    wanted = "must be a class index: an int, a (batch,) integer tensor or a callable"
+    if isinstance(target, (bool, float, complex, str)):
+        raise ValueError(f"target={target!r} {wanted}")
     if isinstance(target, (int, np.integer)):
         return int(target)
-    tensor = torch.as_tensor(target)
+    try:
+        tensor = torch.as_tensor(target)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"target={show_value(target)} {wanted}") from error
     if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim > 1:
         got = f"dtype {tensor.dtype} and shape {tuple(tensor.shape)}"
         raise ValueError(f"target has {got}, expected integers of shape (batch,)")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import Count, Range, Settings
-from leastpath._support.rows import flat_rows
+from leastpath._support.rows import flat_rows, precise
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
@@ -58,14 +58,13 @@ class GuidedIG(Settings):
         if n < min(2, self.n_steps):
             return straight_with_note(start, end, no_gradients_note(run))
         # Distances are compared to a part in 10⁹, which single precision cannot do.
-        dtype = score.work_dtype if start.device.type == "mps" else torch.float64
-        walk = _Front(flat_rows(start).to(dtype), flat_rows(end).to(dtype), self.fraction, self.max_distance)
+        walk = _Front(precise(flat_rows(start)), precise(flat_rows(end)), self.fraction, self.max_distance)
         examples, knots, stop = torch.arange(len(start)), [start], Stop(run)
         with stop.catch(), run.bar("guided", n) as bar:
             for step in range(1, n + 1):
                 point = walk.x.view_as(start).to(score.work_dtype)
                 _, gradient = score.gradients(point, examples)
-                walk.advance(flat_rows(gradient).to(dtype).abs(), step / n)
+                walk.advance(precise(flat_rows(gradient)).abs(), step / n)
                 knots.append(walk.x.view_as(start).to(start.dtype))
                 bar.advance()
         if stop.caught:

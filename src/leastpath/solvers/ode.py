@@ -139,7 +139,7 @@ class _Equation:
             )
         except ValueError:  # not finite: a trial step of collocation left the domain of the score
             return np.full_like(points, np.nan), points
-        return gradient.reshape(points.shape).double().cpu().numpy(), rows.double().numpy()
+        return gradient.reshape(points.shape).cpu().double().numpy(), rows.double().numpy()
 
     def bend(self, x: Array, v: Array) -> tuple[Array, Array]:
         """∇f and H u at x (m, features), where u is the unit vector along ∇f (Conformal) or v (RankOne)."""
@@ -246,7 +246,7 @@ class _Search:
         end: Tensor, stop: Stop,
     ) -> None:  # fmt: skip
         self.solver, self.stop, self.start, self.end = solver, stop, start, end
-        self.a, self.b = (x.reshape(-1).double().cpu().numpy() for x in (start, end))
+        self.a, self.b = (x.reshape(-1).cpu().double().numpy() for x in (start, end))
         self.distance = float(np.linalg.norm(self.b - self.a))
         # A step is short enough for a score that varies over a tenth of the distance, and long enough for rounding.
         size = max(self.distance, 1e-2 * float(np.abs([self.a, self.b]).max()))

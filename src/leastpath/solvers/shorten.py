@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from leastpath._support.rows import draw_uniform, flat_rows, norms, per_row
 from leastpath.account.run import Bar, Budget, Run
-from leastpath.geometry.metric import FeatureMetric, Metric, compares_features
+from leastpath.geometry.metric import FeatureMetric, Metric, compares_features, speed_of
 from leastpath.geometry.path import Path
 from leastpath.integral.integrator import integrate
 from leastpath.score.derivatives import hessian_vector, pull_back, read_features
@@ -202,7 +202,9 @@ def _speed_derivatives(
     """Speed (rows,) and its derivatives by point, gradient and step (rows, *features); any metric, by autograd."""
     with torch.enable_grad():
         variables = [x.detach().requires_grad_() for x in (point, gradient, step)]
-        speed = metric.speed(*variables)
+        speed = speed_of(metric, *variables)
+        if not speed.requires_grad:
+            raise ValueError(f"{type(metric).__name__}.speed has no gradient: compute it from point, gradient and step")
         # A metric may ignore some of them.
         by = torch.autograd.grad(speed.sum(), variables, allow_unused=True, materialize_grads=True)
     return speed.detach(), by[0], by[1], by[2]

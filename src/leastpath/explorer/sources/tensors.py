@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from leastpath.explorer.subject import LayerAsInput, Start, Subject, View, adding_code, plain_subject
-from leastpath.explorer.uploads import picture_from
+from leastpath.explorer.uploads import keep_together, picture_from
 from leastpath.score.arguments import per_example
 from leastpath.score.baselines import Several, baseline
 from leastpath.score.calls import Baselines, Inputs
 from leastpath.score.score import Score, flat_baseline, rows_of
 
 _IMPORT = ("from leastpath.explorer.sources.tensors import TensorSource",)
+USUAL = {"image": ("black", "zero", "mean"), "table": ("mean",), "text": ()}  # of pictures several help most
 WORDS = {"mean": "mean colour", "blur": "blurred", "uniform": "noise", "zero": "zeros", "given": "as given"}
 
 
@@ -87,16 +88,19 @@ class TensorSource:
 
     def subject(self, sample: int) -> Subject:
         """One of the rows."""
-        row, names = self._rows[sample], self.names
+        return self._subject(self._rows[sample], sample)
+
+    def _subject(self, row: _Row, sample: int) -> Subject:
+        names = self.names
         if names is not None and self.kind == "text" and not isinstance(names[0], str):
             names = names[sample]  # one list per example
         subject = plain_subject(
             self.kind, row.name, row.score, row.inputs, names, starts=self._starts(row), classes=self.classes,
-            recipe=self._lines(sample),
+            recipe=self._lines(row.name, sample),
         )  # fmt: skip
         return subject if subject.is_made_by_recipe else replace(subject, start_code=_start_code)
 
-    def add(self, name: str, content: bytes) -> int:
+    def add(self, name: str, content: bytes, check: Callable[[Subject], Any] | None = None) -> int:
         """A picture more, of the size of the others."""
         like = self._rows[0]
         low, high = float(like.inputs.min()), float(like.inputs.max())
@@ -104,16 +108,18 @@ class TensorSource:
             raise ValueError("a file can be added only where the inputs are pictures with values from 0 to 1")
         picture = picture_from(name, content, tuple(like.inputs.shape[1:])).to(like.inputs)
         score = replace(like.score, target=None) if isinstance(like.score.target, int) else like.score
-        self._rows.append(_Row(name, score, picture, None))
-        return len(self._rows) - 1
+        row = _Row(name, score, picture, None)
+        if check is not None:
+            check(self._subject(row, len(self._rows)))
+        return keep_together(self._rows, [row])
 
-    def _lines(self, sample: int) -> tuple[str, ...]:
+    def _lines(self, name: str, sample: int) -> tuple[str, ...]:
         """The recipe of a sample. Of pictures as you gave them, what makes `score` and `inputs`; else `subject`."""
         if sample >= self._n_given:
             made = self._recipe(0) if self._recipe is not None else ("# score, inputs: as you gave them to lp.explore",)
             if any(line.startswith("subject = ") for line in made):
                 made = (*made, "score, inputs = subject.score, subject.inputs")
-            number = adding_code(self._rows[sample].name)
+            number = adding_code(name)
             return *_IMPORT, *made, "source = TensorSource(score, inputs)", f"subject = source.subject({number})"
         if self._recipe is not None:
             return tuple(self._recipe(sample))
@@ -134,7 +140,8 @@ class TensorSource:
         starts: dict[str, Start] = {}
 
         def add(name: str, label: str, has_curves: bool = True, **settings: Any) -> None:
-            starts[name] = Start(label, lambda score: _make_start(name, row, settings), has_curves)
+            is_usual = name == "given" or (row.given is None and name in USUAL[self.kind])
+            starts[name] = Start(label, lambda score: _make_start(name, row, settings), has_curves, is_usual)
 
         if row.given is not None:
             add("given", WORDS["given"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from leastpath.explorer.subject import LayerAsInput, Start, Subject
-from leastpath.explorer.uploads import text_from
+from leastpath.explorer.uploads import keep_together, text_from
 from leastpath.heads import ReplacedTokens
 from leastpath.score.arguments import per_example
 from leastpath.score.score import Score
@@ -57,11 +57,13 @@ class TextSource:
     @property
     def samples(self) -> list[str]:
         """The texts, cut short."""
-        return [text if len(text) <= 60 else f"{text[:57]}…" for text in self._texts]
+        return list(map(_cut, self._texts))
 
     def subject(self, sample: int) -> Subject:
         """One text."""
-        text = self._texts[sample]
+        return self._subject(self._texts[sample])
+
+    def _subject(self, text: str) -> Subject:
         encoded, names = tokenize(self._model, self._tokenizer, [text], None)
         device = next(self._model.parameters()).device
         ids = encoded["input_ids"].to(device)
@@ -76,17 +78,18 @@ class TextSource:
         units = torch.where(free[0].cpu()[:, None], features, -1)
         tokens = self._tokens(encoded, text, free)
         return Subject(
-            "text", self.samples[sample], score, vectors, self._starts(ids, free), units,
+            "text", _cut(text), score, vectors, self._starts(ids, free), units,
             tuple(str(token["name"]) for token in tokens), features, details=tokens, classes=self._classes,
             recipe=(*self._recipe, f"subject = TextSource(model, tokenizer, [{text!r}]).subject(0)"),
         )  # fmt: skip
 
-    def add(self, name: str, content: bytes) -> int:
+    def add(self, name: str, content: bytes, check: Callable[[Subject], Any] | None = None) -> int:
         """One more text."""
         text = text_from(name, content)
         tokenize(self._model, self._tokenizer, [text], None)  # refuses what is too long for the model
-        self._texts.append(text)
-        return len(self._texts) - 1
+        if check is not None:
+            check(self._subject(text))
+        return keep_together(self._texts, [text])
 
     def _starts(self, ids: Tensor, free: Tensor) -> Mapping[str, Start]:
         starts = {}
@@ -95,7 +98,7 @@ class TextSource:
                 token = baseline_id(name, self._tokenizer)  # type: ignore[arg-type]
             except ValueError:  # the tokenizer has no such token
                 continue
-            starts[name] = Start(label, partial(self._start, ids, free, token))
+            starts[name] = Start(label, partial(self._start, ids, free, token), is_usual=token is not None)
         return starts
 
     def _start(self, ids: Tensor, free: Tensor, token: int | None, score: Any) -> Tensor:
@@ -112,3 +115,7 @@ class TextSource:
             special = not bool(free[0, i])
             found.append({"name": piece.text, "space": piece.space, "word": number, "special": special})
         return tuple(found)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}…"

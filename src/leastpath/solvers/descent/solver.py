@@ -155,8 +155,8 @@ class WarmDescent(Settings):
     def solve(self, score: BoundScore, metric: Metric, start: Tensor, end: Tensor, run: Run) -> Solution:
         """start, end (batch, *features) -> a polyline for each example."""
         check_features("what is solved already", self.inputs.shape[1:], end.shape[1:])
-        known = self.inputs.flatten(1).to(end.device, torch.float64)
-        nearest = torch.cdist(end.flatten(1).double(), known).argmin(1).cpu()
+        here, known = (part.flatten(1).cpu().double() for part in (end, self.inputs))
+        nearest = torch.cdist(here, known).argmin(1)
         return replace(self.solver, start_from=self.paths.select(nearest)).solve(score, metric, start, end, run)
 
 

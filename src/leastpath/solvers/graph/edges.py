@@ -51,6 +51,8 @@ class Topology:
     @classmethod
     def with_edges(cls, points: Tensor, edges: np.ndarray, is_bridge: np.ndarray) -> Topology:
         """From edges (m, 2) and which of them are bridges (m,)."""
+        if edges.ndim != 2 or is_bridge.shape != edges.shape[:1]:
+            raise ValueError(f"is_bridge has shape {is_bridge.shape}, expected one for each of {len(edges)} edges")
         keys = edges[:, 0] * len(points) + edges[:, 1]
         order = np.argsort(keys, kind="stable")
         places, _ = neighbors.distinct_places(flat(points))
@@ -115,7 +117,7 @@ class EdgeTable:
         lengths, estimates = [], []
         for rows in torch.arange(len(tail)).split(max(1, min(EDGES_A_TICK, KEPT_ELEMENTS // score.n_features))):
             estimate = measure_edges(score, pieces.take(rows), metric, n_steps, node_score, budget)
-            lengths.append(estimate.length.double().cpu().numpy())
+            lengths.append(estimate.length.cpu().double().numpy())
             estimates += [estimate] if keep else []
             bar.advance(len(rows))
         length = np.concatenate(lengths)
@@ -170,7 +172,7 @@ def measure_edges(
 def _worst(badness: Tensor, example: Tensor, room: np.ndarray) -> Tensor:
     """Which rows (rows,) are among the worst of their example, as many as it has room (batch,) for; in order."""
     owner = example.numpy()
-    order = np.lexsort((-badness.double().cpu().numpy(), owner))
+    order = np.lexsort((-badness.cpu().double().numpy(), owner))
     first = np.searchsorted(owner[order], owner[order])
     return torch.as_tensor(np.sort(order[np.arange(len(order)) - first < room[owner[order]]]))
 
@@ -179,18 +181,18 @@ def plain_lengths(score: BoundScore, metric: Metric, pieces: Pieces, n_steps: in
     """Lengths (pieces,) of whole segments under a metric that needs no gradient; inf where they are not finite."""
     if compares_features(metric):
         found = chords(score, pieces, metric, n_steps, strict=False)
-        return torch.where(torch.isfinite(found), found, torch.inf).double().cpu().numpy()
+        return torch.where(torch.isfinite(found), found, torch.inf).cpu().double().numpy()
     start, end = pieces.ends(score.work_dtype)
     step = end - start
     nodes, weights = rule_nodes(RULE, n_steps, start)
     # One node after the other, to save memory.
     speeds = [speed_of(metric, torch.lerp(start, end, float(t)), torch.zeros_like(step), step) for t in nodes]
-    return length(torch.stack(speeds, 1), weights).double().cpu().numpy()
+    return length(torch.stack(speeds, 1), weights).cpu().double().numpy()
 
 
 def flat(points: Tensor) -> np.ndarray:
     """(n, *features) -> (n, d) float64."""
-    return points.detach().reshape(len(points), -1).double().cpu().numpy()
+    return points.detach().reshape(len(points), -1).cpu().double().numpy()
 
 
 def _on(index: Tensor, like: Tensor) -> Tensor:

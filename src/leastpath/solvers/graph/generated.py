@@ -45,7 +45,7 @@ def _where_steep(n: int, spread: float, score: BoundScore, example: int, a: Tens
     first = _around_line(n - n // 2, spread, a, b, run)
     rows = first.reshape(-1, *score.shape)
     value, gradient = score.gradients(rows, torch.full((len(rows),), example), strict=False)
-    steepness = torch.linalg.vector_norm(gradient.reshape(len(rows), -1), dim=1).double().cpu()
+    steepness = torch.linalg.vector_norm(gradient.reshape(len(rows), -1), dim=1).cpu().double()
     finite = torch.isfinite(steepness) & torch.isfinite(value).cpu()  # no points where the score is not finite
     typical = steepness[finite].mean() if finite.any() else 0.0  # added, so that flat regions get points too
     share = (torch.where(finite, steepness + typical, 0) + 1e-300).cumsum(0)

@@ -132,7 +132,7 @@ class Router:
         # Baselines join before inputs do, and must leave what the inputs need at least.
         more = self.budget.keeping((k + 1) * n_steps)
         estimate = measure_edges(self.score, pieces, self.metric, n_steps, scores, more)
-        return estimate.length.double().cpu().numpy(), estimate
+        return estimate.length.cpu().double().numpy(), estimate
 
     def grow_tree(self, roots: Leaves, i: int) -> Tree:
         """The shortest-path tree of baseline i: one Dijkstra for any number of inputs."""
@@ -143,7 +143,7 @@ class Router:
         self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree, shortest: np.ndarray
     ) -> np.ndarray:
         """(rows,) whether the baseline is among an input's neighbours, and their edge is shorter than `shortest`."""
-        apart = norms((end - start).double(), 1).cpu().numpy()
+        apart = norms(end.cpu().double() - start.cpu().double(), 1).numpy()
         near = (apart <= tips.distance[rows, -1]) & (tips.node[rows] < 0) & (tree.root < 0)
         if not near.any():
             return near

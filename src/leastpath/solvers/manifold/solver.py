@@ -88,11 +88,7 @@ class Manifold(Settings):
             return straight_with_note(start, end, Note(Outcome.BUDGET_SPENT, sentence))
         size = max(1, BLOCK_ELEMENTS // (knots * score.n_features))
         parts, stop = [], Stop(run)
-        with (
-            leave_untouched(self.encoder, start),
-            leave_untouched(self.decoder, start),
-            run.bar("manifold", len(start)) as bar,
-        ):
+        with leave_untouched(self.encoder, start, self.decoder), run.bar("manifold", len(start)) as bar:
             for examples in torch.arange(len(start)).split(size):
                 rows = examples.to(start.device)
                 a, b = start[rows], end[rows]
@@ -149,6 +145,8 @@ class _Curves:
             knots = self._decode_curves(self._curve(inner, rows))
             n = knots.shape[1] - 1
             value = energy(n * norms(knots.diff(dim=1), 2), knots.new_full((n,), 1 / n))
+            if not value.requires_grad:
+                raise ValueError("no gradient flows through the decoder: look for torch.no_grad() or .detach() in it")
             (gradient,) = torch.autograd.grad(value.sum(), inner)
         return value.detach().to(inner.dtype), gradient
 

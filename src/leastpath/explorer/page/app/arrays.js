@@ -1,7 +1,7 @@
 "use strict";
 // Arrays as the server sends them: {dtype, shape, data in base64, little endian} <-> {shape, data: typed array}.
 const Arrays = (() => {
-  const TYPES = { float32: Float32Array, uint8: Uint8Array, uint16: Uint16Array };
+  const TYPES = { float32: Float32Array, uint8: Uint8Array };
 
   function decode(packed) {
     if (!packed) return null;

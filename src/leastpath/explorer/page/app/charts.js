@@ -79,7 +79,7 @@ const Charts = (() => {
     const { offsetWidth: width, offsetHeight: height } = host;
     const address = await window.Plotly.toImage(host, { format: "png", width, height, scale: 2 });
     const bytes = Uint8Array.from(window.atob(address.split(",")[1]), (letter) => letter.charCodeAt(0));
-    Pictures.download(new Blob([bytes], { type: "image/png" }), `${name}.png`);
+    Dialog.download(new Blob([bytes], { type: "image/png" }), `${name}.png`);
   }
 
   const fit = new ResizeObserver((entries) => entries.forEach(({ target }) => {

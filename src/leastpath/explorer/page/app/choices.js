@@ -1,8 +1,6 @@
 "use strict";
-// The switches: what is explained and how; running computations with their progress and a stop button.
+// The switches: what is explained and how.
 const Choices = (() => {
-  let generation = 0; // answers to earlier choices are dropped
-
   const methodNamed = (name) => Store.state.methods.find((method) => method.name === name);
   const stiffness = () => 10 ** Number(find("stiffness").value);
   const labels = { softmax: "probability", log_softmax: "log probability", logit_margin: "margin over the others", sigmoid: "probability", raw: "raw output" };
@@ -55,17 +53,17 @@ const Choices = (() => {
 
   // ---- choosing --------------------------------------------------------------------------------------------------------
 
-  /** Takes over a state, with what is finished for it; if nothing is, explains it by the method shown before. */
+  /** Takes over a state, with what is finished for it; if nothing is, explains it by the method shown before, or by what a page begins with. */
   async function adopt(state, method = null) {
-    const mine = ++generation;
-    find("tasks").replaceChildren();
+    const mine = Tasks.begin();
     Store.setState(state);
     for (const key of state.results) {
       const result = await Server.result(key);
-      if (mine !== generation) return;
+      if (!Tasks.isCurrent(mine)) return;
       Store.addResult(result, false);
     }
-    if (!state.results.length && !state.offline) await explain(method || state.methods[0]?.name);
+    if (state.results.length || state.offline) return;
+    for (const name of method ? [method] : state.opening) if (Tasks.isCurrent(mine)) await explain(name);
   }
 
   async function attempt(work) {
@@ -82,58 +80,16 @@ const Choices = (() => {
     }
   }
 
-  const choose = (choice) => attempt(() => Server.choose(choice));
-  const open = (file) => { if (file) attempt(() => Server.upload(file)); };
+  const choose = (choice) => attempt(() => Server.choose(Store.state.about, choice));
+  const open = (file) => { if (file) attempt(() => Server.upload(file, Store.state.about)); };
 
   // ---- explaining ------------------------------------------------------------------------------------------------------
-
-  function taskEntry(label) {
-    const entry = { label, meter: make("progress", { max: 1, value: 0, "aria-label": label }), words: make("span", { class: "quiet" }, "starting"),
-      stop: make("button", { type: "button" }, "Stop") };
-    entry.element = make("li", {}, make("b", {}, label), entry.meter, entry.words, entry.stop);
-    find("tasks").append(entry.element);
-    return entry;
-  }
 
   async function explain(name) {
     const method = methodNamed(name);
     if (!method) return;
-    const mine = generation;
-    const entry = taskEntry(method.label);
-    const begun = Server.explain(name, method.stiffness ? stiffness() : null);
-    entry.stop.addEventListener("click", () => {
-      entry.stop.disabled = true;
-      begun.then(({ task }) => Server.stop(task)).catch((failure) => Errors.show(failure.message));
-    });
-    try {
-      await follow((await begun).task, entry, mine);
-    } catch (failure) {
-      if (mine === generation) Errors.show(failure.message);
-    } finally {
-      entry.element.remove();
-    }
-  }
-
-  async function follow(task, entry, mine) {
-    let shown = null;
-    while (mine === generation) {
-      const { state, done, sentence, result } = await Server.task(task, shown);
-      if (mine !== generation) return;
-      entry.meter.value = done;
-      entry.words.textContent = sentence;
-      if (state === "failed") throw new Error(sentence);
-      const over = state !== "running";
-      if (result && (over || shown !== result)) {
-        const full = await Server.result(result);
-        if (mine !== generation) return;
-        Store.addResult(full, shown !== result);
-        shown = result;
-        if (over) speak(`${full.label}: ${full.headline}`);
-      }
-      if (over && !result) Errors.show(`${entry.label}: ${sentence}.`);
-      if (over) return;
-      await new Promise((resume) => { window.setTimeout(resume, 50); });
-    }
+    const more = { method: name, stiffness: method.stiffness ? stiffness() : null };
+    await Tasks.run(method.label, () => Server.explain(Store.state.about, more), Store.addResult);
   }
 
   // ---- hands -----------------------------------------------------------------------------------------------------------

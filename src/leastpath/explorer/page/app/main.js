@@ -1,14 +1,6 @@
 "use strict";
 // The start: the state, then the pictures; the charts when plotly.js has arrived.
 (() => {
-  const nameTheme = () => {
-    find("theme").textContent = Theme.isDark() ? "Light" : "Dark";
-    find("theme").setAttribute("aria-pressed", String(Theme.isDark()));
-  };
-  find("theme").addEventListener("click", Theme.toggle);
-  Theme.watch(nameTheme);
-  nameTheme();
-
   window.addEventListener("load", () => { if (Store.selected) { Walk.load(); Removal.curves(); } });
 
   // Not earlier: a saved page may have its bundle after its scripts.

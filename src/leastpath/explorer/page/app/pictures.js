@@ -115,14 +115,8 @@ const Pictures = (() => {
     const context = large.getContext("2d");
     context.imageSmoothingEnabled = false;
     context.drawImage(canvas, 0, 0, large.width, large.height);
-    large.toBlob((blob) => download(blob, `${name}.png`));
+    large.toBlob((blob) => Dialog.download(blob, `${name}.png`));
   }
 
-  function download(blob, name) {
-    const address = URL.createObjectURL(blob);
-    make("a", { href: address, download: name.replace(/[^\p{L}\p{N}._-]+/gu, "-") }).click();
-    window.setTimeout(() => URL.revokeObjectURL(address), 10000);
-  }
-
-  return { plane, blur, patchSide, patchSums, drawRGB, drawMap, save, download };
+  return { plane, blur, patchSide, patchSums, drawRGB, drawMap, save };
 })();

@@ -80,7 +80,7 @@ const Removal = (() => {
     if (Store.state.offline) return say(null, fromCurve());
     pending = new AbortController();
     try {
-      const answer = await Server.remove(Arrays.encodeBytes(mask, Walk.kind().maskShape()), fill(), pending.signal);
+      const answer = await Server.remove(Store.state.about, Arrays.encodeBytes(mask, Walk.kind().maskShape()), fill(), pending.signal);
       editor.show(answer);
       say(answer);
     } catch (failure) {

@@ -40,7 +40,7 @@ const Walk = (() => {
     const parts = [["way", percent(walk.positions[k])]];
     if (walk.scores) {
       parts.push(["score", number(walk.scores[k])], ["‖∇f‖", number(walk.gradient_norms[k])],
-        ["attributed so far", `${number(walk.attributed[k])} of ${number(walk.attributed[walk.attributed.length - 1])}`]);
+        ["attributed so far", `${number(walk.attributed[k])} of a change of ${number(walk.scores[walk.scores.length - 1] - walk.scores[0])}`]);
     }
     const readout = find("readout");
     if (readout.childElementCount !== parts.length) {
