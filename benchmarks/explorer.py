@@ -6,7 +6,7 @@ A photograph of 224 pixels that scikit-learn ships, and EfficientNet-lite0. All 
 wall-clock times; ratios are formed within a repeat.
 
 - A straight-line integral is `attribute` with StraightLine() and 50 fixed steps.
-- The server's first picture is all that the page waits for: 41 gradients, the walk, and the result as JSON. All of the
+- The server's first picture is all that the page waits for: the integral, the walk, and the result as JSON. All of the
   first explanation is that and the removal curves of every fill.
 - The browser's first picture is timed in a fresh window, from the address to the frame that is shown. It needs
   `leastpath[browser]` and chromium, and is left out without them, as is the step.
@@ -64,7 +64,7 @@ def chromium() -> Iterator[Any]:
 
 def two_integrals(source: Any) -> float:
     session = session_of(source)
-    question = session.chosen[1]
+    question = session.question({})[1]
     began = time.perf_counter()
     for _ in range(2):
         lp.attribute(
@@ -80,7 +80,7 @@ def first_on_the_server(source: Any) -> tuple[float, float]:
     """Seconds to the first picture, and to all that is told of it."""
     session = session_of(source)  # a new one: nothing is kept from before
     began = time.perf_counter()
-    task = session.start("integrated_gradients")
+    task = session.start({"method": "integrated_gradients"})
     seconds = []
     for has_come in (task.shown, task.finished):
         has_come.wait()

@@ -186,27 +186,22 @@ def accuracy(save: str | None) -> None:
 
 
 def _save_accuracy(folder: Path, rows: list[dict[str, float]]) -> None:
-    """The table as Markdown, and the picture, for the documentation."""
+    """The picture, for the documentation."""
     from matplotlib.figure import Figure
 
     folder.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")
     axes = figure.add_subplot()
-    lines = ["| points | as found: median (10 % to 90 %) | `refine=True`: median (10 % to 90 %) |", "|---:|---:|---:|"]
     for refine, color, marker in ((False, "#D55E00", "o"), (True, "#0072B2", "s")):
         some = [row for row in rows if row["refine"] == refine]
         n, median = [row["points"] for row in some], [100 * row["median"] for row in some]
         axes.semilogx(n, median, color=color, marker=marker, label="refined" if refine else "as found")
-    for plain, fine in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True):
-        cells = (f"{100 * r['median']:.1f} % ({100 * r['p10']:.1f} to {100 * r['p90']:.1f})" for r in (plain, fine))
-        lines.append(f"| {plain['points']:,} | {' | '.join(cells)} |")
     axes.axhline(5, color="k", lw=0.8, ls=":")
     axes.set(xlabel="points in the graph", ylabel="median length above optimal, %", ylim=(0, None))
     axes.set_xticks(n, [f"{count:,}" for count in n], minor=False)
     axes.minorticks_off()
     axes.legend()
     figure.savefig(folder / "graph_accuracy.png", dpi=120)
-    (folder / "graph_accuracy.md").write_text("\n".join(lines) + "\n")
 
 
 def fast_marching(score: lp.Score, inputs: Tensor, cells: int = 2000) -> Tensor:
@@ -242,7 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["speed", "scale", "reuse", "accuracy"])
     parser.add_argument("--inputs", type=int, default=1000, help="for the comparison with time-interpret")
-    parser.add_argument("--save", help="write the accuracy table and its picture to this folder")
+    parser.add_argument("--save", help="write the picture of the accuracy to this folder")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts: dict[str, Callable[[], None]] = {

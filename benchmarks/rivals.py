@@ -57,7 +57,7 @@ def settings_of(name: str, images: Tensor, net: EfficientNetLite0) -> dict[str, 
     """What a method needs on photographs."""
     defaults = METHODS[name].defaults
     given: dict[str, Any] = {"limits": (0.0, 1.0)} if "limits" in defaults else {}
-    if "tolerance" in defaults:
+    if {"tolerance", "n_steps"} <= set(defaults):
         given |= {"tolerance": None, "n_steps": 50, "support": False}
     if name == "lpi":
         given |= {"points": images, "represent": net.features, "n_centers": 2}

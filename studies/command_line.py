@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
 
 from leastpath.commands.cli import reporting_mistakes
 
+Command = Callable[..., Any]
 
-def application(command: Callable[..., Any]) -> typer.Typer:
-    """One command as a typer application.
+
+def application(command: Command | Mapping[str, Command]) -> typer.Typer:
+    """One command, or several by their names, as a typer application.
 
     Example:
         >>> from typer.testing import CliRunner
@@ -20,11 +22,12 @@ def application(command: Callable[..., Any]) -> typer.Typer:
         'done\\n'
     """
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-    app.command()(command)
+    for name, one in command.items() if isinstance(command, Mapping) else [(None, command)]:
+        app.command(name)(one)
     return app
 
 
-def run(command: Callable[..., Any]) -> None:
-    """Run a study's `command` with the arguments of the shell; --traceback shows where an error came from."""
+def run(command: Command | Mapping[str, Command]) -> None:
+    """Run a study's command, or the named one, with the shell's words; --traceback shows where an error came from."""
     words = [word for word in sys.argv[1:] if word != "--traceback"]  # `reporting_mistakes` reads it
     reporting_mistakes(lambda: application(command)(words))

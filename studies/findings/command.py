@@ -14,11 +14,12 @@ from leastpath._support.files import write_atomically
 from leastpath.account.run import Run
 from leastpath.commands.run_folder import RunFolder, default_folder
 from leastpath.report import Report
+from studies.findings.asides import put_aside
 from studies.findings.catalogue import STUDIES
-from studies.findings.charts import with_charts
+from studies.findings.charts import draw_first_table
 from studies.findings.config import Setting
 from studies.findings.headlines import against_expected
-from studies.findings.page import findings_page
+from studies.findings.page import DATA, findings_page, full_page
 from studies.findings.study import Record, Study
 from studies.findings.winners import WINNERS, measured_by
 
@@ -52,10 +53,9 @@ def command(
     folder = out or default_folder("findings-quick" if quick else "findings", resume)
     run = RunFolder.open(folder, "findings", {"quick": quick}, resume=resume)
     setting = Setting(run.store, quick, photographs, sentences, moons, voc, solvers, truth)
-    page = run_findings(run, setting, studies.split(",") if studies else None, progress=True)
+    run_findings(run, setting, studies.split(",") if studies else None, progress=True)
     if save is not None:
-        write_atomically(save / "findings.md", with_charts(page, save).encode())
-        (save / "_generated").mkdir(exist_ok=True)
+        write_documentation(save, finished(run))
         write_atomically(save / "_generated" / "findings.json", (run.path / "findings.json").read_bytes())
     if quick:
         print("Not compared with expected.toml: a quick run looks at too little.")
@@ -87,14 +87,14 @@ def run_findings(
             bar.advance(1, f"{study.name}: {piece.key}")
     found = finished(run)
     run.write("findings.json", _json_of(found))
-    page = findings_page(chosen_studies(None), found)
+    page = full_page(chosen_studies(None), found)
     run.write("findings.md", page)
     Report("Findings").raw(MarkdownIt().enable("table").render(page.partition("\n")[2])).write(run.path / "report.html")
     return page
 
 
 def rewrite_page(folder: Path, truth: Path | None = None) -> None:
-    """Write findings.md from the kept results: after a change of the summary, or of how studies tell what they found.
+    """Write findings.md and its tables from the kept results: after a change of the words, or of how studies tell them.
 
     Args:
         folder: of the documentation.
@@ -109,7 +109,22 @@ def rewrite_page(folder: Path, truth: Path | None = None) -> None:
         newer = {WINNERS.name: {piece.key: piece.compute() for piece in measured_by(truth)}}
         found = {name: newer.get(name) or found[name] for name in STUDIES if name in newer or name in found}
         write_atomically(kept, _json_of(found).encode())
-    write_atomically(folder / "findings.md", with_charts(findings_page(STUDIES, found), folder).encode())
+    write_documentation(folder, found)
+
+
+def write_documentation(folder: Path, found: Mapping[str, Mapping[str, Record]]) -> None:
+    """Write findings.md, its picture, its tables as CSV, and how they were measured, which no page of the site repeats.
+
+    Example:
+        >>> write_documentation(Path("docs"), finished(run))  # doctest: +SKIP
+    """
+    data = folder / DATA
+    data.mkdir(parents=True, exist_ok=True)
+    page = findings_page(STUDIES, found)
+    write_atomically(folder / "findings.md", page.encode())
+    draw_first_table(page, folder / "_generated" / "finding_who_wins_where.png")
+    names = {study.title: study.name for study in STUDIES.values()}
+    write_atomically(data / "README.md", put_aside(full_page(STUDIES, found), names, data).encode())
 
 
 def chosen_studies(names: Sequence[str] | None) -> Mapping[str, Study]:

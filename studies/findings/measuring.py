@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -128,8 +129,13 @@ def paired(a: Sequence[float | None], b: Sequence[float | None]) -> PairedTest |
         >>> paired([1.0, None], [0.0, 0.0]) is None
         True
     """
-    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    return paired_test([x for x, _ in pairs], [y for _, y in pairs]) if len(pairs) > 1 else None
+    pairs = tuple((x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None)
+    return _tested(pairs) if len(pairs) > 1 else None
+
+
+@functools.cache  # words and table ask for the same tests
+def _tested(pairs: tuple[tuple[float, float], ...]) -> PairedTest:
+    return paired_test([x for x, _ in pairs], [y for _, y in pairs])
 
 
 def direction(a: Sequence[float | None], b: Sequence[float | None]) -> int:

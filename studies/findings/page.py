@@ -1,57 +1,82 @@
-"""The findings page: summary.md, which is written by hand, and then what the records of all studies say."""
+"""The findings page, with a summary and answers by hand, one table and one number a study; and the page of the rest."""
 
 from __future__ import annotations
 
 import textwrap
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from studies.findings.headlines import HEADLINES, found_headlines
+from studies.findings.measuring import written
 from studies.findings.study import Record, Study
+from studies.findings.winners import WINNERS, short_section
 
 SUMMARY = Path(__file__).parent / "summary.md"
+ANSWERS = Path(__file__).parent / "answers.toml"
+DATA = "_generated/findings"  # tables as CSV, and how they were measured, beside the page
 
-HEAD = """# Findings
+HEAD = f"""# Findings
 
-<!-- Written by `python -m studies.findings`: change studies/findings (summary.md is its first part), not this page. -->
+<!-- Written by `python -m studies.findings`: change studies/findings (summary.md, answers.toml), not this page. -->
 
-{summary}
-What the library finds where the paper makes a claim or leaves a question open. Every number below was measured by
-`python -m studies.findings` and written here by it. Results against the method are reported like all others. The raw
-results are in `findings.json`.
-
-*Cancellation* is Σ|A| − |f(x) − f(x̄)|, what opposite signs hide; *length ratio* is the path's length over the straight
-line's, in the metric of the solver unless said otherwise. IG is Integrated Gradients.
+{{summary}}
+Below: who wins where, and then, one after another, what the paper claims or leaves open. Each question has its tables
+as CSV; [one page]({DATA}/README.md) says how they were measured, and [findings.json](_generated/findings.json) has
+every record. `python -m studies.findings` measures all of it again.
 """
+FULL_HEAD = """# Findings, in full
 
-
-TAIL = """## Elsewhere in these pages
-
-- How far to trust an integral, and why a residual of zero proves little: [Theory](theory.md).
-- Graphs: how close refined and unrefined routes come to the optimum, and why A* was left out: [Graphs](graph.md).
-- Geometry of the data, and what a metric of model and data trades: [Geometry of the data](manifold.md).
-- Wide tables of one-hot columns, where both the graph and descent have their troubles: [Tables](tabular.md).
-- Warm starts and learnt starts, and what a short path is worth: [Choosing](choosing.md#what-a-short-path-is-worth).
-- Where the paper's theorem fails as printed, in two lines of code: [Theory](theory.md#what-the-theorem-does-not-give).
+Written by `python -m studies.findings`. *Cancellation* is Σ|A| − |f(x) − f(x̄)|, what opposite signs hide; *length
+ratio* is the path's length over the straight line's, in the metric of the solver unless said otherwise. IG is
+Integrated Gradients.
 """
 WIDTH = 118
 
+Found = Mapping[str, Mapping[str, Record]]
 
-def findings_page(studies: Mapping[str, Study], found: Mapping[str, Mapping[str, Record]]) -> str:
-    """The summary that somebody wrote, and one section for each study with results, in the order of `studies`.
+
+def findings_page(studies: Mapping[str, Study], found: Found) -> str:
+    """The page to read: the summary, who wins where, and each study's answer with its number and its table.
 
     Args:
         studies: by name.
         found: name of a study -> key of a measurement -> its record.
 
     Example:
+        >>> study = Study("size", "Size", lambda setting: [], lambda records: "It is 3.")
+        >>> findings_page({"size": study}, {"size": {"all": {"n": 3}}}).partition("## Size")[2].strip()
+        '[size.csv](_generated/findings/size.csv)'
+    """
+    answers = tomllib.loads(ANSWERS.read_text(encoding="utf-8"))
+    numbers = found_headlines(found)
+    sections = []
+    for name, study in studies.items():
+        if not found.get(name):
+            continue
+        if name == WINNERS.name:
+            told = f"{short_section(found[name])}\n\n{answers[name]}"
+        else:
+            number = f"*{_first_upper(HEADLINES[name][0])}: {written(numbers[name], 3)}.*" if name in numbers else ""
+            told = " ".join(filter(None, [answers.get(name, "").strip(), number, f"[{name}.csv]({DATA}/{name}.csv)"]))
+        sections.append(f"## {study.title}\n\n{_wrapped(told)}\n")
+    return "\n".join([HEAD.format(summary=SUMMARY.read_text(encoding="utf-8")), *sections])
+
+
+def full_page(studies: Mapping[str, Study], found: Found) -> str:
+    """Every study with results: what was found, how it was measured, and all tables.
+
+    Example:
         >>> study = Study("size", "Size", lambda setting: [], lambda records: f"It is {records['all']['n']}.")
-        >>> "## Size\\n\\nIt is 3.\\n" in findings_page({"size": study}, {"size": {"all": {"n": 3}}})
+        >>> "## Size\\n\\nIt is 3.\\n" in full_page({"size": study}, {"size": {"all": {"n": 3}}})
         True
     """
     told = [(study.title, study.section(found[name])) for name, study in studies.items() if found.get(name)]
-    sections = [f"## {title}\n\n{_wrapped(section)}\n" for title, section in told]
-    head = HEAD.format(summary=SUMMARY.read_text(encoding="utf-8"))
-    return "\n".join([head, *sections, TAIL])
+    return "\n".join([FULL_HEAD, *(f"## {title}\n\n{_wrapped(section)}\n" for title, section in told)])
+
+
+def _first_upper(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _wrapped(section: str) -> str:

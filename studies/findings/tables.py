@@ -47,7 +47,7 @@ def _moons_section(records: Mapping[str, Record]) -> str:
     ]  # fmt: skip
     heads = ["AUC-purity", "paper", "ours", "mean purity − IG's (p)", "NCC gap, mean", "median"]
     words, table = _moons_words(methods, nets), markdown_table(heads, rows)
-    return f"{words}\n\n{table}\nFrom `python -m studies.moons`; settings and figures: [half-moons](moons.md)."
+    return f"{words}\n\n{table}\nFrom `python -m studies.moons`; settings and figures: [half-moons](../../moons.md)."
 
 
 def _moons_words(methods: Mapping[str, Record], nets: int) -> str:
@@ -120,7 +120,7 @@ def _voc_section(records: Mapping[str, Record]) -> str:
         "class, black baseline; areas relative to IG's, in brackets the paper's ratio and the p-value of a paired "
         "test:\n\n"
         f"{markdown_table(heads, rows)}\n"
-        "From `python -m studies.voc`; intervals, curves and costs: [Pascal VOC](voc.md)."
+        "From `python -m studies.voc`; intervals, curves and costs: [Pascal VOC](../../voc.md)."
     )
 
 

@@ -29,9 +29,15 @@ COSTS_KEY = (
     "*Mark* is how often a planted mark is among the first three patches; *digits* the mean of MLP and ReLU CNN. A "
     "number behind a gain says that it is of so many of the examples only: compare it by the tests, which are paired."
 )
-TAIL = (
-    "From `python -m studies.truth`; each fill, the worst one, and all rows: [When is an explanation true?](truth.md)."
+PICTURE = "![Gain of the best method, of IDGI and of IG, net by net](_generated/finding_who_wins_where.png)"
+SHORT_KEY = (
+    "The *gain* of removal is how much further the score falls without what is ranked first than without what is "
+    "ranked last, as a mean over several fills; 0 is chance. No setting was chosen on these examples. *Clearly* means "
+    "p < 0.05 in a paired test, corrected by Holm over all cells of the method. The best of many methods is a little "
+    "flattered by being the best. With p-values: [winners.csv](_generated/findings/winners.csv); every method with its "
+    "cost: [winners-2.csv](_generated/findings/winners-2.csv); each fill: [When is an explanation true?](truth.md)."
 )
+TAIL = "From `python -m studies.truth`; each fill, and all rows: [When is an explanation true?](../../truth.md)."
 
 
 def measured_by(folder: Path) -> Iterator[Measurement]:
@@ -78,6 +84,15 @@ def _section(records: Mapping[str, Record]) -> str:
     return "\n\n".join([_lead(nets, record["titles"]), KEY, table, sides, COSTS_KEY, _costs(record), TAIL])
 
 
+def short_section(records: Mapping[str, Record]) -> str:
+    """The picture, and net by net the method with most gain, beside the two to beat."""
+    record = records["truth"]
+    nets = {name: net for name, net in record["nets"].items() if IG in net["methods"]}
+    heads = ["net", "most gain", "gain", "IDGI", "IG", "clearly ahead of", "examples"]
+    table = markdown_table(heads, [_short_row(of, record["titles"]) for of in nets.values()]).rstrip()
+    return "\n\n".join([PICTURE, table, SHORT_KEY])
+
+
 def contenders(methods: Mapping[str, Record]) -> dict[str, Record]:
     """Those that were run on as many examples as IG.
 
@@ -90,6 +105,14 @@ def contenders(methods: Mapping[str, Record]) -> dict[str, Record]:
 
 def _best(methods: Mapping[str, Record]) -> str:
     return max(contenders(methods), key=lambda name: methods[name]["gain"])
+
+
+def _short_row(of: Record, titles: Mapping[str, str]) -> list[object]:
+    methods = of["methods"]
+    best = _best(methods)
+    gains = [written(methods[name]["gain"]) if name in methods else "–" for name in (best, IDGI, IG)]
+    beaten = [titles[rival] for rival in (IDGI, IG) if verdict(methods[best], rival) == 1]
+    return [of["title"], titles[best], *gains, " and ".join(beaten) or "neither", methods[best]["n"]]
 
 
 def _net_row(of: Record, titles: Mapping[str, str]) -> list[object]:

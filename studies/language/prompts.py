@@ -19,7 +19,6 @@ class Case:
     foil: str
     causes: tuple[str, ...]
     half: Half = "development"
-    gradients: bool = True  # whether Integrated Gradients and all staircases, which take long, explain it too
 
     @property
     def key(self) -> str:
@@ -47,7 +46,7 @@ The colour of fresh grass is | green | blue | grass
 The color of the clear sky is | blue | green | sky
 A baby dog is called a | puppy | kitten | dog
 A baby cat is called a | kitten | puppy | cat
-The first president of the United States was George | Washington | Lincoln | first
+The first president of the United States was George | Washington | Lincoln | George
 Shakespeare wrote the play Romeo and | Juliet | Rome | Romeo
 """
 OBJECTS = """

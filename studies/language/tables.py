@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ def chance_of_first(one: Found) -> float:
 
 def names_of(found: Sequence[Found]) -> list[str]:
     """The explanations that all prompts have, in a fixed order."""
-    order = ("gradient", "IG", "leave", "stair", "elastic")
+    order = ("gradient", "IG", "left out", "stair", "elastic")
     every = set.intersection(*(set(one["values"]) for one in found))
     return sorted(every, key=lambda name: (next(k for k, head in enumerate(order) if name.startswith(head)), name))
 
@@ -47,10 +48,13 @@ def summarize(found: Sequence[Found]) -> dict[str, dict[str, float]]:
     table = {}
     for name in names_of(found):
         ranks = [rank_of_cause(one, name) for one in found]
-        gains = {kind: [one["gains"][kind][name] for one in found] for kind in REMOVALS}
+        # Removal is a part of its own, which may not be done yet.
+        nothing = float("nan")
+        gains = {kind: [one["gains"].get(kind, {}).get(name, nothing) for one in found] for kind in REMOVALS}
         means = {kind: statistics.fmean(own) for kind, own in gains.items()}
         each = [statistics.fmean(gains[kind][k] for kind in REMOVALS) for k in range(len(found))]
-        error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else float("nan")
+        known = len(each) > 1 and all(map(math.isfinite, each))  # removal is a part of its own
+        error = statistics.stdev(each) / len(each) ** 0.5 if known else float("nan")
         table[name] = {
             "first": sum(r == 0 for r in ranks) / len(ranks), "first two": sum(r < 2 for r in ranks) / len(ranks),
             **means,
@@ -60,9 +64,9 @@ def summarize(found: Sequence[Found]) -> dict[str, dict[str, float]]:
 
 
 def choose(found: Sequence[Found]) -> str:
-    """The explanation whose cause comes first most often; among equals the one with the larger mean gain."""
+    """The explanation whose cause comes first most often; then among the first two; then with the larger gain."""
     table = summarize(found)
-    return max(table, key=lambda name: (table[name]["first"], table[name]["mean"]))
+    return max(table, key=lambda name: (table[name]["first"], table[name]["first two"], table[name]["mean"]))
 
 
 def write_summary(found: Sequence[Found]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 import leastpath as lp
+from leastpath.language.answers import token_log_p
 from leastpath.language.baselines import NEUTRAL_TEXTS, Natural, find_starts, token_id
 from leastpath.language.explaining import Question, ask
 from leastpath.language.explanation import sum_features
@@ -21,6 +22,7 @@ from leastpath.transformers import embedding_of
 from studies.language.prompts import Case
 
 STEPS = 50  # of Integrated Gradients: the default of Captum and inseq
+NATURAL_STEPS = 12  # of each of four natural texts: together as many gradients
 SHARES = (0.15, 0.3, 0.5, 0.7)
 # Texts that stand in for removed words. No explanation starts from them.
 REMOVAL_TEXTS = (
@@ -28,11 +30,12 @@ REMOVAL_TEXTS = (
     "trees until it was time to light the fire.",
 )
 NATURAL = tuple(f"natural {k}" for k in range(len(NEUTRAL_TEXTS["en"])))
+Part = Literal["left out", "staircases", "gradients", "removal"]
 STARTS: Mapping[str, Any] = {
     "zeros": "zero", "mean": "mean", "end of text": "end",
     **{name: Natural([text]) for name, text in zip(NATURAL, NEUTRAL_TEXTS["en"], strict=True)},
 }  # fmt: skip
-METHODS = {"IG": STARTS, "leave one out": ("end of text", *NATURAL), "staircases": ("end of text", *NATURAL)}
+FORWARDS = {"left out": leave_one_out, "staircases": token_staircase}
 
 
 def ask_case(model: nn.Module, tokenizer: Any, case: Case) -> Question:
@@ -44,27 +47,40 @@ def ask_case(model: nn.Module, tokenizer: Any, case: Case) -> Question:
     return ask(model, tokenizer, case.prompt, answer, contrast=foil, groups="words", embedding=embedding_of(model))
 
 
-def study_case(model: nn.Module, tokenizer: Any, case: Case, *, band: bool = False) -> dict[str, Any]:
-    """All that is measured on one prompt, as JSON.
+def study_case(
+    model: nn.Module, tokenizer: Any, case: Case, part: Part, known: Mapping[str, Any] | None = None, *,
+    band: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """One part of what is measured on one prompt, as JSON; nothing where the model prefers the foil.
 
     Args:
         model: a causal language model.
         tokenizer: its own.
         case: the prompt.
-        band: also the elastic band, which takes long.
+        part: what is done.
+        known: what the parts before it found; removal asks about their values.
+        band: with the gradients also the elastic band, which takes long.
     """
     with frozen(model), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="from ")
         question = ask_case(model, tokenizer, case)
-        starts = {name: _start(model, tokenizer, question, what) for name, what in STARTS.items()}
-        values, gaps = _explain_all(question, starts, case.gradients, band)
         margin = float(question.score(question.ids)[0])
-        removed = _remove_all(model, tokenizer, question, values)
+        found: dict[str, Any] = {"margin": margin, "values": {}, "gaps": {}, "gains": {}}
+        if margin > 0 and part == "removal":
+            values = {name: torch.tensor(one) for name, one in (known or {})["values"].items()}
+            found["gains"] = _remove_all(model, tokenizer, question, values)
+        elif margin > 0:
+            starts = {name: _start(model, tokenizer, question, what) for name, what in STARTS.items()}
+            if part == "gradients":
+                values, found["gaps"] = _by_gradients(question, starts, band)
+            else:
+                log_p, method = token_log_p(model, question.ids), FORWARDS[part]
+                values = _by_forwards(question, starts, log_p, part, method)
+            found["values"] = {name: one.tolist() for name, one in values.items()}
     words = [piece.text for piece in question.features]
-    return {
+    return found | {
         "sort": case.sort, "half": case.half, "prompt": case.prompt, "answer": case.answer, "foil": case.foil,
-        "causes": case.causes, "words": words, "margin": margin, "gaps": gaps, "gains": removed,
-        "values": {name: one.tolist() for name, one in values.items()},
+        "causes": case.causes, "words": words,
     }  # fmt: skip
 
 
@@ -72,34 +88,48 @@ def _start(model: nn.Module, tokenizer: Any, question: Question, what: Any) -> T
     return find_starts(tokenizer, embedding_of(model), question.prompt, question.ids, question.free, what).vectors
 
 
-def _explain_all(
-    question: Question, starts: Mapping[str, Tensor], gradients: bool, band: bool
+def _explain(question: Question, start: Tensor, method: Any, **settings: Any) -> tuple[Tensor, Any]:
+    """Values (words,), and all that is known of them."""
+    found = lp.attribute(
+        question.score, question.ids, start, groups=question.labels(start), method=method, support=False, **settings
+    )
+    assert isinstance(found.values, Tensor)
+    return sum_features(found.values[0].double().sum(-1), question.features), found
+
+
+def _by_forwards(
+    question: Question, starts: Mapping[str, Tensor], log_p: Tensor, title: str, method: Any
+) -> dict[str, Tensor]:
+    """Values (words,) by a method that only runs the model forwards.
+
+    "By surprise": what a word does is multiplied by the probability that something else would stand there.
+    """
+    each = {name: _explain(question, starts[name], method)[0] for name in ("end of text", *NATURAL)}
+    each[f"natural × {len(NATURAL)}"] = torch.stack([each.pop(name) for name in NATURAL]).mean(0)
+    surprise = -sum_features(log_p.double(), question.features).expm1()  # (words,)
+    by_surprise = {f"{name}, by surprise": surprise * own for name, own in each.items()}
+    return {f"{title}, {name}": own for name, own in (each | by_surprise).items()}
+
+
+def _by_gradients(
+    question: Question, starts: Mapping[str, Tensor], band: bool
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Values (words,) of every explanation, and the completeness gap over the change of score for each integral."""
-    values, gaps = {}, {}
-
-    def explain(start: Tensor, method: Any, **settings: Any) -> tuple[Tensor, Any]:
-        found = lp.attribute(
-            question.score, question.ids, start, groups=question.labels(start), method=method, support=False, **settings
-        )
-        assert isinstance(found.values, Tensor)
-        return sum_features(found.values[0].double().sum(-1), question.features), found
-
+    """Values (words,) of explanations with gradients, and the completeness gap over the change of score for each."""
+    values, gaps, natural = {"gradient × input": _gradient_times_input(question)}, {}, []
     for name, start in starts.items():
-        if gradients:
-            settings = {"tolerance": None, "n_steps": STEPS, "rule": "midpoint", "measure": "values"}
-            values[f"IG, {name}"], found = explain(start, "integrated_gradients", **settings)
-            gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
-        for title, method in (("leave one out", leave_one_out), ("staircases", token_staircase)):
-            if name in METHODS[title] and (gradients or title == "leave one out"):
-                values[f"{title}, {name}"] = explain(start, method)[0]
-    values["gradient × input"] = _gradient_times_input(question)
+        steps = NATURAL_STEPS if name in NATURAL else STEPS
+        settings = {"tolerance": None, "n_steps": steps, "rule": "midpoint", "measure": "values"}
+        own, found = _explain(question, start, "integrated_gradients", **settings)
+        gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
+        if name in NATURAL:
+            natural.append(own)
+        if name not in NATURAL[1:]:
+            values[f"IG, {name}"] = own
+    values[f"IG, natural × {len(NATURAL)}"] = torch.stack(natural).mean(0)
     if band:
         settings = {"max_gradients": 120, "measure": "values"}
-        values["elastic band, natural 0"] = explain(starts[NATURAL[0]], "elastic_band", **settings)[0]
-    for title in METHODS if gradients else ("leave one out",):
-        values[f"{title}, natural × {len(NATURAL)}"] = torch.stack([values[f"{title}, {n}"] for n in NATURAL]).mean(0)
-    return {name: one for name, one in values.items() if not name.endswith(NATURAL[1:])}, gaps
+        values["elastic band, natural 0"] = _explain(question, starts[NATURAL[0]], "elastic_band", **settings)[0]
+    return values, gaps
 
 
 def _gradient_times_input(question: Question) -> Tensor:
@@ -125,8 +155,8 @@ def _remove_all(
     fills = {"natural": natural, "end of text": end, "deleted": torch.full_like(natural, torch.nan)}
     first = {name: _sets(one) for name, one in values.items()}
     every = sorted({one for sets in first.values() for pair in sets for one in pair}, key=sorted)
-    found: dict[str, dict[str, float]] = {}
-    for kind, fill in fills.items():
+    found: dict[str, dict[str, float]] = {kind: {} for kind in fills}
+    for kind, fill in fills.items() if every else ():
         scores = dict(zip(every, _scores_without(question, every, fill), strict=True))
         found[kind] = {
             name: sum(scores[last] - scores[most] for most, last in sets) / len(sets) for name, sets in first.items()
@@ -154,13 +184,13 @@ def _scores_without(question: Question, sets: Sequence[frozenset[int]], fill: Te
     return scores
 
 
-def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int = 4 * STEPS) -> dict[str, float]:
+def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int = STEPS) -> dict[str, float]:
     """The gap of Integrated Gradients over the change of score, in the precision of this model: zeros and a text."""
     with frozen(model), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="from ")
         question = ask_case(model, tokenizer, case)
         gaps = {}
-        for name in ("zeros", "end of text", NATURAL[0]):
+        for name in ("zeros", NATURAL[0]):
             found = lp.attribute(
                 question.score, question.ids, _start(model, tokenizer, question, STARTS[name]), support=False,
                 method="integrated_gradients", tolerance=None, n_steps=steps, rule="midpoint", measure="values",

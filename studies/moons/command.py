@@ -71,12 +71,11 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _save(run: RunFolder, folder: Path) -> None:
-    """Table, numbers and figures as moons_*, the pictures in few colours: they are kept under version control."""
+    """Numbers and figures as moons_*, the pictures in few colours: they are kept under version control."""
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
-    for file in (run.path / "table.md", run.path / "summary.json"):
-        shutil.copyfile(file, folder / f"moons_{file.name}")
+    shutil.copyfile(run.path / "summary.json", folder / "moons_summary.json")
     for file in run.figures.glob("*.png"):
         with Image.open(file) as picture:
             picture.convert("RGB").quantize(128).save(folder / f"moons_{file.name}", optimize=True)

@@ -130,7 +130,7 @@ def _by_method(candidate: Candidate, problem: Problem, baselines: Tensor) -> tup
         settings |= {"points": problem.others(), "represent": score.model}
     if "limits" in method.defaults and problem.inputs.ndim == 4:
         settings["limits"] = (0.0, 1.0)  # the images of this study are RGB or grey in [0, 1]
-    if "tolerance" in method.defaults:
+    if {"tolerance", "n_steps"} <= method.defaults.keys():
         settings = {"tolerance": None, "n_steps": STEPS, **settings}
     result = method(
         score, problem.inputs, baselines if method.takes_baselines else None, support=False, **settings
@@ -220,43 +220,49 @@ def _rivals() -> tuple[Candidate, ...]:
 
 
 def _of_pictures() -> tuple[Candidate, ...]:
-    """The strongest rivals on pictures, read in the logit, and what can be had without a model."""
-    pictures: dict[str, Any] = {"kinds": ("image",), "reference": True}
-    logit: dict[str, Any] = {**pictures, "output": "raw"}
-    both: dict[str, Any] = {**logit, "several": True}
+    """The strongest rivals, read in the logit. What fits pictures alone is windows and masks."""
+    logit: dict[str, Any] = {"reference": True, "output": "raw"}
+    pictures: dict[str, Any] = {**logit, "kinds": ("image",)}
+    both: dict[str, Any] = {**pictures, "several": True}
     return (
-        Candidate("in-context", "windows in context", "windows_in_context", gradients=290, **both),
+        Candidate("in-context", "windows in context", "windows_in_context", gradients=305, main=True, **both),
         Candidate("in-context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
-                  gradients=60, **both),
+                  gradients=60, main=True, **both),
         Candidate("in-context-best", "windows in context, best", "windows_in_context", {"quality": "best"},
-                  gradients=930, **both),
+                  gradients=900, **both),
         Candidate("windows-two", "sliding windows in the logit, several baselines", "sliding_windows", gradients=240,
-                  **both),
+                  main=True, **both),
         Candidate("staircase-logit-two", "random staircases in the logit, several baselines", "staircase",
-                  gradients=440, **both),
-        Candidate("smooth-grad", "SmoothGrad of |gradient| in the logit", "smooth_grad", {"absolute": True}, **logit),
+                  several=True, gradients=440, main=True, kinds=CLASSES, **logit),
+        Candidate("smooth-grad", "SmoothGrad of |gradient| in the logit", "smooth_grad", {"absolute": True}, main=True,
+                  **logit),
         Candidate("smooth-grad-signed", "SmoothGrad in the logit", "smooth_grad", **logit),
         Candidate("smooth-grad-squared", "SmoothGrad² in the logit", "smooth_grad_squared", **logit),
         Candidate("var-grad", "VarGrad in the logit", "var_grad", **logit),
         Candidate("smooth-ig", "IG of noisy copies in the logit", "smooth_integrated_gradients", {"n_steps": 5},
                   **logit),
         Candidate("input-gradient", "Input × Gradient in the logit", "input_x_gradient", gradients=1, **logit),
-        Candidate("gradient", "Saliency in the logit", "saliency", gradients=1, **logit),
-        Candidate("lrp", "LRP, composite", "lrp", gradients=10, **logit),
+        Candidate("gradient", "Saliency in the logit", "saliency", gradients=1, main=True, **logit),
+        Candidate("lrp", "LRP, composite", "lrp", gradients=10, main=True, **logit),
         Candidate("lrp-epsilon", "LRP, ε-rule", "lrp", {"rule": "epsilon"}, gradients=5, **logit),
-        Candidate("rise-two", "RISE in the logit, several baselines", "rise", gradients=700, **both),
-        Candidate("owen-two", "Owen values in the logit, several baselines", "owen", gradients=340, **both),
-        Candidate("edges", "edges of the picture, no model", "edges", gradients=0, **pictures),
-        Candidate("distance", "|x − baseline|, no model", "distance", gradients=0, **pictures),
+        Candidate("rise-two", "RISE in the logit, several baselines", "rise", gradients=700, main=True, **both),
+        Candidate("owen-two", "Owen values in the logit, several baselines", "owen", several=True, gradients=340,
+                  main=True, **logit),
+        Candidate("kernel-shap", "Kernel SHAP (of superpixels) in the logit", "kernel_shap", gradients=170, main=True,
+                  few=True, **logit),
+        Candidate("lime", "LIME (of superpixels) in the logit", "lime", gradients=170, main=True, few=True, **logit),
     )  # fmt: skip
 
 
 def _controls() -> tuple[Candidate, ...]:
     """What knows nothing of the model, or of the class: at the bottom of every table. A claim is the lead over it."""
     known: dict[str, Any] = {"main": True, "reference": True}
+    pictures: dict[str, Any] = {**known, "kinds": ("image",), "gradients": 0}
     return (
+        Candidate("edges", "edges of the picture, no model", "edges", **pictures),
+        Candidate("distance", "|x − baseline|, no model", "distance", gradients=0, **known),
+        Candidate("smooth-random", "smooth random", "smooth_random", **pictures),
         Candidate("random", "random", "random", gradients=0, **known),
-        Candidate("input-alone", "input alone", "input_alone", gradients=0, **known),
         Candidate("untrained", "IG of an untrained net", "untrained", gradients=20, **known),
         Candidate("other-class", "IG of another class", "other_class", gradients=20, kinds=CLASSES, **known),
     )
@@ -290,7 +296,7 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("descent-damped-10", "Descent, metric damped tenfold", "Descent", descent, damping=10.0, **bent),
         Candidate("variational", "Variational", "Variational", {"n_points": 10, "n_samples": 0}, max_gradients=1000,
                   gradients=1000, few=True),
-        Candidate("band", "band", band, _band(1.0, False), main=True, **taut),
+        Candidate("band", "band", band, _band(1.0, False), **taut),
         Candidate("band-0.3", "band, stiffness 0.3", band, _band(0.3, False), **taut),
         Candidate("band-3", "band, stiffness 3", band, _band(3.0, False), **taut),
         Candidate("monotone", "monotone band", band, _band(1.0, True), main=True, **taut),
@@ -311,14 +317,16 @@ def _table() -> tuple[Candidate, ...]:
         Candidate("monotone-two", "monotone band, several baselines", band, _band(1.0, True), several=True,
                   gradients=464, main=True),
         Candidate("monotone-group-two", "monotone band, grouped, several baselines", band, _band(1.0, True, "group"),
-                  several=True, gradients=464, main=True),
+                  several=True, gradients=464),
         Candidate("monotone-patch-two", "monotone band of patches, several baselines", band, _band(1.0, True, "patch"),
                   several=True, gradients=464),
         Candidate("monotone-idgi-two", "monotone band, IDGI along it, several baselines", band, _band(1.0, True),
-                  weighting="IDGI", several=True, tolerance=0.05, max_gradients=260, gradients=500, main=True),
+                  weighting="IDGI", several=True, tolerance=0.05, max_gradients=260, gradients=500),
         *_controls(),
     )  # fmt: skip
 
 
+CONTROLS = tuple(candidate.name for candidate in _controls())
+"""At the bottom of every table."""
 CANDIDATES: Mapping[str, Candidate] = MappingProxyType({candidate.name: candidate for candidate in _table()})
 """By name, in the order of tables."""

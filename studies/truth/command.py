@@ -21,7 +21,7 @@ from studies.truth.nets import NETS, SIZE
 from studies.truth.page import truth_page
 from studies.truth.pictures import heat_map, marks_picture
 from studies.truth.problem import HALVES, Half, Net
-from studies.truth.results import Rows, evidence, examples, gates, summary, tests
+from studies.truth.results import Rows, evidence, examples, gains_by_example, gates, summary, tests
 from studies.truth.work import Workshop, do_all, pieces
 
 KINDS = {"image": "images", "text": "tokens", "table": "tables", "few": "few features"}
@@ -124,6 +124,7 @@ def told_by(
         "gates": {half: _gates_of([row for row in rows if row["half"] == half], nets, candidates) for half in HALVES},
         "tests": tests(rows),
         "choices": choices(rows, nets, candidates),
+        "examples": gains_by_example(rows),
     }
 
 

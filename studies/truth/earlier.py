@@ -31,6 +31,11 @@ def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:
         "gates": {half: _gates(told, earlier, half) for half in HALVES},
         "tests": corrected(_tests(told, earlier)),
         "choices": earlier["choices"] | {k: v for k, v in told["choices"].items() if _covers(told, earlier, k)},
+        "examples": {
+            net: _longer(earlier.get("examples", {}).get(net, {}), told.get("examples", {}).get(net, {}))
+            for net in nets
+            if net in earlier.get("examples", {}) or net in told.get("examples", {})
+        },
     }
 
 
@@ -46,6 +51,11 @@ def _summaries(told: Told, earlier: Told, half: str, nets: Sequence[str]) -> dic
 def _larger(old: Mapping[Any, Told], new: Mapping[Any, Told]) -> dict[Any, Told]:
     """Of both, what has more examples; the new where they are as many."""
     return {**old, **{key: one for key, one in new.items() if key not in old or one["n"] >= old[key]["n"]}}
+
+
+def _longer(old: Mapping[str, Told], new: Mapping[str, Told]) -> dict[str, Told]:
+    """By method, the examples of the run that has more of them; the new one's where they are as many."""
+    return {**old, **{name: rows for name, rows in new.items() if len(rows) >= len(old.get(name, ()))}}
 
 
 def _gates(told: Told, earlier: Told, half: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from studies.findings.measuring import written
 from studies.markdown import markdown_table
-from studies.truth.candidates import IDGI, IG
+from studies.truth.candidates import CANDIDATES, CONTROLS, IDGI, IG
+from studies.truth.leads import SORTS, Lead, best_of, lead_over_controls
 
 BEGIN, END = "<!-- summary: written by hand, kept when the page is written anew -->", "<!-- end of the summary -->"
 EMPTY = "\nThe summary is not written yet.\n"
@@ -22,7 +23,9 @@ most important ones. A random order has a gain of 0. It is in probability for cl
 regressions. What is removed is filled in several ways, and *worst* is the lowest mean of any fill. Settings were chosen
 on the development half of the examples; the tables are of the reporting half, which also has nets that no setting was
 chosen on. "Clearly" means that a paired test, corrected by Holm over all cells of a method, has p < 0.05. Methods with
-fewer examples (n) than IG are compared with it on theirs.
+fewer examples (n) than IG are compared with it on theirs. Controls, which know no model, a model without training or
+another class, stand at the bottom: what a method is worth is its lead over the best of them. Here are the main rows;
+every method, fill, test and setting is in the [data](_generated/truth.json), each example in its last part.
 """
 KINDS = {"image": "Images", "text": "Tokens", "table": "Tables", "few": "Few features"}
 
@@ -37,8 +40,9 @@ def truth_page(told: Mapping[str, Any], kept: str = "") -> str:
     inside = kept.partition(BEGIN)[2].partition(END)[0] if BEGIN in kept and END in kept else EMPTY
     head = HEAD.format(begin=BEGIN, summary=inside, end=END)
     sections = [
-        _choices(told),
         _pictures(told),
+        _best(told),
+        _choices(told),
         *(_net(told, net) for net in told["nets"]),
         _gates(told),
         _objects(told),
@@ -64,45 +68,62 @@ def _pictures(told: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _best(told: Mapping[str, Any]) -> str:
+    """For each sort of input the best method, its lead over the second, and its cost."""
+    rows = []
+    for sort, title in SORTS.items():
+        best = best_of(told, sort)
+        if best is not None:
+            second = best.leads[0]
+            costs = [told["summaries"]["reporting"][net][best.name].get("gradients") for net in best.nets]
+            lead = f"{_signed(second.difference)} over {told['candidates'][second.over]} ({written(second.p, 1)})"
+            cost = max((cost for cost in costs if cost is not None), default=None)
+            rows.append([title, told["candidates"][best.name], _number(best.gain), lead, second.n, _number(cost)])
+    if not rows:
+        return ""
+    heads = ["input", "best", "gain", "lead over the second (p)", "n", "gradients"]
+    text = "Of the methods that were measured on all nets of a sort. Holm's correction is over all of the others."
+    return f"## The best for each sort of input\n\n{text}\n\n{markdown_table(heads, rows)}"
+
+
 def _net(told: Mapping[str, Any], net: str) -> str:
+    """One table: the main rows, the best first, and the controls at the bottom."""
     about = told["nets"][net]
     half = "reporting" if net in told["summaries"]["reporting"] else "development"
-    found = told["summaries"][half].get(net, {})
+    found = {name: of for name, of in told["summaries"][half].get(net, {}).items() if _is_main(name)}
     if not found or about["gate"] in ("control", "randomised"):
         return ""
-    fills = list(dict.fromkeys(fill for of in found.values() for fill in of["gains"]))
-    heads = ["", "n", *fills, "mean", "worst", "− IG (p)", "− IDGI (p)", "Σ\\|A\\|/\\|Δf\\|", "leave-one-out",
-             "gradients", "seconds"]  # fmt: skip
-    heads = [head.replace("\\|", "|") for head in heads]  # markdown_table escapes
+    leads = lead_over_controls(told.get("examples", {}).get(net, {}))
+    order = sorted(found, key=lambda name: (name in CONTROLS, -found[name].get("gain", -math.inf)))
     rows = [
         [
-            told["candidates"][method], of["n"], *(_cell(told, half, net, method, fill, of) for fill in fills),
-            _number(of.get("gain")), _number(of["worst"]),
-            *(_difference(told, half, net, method, rival, "gain") for rival in (IG, IDGI)),
-            _number(of.get("ratio")), _number(of.get("leave-one-out")), _number(of.get("gradients")),
-            _number(of.get("seconds")),
+            told["candidates"][name], of["n"], _number(of.get("gain")), _number(of["worst"]), _lead(leads.get(name)),
+            _difference(told, half, net, name, IG, "gain"), _number(of.get("gradients")), _number(of.get("seconds")),
         ]
-        for method, of in found.items()
+        for name in order if (of := found[name])
     ]  # fmt: skip
+    heads = ["", "n", "gain", "worst fill", "− best control (p)", "− IG (p)", "gradients", "seconds"]
     quality = ", ".join(f"{name} {written(value, 3)}" for name, value in about["quality"].items())
-    note = f"{half} half" + (f"; {quality}" if quality else "")
-    return (
-        f"## {about['title']}\n\nThe {note}. + and −: clearly better or worse than IG.\n\n{markdown_table(heads, rows)}"
-    )
+    control = next((told["candidates"][lead.over] for lead in leads.values()), "")
+    note = "; ".join(part for part in (f"{half} half", quality, control and f"best control: {control}") if part)
+    return f"## {about['title']}\n\nThe {note}.\n\n{markdown_table(heads, rows)}"
 
 
-def _cell(told: Mapping[str, Any], half: str, net: str, method: str, fill: str, of: Mapping[str, Any]) -> str:
-    test = _test(told, half, net, method, IG, f"gain {fill}")
-    sign = "" if test is None or not test["clear"] else " +" if test["difference"] > 0 else " −"
-    return _number(of["gains"].get(fill)) + sign
+def _is_main(name: str) -> bool:
+    return name in CANDIDATES and CANDIDATES[name].main
+
+
+def _lead(lead: Lead | None) -> str:
+    return "–" if lead is None else f"{_signed(lead.difference)} ({written(lead.p, 1)})"
+
+
+def _signed(difference: float) -> str:
+    return f"{'+' if difference >= 0 else '−'}{abs(difference):.3f}"
 
 
 def _difference(told: Mapping[str, Any], half: str, net: str, method: str, rival: str, measure: str) -> str:
     test = _test(told, half, net, method, rival, measure)
-    if test is None:
-        return "–"
-    sign = "+" if test["difference"] >= 0 else "−"
-    return f"{sign}{abs(test['difference']):.3f} ({written(test['p'], 1)})"
+    return "–" if test is None else f"{_signed(test['difference'])} ({written(test['p'], 1)})"
 
 
 def _test(told: Mapping[str, Any], half: str, net: str, method: str, rival: str, measure: str) -> Any:
@@ -119,7 +140,8 @@ def _gates(told: Mapping[str, Any]) -> str:
     if not found:
         return ""
     names = list(dict.fromkeys(name for of in found.values() for name in of))
-    rows = [[told["candidates"][method], *(_number(of.get(name)) for name in names)] for method, of in found.items()]
+    rows = [[told["candidates"][method], *(_number(of.get(name)) for name in names)] for method, of in found.items()
+            if _is_main(method)]  # fmt: skip
     return (
         "## Gates\n\nA planted mark must be found, and random weights must change the explanation: no number may be "
         f"more than 5 points below IG's. The {half} half.\n\n{markdown_table(['', *names], rows)}"
@@ -133,7 +155,7 @@ def _objects(told: Mapping[str, Any]) -> str:
         rows = [
             [told["candidates"][method], _number(of["objects"]),
              *(_difference(told, half, net, method, rival, "objects") for rival in (IG, IDGI))]
-            for method, of in found.items() if "objects" in of
+            for method, of in found.items() if "objects" in of and _is_main(method)
         ]  # fmt: skip
         if rows:
             title = told["nets"][net]["title"]

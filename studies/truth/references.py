@@ -10,6 +10,7 @@ from torch import Tensor
 
 from leastpath._support.rows import flat_rows
 from leastpath.methods import METHODS
+from leastpath.removal.chance import draw_fields
 from leastpath.removal.curves import judged_score
 from leastpath.score.score import BoundScore
 from studies.truth.problem import Problem
@@ -22,23 +23,36 @@ Found = tuple[Tensor, Tensor, Tensor]
 def random_values(problem: Problem, baselines: Tensor) -> Found:
     """Normal numbers, others for each example; they are the same however examples are blocked."""
     bound, start, end = _bound(problem, baselines)
-    drawn = []
-    for point in end:
-        seed = int(flat_rows(point[None]).double().abs().sum() * 1e6) % 2**31
-        drawn.append(torch.randn(point.shape, generator=torch.Generator().manual_seed(seed)))
+    drawn = [torch.randn(point.shape, generator=_generator_of(point)) for point in end]
     return torch.stack(drawn), _change(bound, start, end), torch.zeros(bound.batch, dtype=torch.long)
+
+
+def smooth_random(problem: Problem, baselines: Tensor) -> Found:
+    """A random field, smooth over two of 16 × 16 cells: smooth maps gain more than noise without knowing anything."""
+    bound, start, end = _bound(problem, baselines)
+    cells, drawn = min(16, end.shape[-1]), []
+    for point in end:
+        field = draw_fields(1, (cells, cells), 2.0, _generator_of(point)).view(1, 1, cells, cells)
+        drawn.append(torch.nn.functional.interpolate(field, size=point.shape[1:])[0].expand_as(point))
+    return torch.stack(drawn), _change(bound, start, end), torch.zeros(bound.batch, dtype=torch.long)
+
+
+def _generator_of(point: Tensor) -> torch.Generator:
+    """Seeded by what is in a point."""
+    return torch.Generator().manual_seed(int(flat_rows(point[None]).double().abs().sum() * 1e6) % 2**31)
 
 
 def occlusion(problem: Problem, baselines: Tensor) -> Found:
     """How much the score falls when a feature alone is at its baseline; shared by the numbers of the feature."""
     bound, start, end = _bound(problem, baselines)
     index = _groups(problem, bound)
-    rows, clean = torch.arange(bound.batch), _values(bound, end)
+    n, rows, clean = int(index.max()) + 1, torch.arange(bound.batch), _values(bound, end)
     effects = []
-    for group in range(int(index.max()) + 1):
-        effects.append(clean - bound.values(torch.where(index == group, start, end), rows))
-    cost = torch.full((bound.batch,), len(effects) // 3)
-    return _shared(torch.stack(effects, 1), index), clean - _values(bound, start), cost
+    for groups in torch.arange(n).split(max(1, bound.batch_size // bound.batch)):  # full batches
+        without = torch.cat([torch.where(index == group, start, end) for group in groups])
+        effects.append(clean - bound.values(without, rows.repeat(len(groups))).view(len(groups), -1))
+    cost = torch.full((bound.batch,), n // 3)
+    return _shared(torch.cat(effects).T, index), clean - _values(bound, start), cost
 
 
 def shapley(problem: Problem, baselines: Tensor) -> Found:
@@ -118,6 +132,7 @@ def distance(problem: Problem, baselines: Tensor) -> Found:
 REFERENCES: Mapping[str, Callable[[Problem, Tensor], Found]] = MappingProxyType(
     {
         "random": random_values,
+        "smooth_random": smooth_random,
         "occlusion": occlusion,
         "shapley": shapley,
         "sliding_windows": sliding_windows,

@@ -128,6 +128,15 @@ def summary(rows: Sequence[Rows]) -> Record:
     return {name: value for name, value in told.items() if value is not None}
 
 
+def gains_by_example(rows: Sequence[Rows], half: Half = "reporting") -> dict[str, dict[str, dict[str, float]]]:
+    """By net, method and example, the mean gain over the fills: what leads are tested with."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in rows:
+        if row["half"] == half:
+            found.setdefault(row["net"], {}).setdefault(row["method"], {})[str(row["row"])] = round(row["gain"], 4)
+    return found
+
+
 def _numbers(rows: Sequence[Rows], name: str) -> list[float]:
     return [row[name] for row in rows if row.get(name) is not None]
 

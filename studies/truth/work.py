@@ -15,8 +15,8 @@ from torch import Tensor
 from leastpath._support.rows import flat_rows
 from leastpath._support.store import Store
 from leastpath.account.run import Run
-from leastpath.evaluation.support import symmetric_relevance_gain
-from leastpath.removal.curves import group_strengths
+from leastpath.evaluation.support import prepare_fill
+from leastpath.removal.curves import Order, group_strengths, judged_score, measure_curves
 from studies.findings.config import Setting
 from studies.findings.measuring import listed
 from studies.findings.shortcut import mark_ranks
@@ -24,6 +24,7 @@ from studies.findings.study import Record
 from studies.truth.candidates import Candidate, explained
 from studies.truth.problem import HALVES, Half, Net, Opened, Problem
 
+TURN = 12  # examples of a net, then it is the next net's turn
 MEASURES = 3
 """Raised when what is measured changes: explanations are kept, and are measured anew."""
 
@@ -81,7 +82,9 @@ def pieces(
     images: int | None = None,
     named: bool = False,
 ) -> Iterator[Piece]:
-    """All units of work, in the order in which they are done.
+    """All units of work, in the order in which they are done: the first examples of every net, then the next ones.
+
+    So a run that is stopped has all candidates on the same examples of every net.
 
     Args:
         nets: in this order.
@@ -90,7 +93,8 @@ def pieces(
         images: at most so many in each half.
         named: the candidates were named by the user, so those that are not `main` are reported, too.
     """
-    for net in nets:
+    turns: dict[tuple[int, int], list[Piece]] = {}
+    for at, net in enumerate(nets):
         for candidate in candidates:
             for half in halves:
                 if half == "development" and net.reporting_only:
@@ -100,7 +104,10 @@ def pieces(
                 n = net.few if candidate.few else net.examples[half]
                 rows = net.rows(half, n if images is None else min(n, images))
                 for first in range(0, len(rows), net.block):
-                    yield Piece(net, candidate, half, rows[first : first + net.block])
+                    piece = Piece(net, candidate, half, rows[first : first + net.block])
+                    turns.setdefault((first // TURN, at), []).append(piece)
+    for _, turn in sorted(turns.items()):
+        yield from sorted(turn, key=lambda piece: piece.rows[0])  # a problem serves all candidates, then the next
 
 
 class Workshop:
@@ -127,7 +134,7 @@ class Workshop:
                 self._missing[net.name] = str(error)
                 print(f"{net.title} is left out: {error}")
                 return None
-            self._opened = {net.name: opened}  # one at a time: large nets do not fit side by side
+            self._opened[net.name] = opened
             self.store.write(f"quality {net.name}", dict(opened.quality))
         return self._opened.get(net.name)
 
@@ -184,30 +191,25 @@ def do_all(
 
 def measured(problem: Problem, values: Tensor) -> tuple[Record, Tensor]:
     """What an explanation's values (n, *features) are worth: numbers per example, and how strong each feature is."""
-    score = problem.score(problem.output)
-    record: Record = {
-        "gain": {
-            name: listed(
-                symmetric_relevance_gain(
-                    score,
-                    problem.inputs,
-                    values,
-                    problem.baselines[:, 0],
-                    fill=fill,
-                    groups=problem.labels,
-                    shares=problem.shares,
-                    rank=problem.rank,
-                )
-            )
-            for name, fill in problem.fills.items()
-        }
-    }
+    record: Record = {"gain": gains_of(problem, values)}
     if problem.objects is not None:
         record["objects"] = listed(on_object(values, problem.objects))
     if problem.marks is not None and problem.unmarked is not None:
         record |= _on_mark(problem, values, problem.marks, problem.unmarked)
     strengths = strengths_of(problem, values)
     return record | {"total": listed(strengths.nansum(1))}, strengths
+
+
+def gains_of(problem: Problem, values: Tensor) -> dict[str, list[float | None]]:
+    """By fill, the symmetric relevance gain of each example: one stream of full batches over all fills."""
+    judged, scale = judged_score(problem.score(problem.output))
+    bound = judged.bind(problem.inputs)
+    order = Order.of(values, problem.labels, problem.rank)
+    fills = [
+        prepare_fill(fill, bound, problem.inputs, problem.baselines[:, 0], 0) for fill in problem.fills.values()
+    ]  # fmt: skip
+    gains = measure_curves(bound, scale, order, fills, problem.shares)[0]
+    return dict(zip(problem.fills, map(listed, gains[0]), strict=True))
 
 
 def strengths_of(problem: Problem, values: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ _ALL = (
     Kind("size", "|x − b|"),
     Kind("difference", "x − b", sorts=("table", "digits", "photograph")),
     Kind("edges", "edges", sorts=IMAGES),
+    Kind("rarity", "how rare a word is", sorts=("text",)),
     Kind("untrained", "IG of an untrained net"),
     Kind("untrained-size", "its size"),
     Kind("other", "IG of another class"),
@@ -129,6 +130,8 @@ def draw_controls(problem: Problem, sort: Sort, seed: int) -> dict[str, Tensor]:
         "untrained-size": untrained.abs(), "other": other, "other-size": other.abs(),
         "equal": _give_equally(problem, sort, untrained), "size": difference.abs(), "difference": difference,
     }  # fmt: skip
+    if sort == "text":  # vocabularies are numbered by how often a piece is met
+        found["rarity"] = problem.inputs.double().log1p()
     if sort not in IMAGES:
         return found
     found["edges"] = torch.stack([edges_of(image) for image in ends])
