@@ -3,9 +3,10 @@
     python docs/build_tutorials.py [NAME …]
 
 A tutorial is a plain script in cells (`# %%`, and `# %% [markdown]` for prose), so that it also runs by itself and
-opens as a notebook in most editors. What a cell prints stands below it, and so does every PNG that it writes. Where a
-library is missing, the cell's picture is that of docs/tutorials/kept/, with the text of the same name. Sphinx runs this
-before it reads the pages; a script is run again only when it or the library has changed.
+opens as a notebook in most editors; beside its page lies the same as a notebook, NAME.ipynb. What a cell prints stands
+below it, and so does every PNG that it writes. Where a library is missing, the cell's picture is that of
+docs/tutorials/kept/, with the text of the same name. Sphinx runs this before it reads the pages; a script is run again
+only when it or the library has changed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -73,6 +75,20 @@ def page(file: Path, folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def notebook(script: str) -> str:
+    """The script as a Jupyter notebook, without outputs."""
+
+    def cell(number: int, is_prose: bool, text: str) -> dict[str, object]:
+        source = (prose(text) if is_prose else text).splitlines(keepends=True)
+        kind = {"cell_type": "markdown"} if is_prose else {"cell_type": "code", "execution_count": None, "outputs": []}
+        return {**kind, "id": f"cell-{number}", "metadata": {}, "source": source}
+
+    found = [cell(number, is_prose, body) for number, (is_prose, _, body) in enumerate(cells(script))]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    about = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return json.dumps({"cells": found, "metadata": about, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+
+
 def kept_parts(code: str, folder: Path) -> list[str]:
     """What a cell drew and printed where all it needs is installed, if that was kept."""
     parts = []
@@ -104,7 +120,10 @@ def build(file: Path) -> None:
     for old in PAGES.glob(f"{file.stem}-*.png"):  # a tutorial's pictures begin with its name
         old.unlink()
     began = time.perf_counter()
-    target.write_text(page(file, PAGES.resolve()), encoding="utf-8")
+    script = file.read_text(encoding="utf-8")
+    (PAGES / f"{file.stem}.ipynb").write_text(notebook(script), encoding="utf-8")
+    link = f"{{download}}`This page as a notebook <{file.stem}.ipynb>`"
+    target.write_text(f"{page(file, PAGES.resolve())}\n{link}\n", encoding="utf-8")
     stamp.write_text(key)
     print(f"tutorial {file.stem}: {time.perf_counter() - began:.1f} s")
 

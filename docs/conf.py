@@ -17,13 +17,14 @@ copyright = f"2026, {author}"
 release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "_generated/*.md"]  # the latter are included by pages; those in its folders are pages
+exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["page.css"]
+html_js_files = ["sortable.js"]
 html_title = f"{project} {release}"
 
 default_role = "code"  # docstrings write `name`, as Markdown does

