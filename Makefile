@@ -55,8 +55,8 @@ demo: $(STAMP) ## the paper's first experiment in two minutes: trains, explains,
 fuzz: $(STAMP) ## draw calls and damage files for MINUTES=5; what is found is kept in tests/fuzz/found
 	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
 
-soak: $(STAMP) ## Ctrl-C at 50 moments on all that is long, and 500 repetitions of all that must leave nothing behind
-	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m faults --times 50
+soak: $(STAMP) ## Ctrl-C at 50 moments, jobs and explorer with a fault every second for MINUTES=5, and 500 repetitions of all
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m faults --times 50 --minutes $(MINUTES)
 	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m resources --times 500
 
 bench: $(STAMP) ## time beside Captum and a bare gradient loop; BENCH=name runs benchmarks/name.py

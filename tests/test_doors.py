@@ -67,6 +67,17 @@ PARTS = {
     "a list of groups": {"groups": [0, 1]},
     "True as time": {"max_seconds": True},
 }
+SEEDED = {
+    "attribute": lambda seed: explain(seed=seed),
+    "verdict": lambda seed: lp.verdict(SCORE, X, X, seed=seed),
+    "compare": lambda seed: evaluation.compare(["integrated_gradients"], SCORE, X, seed=seed),
+    "a measure": lambda seed: evaluation.symmetric_relevance_gain(SCORE, X, X, fill="noise", seed=seed),
+    "an interval": lambda seed: evaluation.bootstrap_interval(torch.rand(9), seed=seed),
+    "randomize": lambda seed: next(evaluation.randomize(NET, seed=seed)),
+    "fine_tune": lambda seed: evaluation.fine_tune(NET, (X, torch.zeros(2).long()), epochs=1, seed=seed),
+    "roar": lambda seed: evaluation.roar(lambda x, y, s: None, {"a": (X, X)}, (X, X), (X, X), seed=seed),
+    "planted data": lambda seed: evaluation.planted_patch(2, seed=seed),
+}
 CALLS = (
     {f"target: {name}": lambda t=target: explain(lp.Score(NET, t)) for name, target in TARGETS.items()}
     | {f"output: {name}": lambda o=o: explain(lp.Score(NET, 1, o)) for name, o in
@@ -83,6 +94,8 @@ CALLS = (
        for shares in (["a"], 0.5, "ab")}
     | {f"values: {what}": lambda v=values: lp.verdict(SCORE, X, v) for what, values in
        {"None": None, "a word": "x", "a list": [[1]], "objects": np.array([[None] * 4] * 2)}.items()}
+    | {f"seed {seed} of {name}": lambda s=seed, d=door: d(s) for seed in (10**30, -(10**30), True, 0.5)
+       for name, door in SEEDED.items()}
     | {"a list of baselines": lambda: lp.baselines.baseline(["black"], X)}
 )  # fmt: skip
 

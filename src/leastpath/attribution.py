@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import SEEDS, check_seed, check_setting, show_value
+from leastpath._support.checks import check_setting, show_value
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, kind_of, kind_of_shape, label_groups
@@ -96,8 +96,7 @@ def attribute(
     if groups is not None and chosen is not None and "groups" in chosen.defaults:
         settings["groups"] = groups
     (chosen or DEFAULTS["table"]).check(score, baselines, settings)
-    check_seed(seed)
-    run = Run(int(seed) % SEEDS, progress=progress)
+    run = Run(seed, progress=progress)
     warn_of_training_mode(score.model)
     with leave_untouched(score.model, inputs, chosen, settings):
         baselines = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines

@@ -125,7 +125,7 @@ def test_numbers_of_numpy_become_pythons():
     assert repr(given).startswith("Settings(count=3, share=0.5, name='a', maybe=1,")
 
 
-@pytest.mark.parametrize("seed", [np.int64(3), 1_794_847_230_344_186_696, -5, 2**80])
+@pytest.mark.parametrize("seed", [np.int64(3), 1_794_847_230_344_186_696, -5, 2**63 - 1, -(2**63)])
 def test_seeds_of_every_size(seed):
     twice = [lp.attribute(SCORE, X, method=lp.Descent(60), seed=seed).values for _ in range(2)]
     assert torch.equal(*twice) and 0 <= seed_of(seed) < 2**63

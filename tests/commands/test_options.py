@@ -5,9 +5,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from leastpath.commands import options
-from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, make_command
+from leastpath.commands.options import CompareOptions, ExplainOptions, ExploreOptions, JudgeOptions, make_command
 
 
 @pytest.mark.parametrize("settings", [ExplainOptions, ExploreOptions, CompareOptions])
@@ -29,3 +31,12 @@ def test_a_missing_file_is_told_before_anything_is_loaded():
             command(**missing)
     with pytest.raises(ModuleNotFoundError):
         command()
+
+
+@pytest.mark.parametrize("settings", [ExplainOptions, JudgeOptions, CompareOptions])
+def test_seeds_beyond_what_computers_count_are_refused_before_anything_is_loaded(settings):
+    """Oracle: typer's own reading of the range; nothing of the command runs."""
+    app = typer.Typer()
+    app.command()(make_command(settings, "leastpath.no_such_module", "run"))
+    told = CliRunner().invoke(app, ["x.npy", "y.csv", "--seed", str(10**30)][settings is not JudgeOptions :])
+    assert told.exit_code == 2 and "9223372036854775807" in told.output

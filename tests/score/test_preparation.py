@@ -1,7 +1,9 @@
 """prepare(): against the model itself, layer by layer and as a whole. No test depends on what is fast here."""
 
 import copy
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -198,17 +200,34 @@ def test_a_product_against_its_convolution():
 class Skipping(nn.Module):
     """Bright inputs skip the batch normalisation: what one example shows is not the whole function."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_dark=lambda x: x.mean() < 0.4) -> None:
         super().__init__()
         self.first, self.norm, self.last = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 2, 6)
+        self.is_dark = is_dark
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
-        return self.last(self.norm(x) if x.mean() < 0.4 else x).flatten(1)
+        return self.last(self.norm(x) if self.is_dark(x) else x).flatten(1)
 
 
-def test_a_way_that_depends_on_the_data_is_not_frozen():
-    net = seeded(Skipping).eval()
+QUESTIONS = {
+    "a tensor": lambda x: x.mean() < 0.4,
+    "item": lambda x: x.mean().item() < 0.4,
+    "float": lambda x: float(x.detach().mean()) < 0.4,
+    "tolist": lambda x: x.mean().tolist() < 0.4,
+    "numpy": lambda x: x.detach().numpy().mean() < 0.4,
+    "np.asarray": lambda x: np.asarray(x.detach()).mean() < 0.4,
+    "equal": lambda x: torch.equal(x.mean().clamp(max=0.4), x.mean()),
+    "nonzero": lambda x: len((x > 1.5).nonzero()) == 0,
+    "a mask": lambda x: len(x[x > 1.5]) == 0,
+    "unique": lambda x: len(x.gt(1.5).unique()) == 1,
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_way_that_depends_on_the_data_is_not_frozen(question):
+    """Oracle: the model itself, on inputs that take either way, however it asks which way to take."""
+    net = seeded(partial(Skipping, QUESTIONS[question])).eval()
     net.norm.running_mean.fill_(0.3)
     ready = lp.prepare(net, 0.1 * torch.rand(2, 3, 8, 8))
     assert "another way through its layers" in str(ready.report)

@@ -22,7 +22,7 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
     Args:
         name: of the setting.
         given: its value.
-        least: the smallest value allowed; None allows all whole numbers.
+        least: the smallest value allowed; None allows all whole numbers that a computer counts, from −2⁶³ to 2⁶³ − 1.
         or_none: words that say that None is allowed too; empty if it is not.
         advice: the call that fixes it.
     """
@@ -31,8 +31,9 @@ def check_integer(name: str, given: object, least: int | None = None, *, or_none
     remedy = or_none + (f": {advice}" if advice else "")
     if isinstance(given, bool) or not isinstance(given, numbers.Integral):
         raise ValueError(f"{name}={show_value(given)} must be a whole number{remedy}")
-    if least is not None and not least <= int(given) < SEEDS:
-        bound = f"at least {least}" if int(given) < least else "below 2⁶³, where computers stop counting"
+    lowest = -SEEDS if least is None else least
+    if not lowest <= int(given) < SEEDS:
+        bound = "below 2⁶³, where computers stop counting" if int(given) >= SEEDS else f"at least {lowest}"
         raise ValueError(f"{name}={given} must be {bound}{remedy}")
 
 
@@ -54,7 +55,7 @@ SEEDS = 2**63  # as many as every generator takes
 
 
 def seed_of(seed: object) -> int:
-    """A seed that every generator takes, from any whole number: NumPy's, negative ones, `time.time_ns()`."""
+    """A seed that every generator takes, from NumPy's numbers, negative ones and `time.time_ns()`."""
     check_seed(seed)
     return int(seed) % SEEDS  # type: ignore[call-overload]
 
@@ -187,12 +188,12 @@ def _fits(given: object, kind: Any) -> bool | None:
         return isinstance(given, str) and given in get_args(kind)
     if get_origin(kind) is collections.abc.Callable:
         return callable(given) and not isinstance(given, type)
-    if get_origin(kind) is tuple and isinstance(given, (tuple, list)):
+    if get_origin(kind) is tuple:
+        if not isinstance(given, (tuple, list, range)):
+            return False
         parts = get_args(kind)
         kinds = parts[:1] * len(given) if parts[1:] == (...,) else parts
         return len(kinds) == len(given) and all(map(_holds, given, kinds))
-    if get_origin(kind) is tuple:
-        return False if isinstance(given, (str, numbers.Number, Tensor)) else None
     if isinstance(kind, type) and get_origin(kind) is None:
         try:
             return isinstance(given, kind)

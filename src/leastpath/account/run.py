@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import in_words
+from leastpath._support.checks import in_words, seed_of
 from leastpath._support.rows import draw_normal, draw_uniform
 from leastpath.score.score import BoundScore
 
@@ -261,6 +261,9 @@ class Run:
     progress: bool = False
     reserved: int = 0
     clock: Clock = NO_LIMIT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", seed_of(self.seed))
 
     def budget(self, score: BoundScore) -> Budget:
         """What each example of a bound score may still spend. Solvers take a share: `run.budget(score).share(0.5)`."""

@@ -106,7 +106,7 @@ class ExplainOptions(ModelOptions):
     max_new_tokens: Annotated[int, Option(help="Of the answer that the model gives itself.")] = 1
     max_gradients: Annotated[int | None, Option(help="Budget of each method that has a path.")] = None
     max_seconds: Annotated[float | None, Option(help="Time of each method that has a path.")] = None
-    seed: Annotated[int, Option(help="Of the methods.")] = 0
+    seed: Annotated[int, Option(help="Of the methods.", min=-(2**63), max=2**63 - 1)] = 0
     resume: Annotated[bool, Option(help="Go on with an interrupted run in the same folder.")] = False
 
 
@@ -125,7 +125,7 @@ class JudgeOptions(ModelOptions):
     labels: Annotated[Path | None, Option(help="Class names, one per line or as JSON.")] = None
     n_removals: Annotated[int | None, Option(help="Removals that the model is asked about; more give power.")] = None
     as_json: Annotated[bool, Option("--json", help="Print numbers and words as JSON.")] = False
-    seed: Annotated[int, Option(help="Of the removals.")] = 0
+    seed: Annotated[int, Option(help="Of the removals.", min=-(2**63), max=2**63 - 1)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ class CompareOptions(ModelOptions):
     ] = True
     limit: Annotated[int | None, Option(min=1, help="At most so many pictures or rows, from the first.")] = None
     max_seconds: Annotated[float | None, Option(help="Time for the comparison; --resume goes on.")] = None
-    seed: Annotated[int, Option(help="Of methods and measures.")] = 0
+    seed: Annotated[int, Option(help="Of methods and measures.", min=-(2**63), max=2**63 - 1)] = 0
     resume: Annotated[bool, Option(help="Go on in the same folder; methods and inputs may be added.")] = False
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leastpath._support.checks import Count, Share, check_setting
+from leastpath._support.checks import Count, Share, check_setting, seed_of
 from leastpath._support.rows import per_row
 from leastpath.account.run import Run
 from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, generators, read_attributions
@@ -84,7 +84,7 @@ def fine_tune(
         raise ValueError(f"model is a {type(model).__name__}, expected a torch.nn.Module, whose weights can be trained")
     if find_filler(fill)[1] is FILLS["baseline"]:
         raise ValueError('fill="baseline" has no baseline while a model is trained: pass its number, as in fill=0.0')
-    judge = copy.deepcopy(model).requires_grad_(True)
+    seed, judge = seed_of(seed), copy.deepcopy(model).requires_grad_(True)
     training = [part for part in judge.parameters() if part.is_floating_point()]
     optimizer = torch.optim.Adam(training, lr=learning_rate)
     with torch.random.fork_rng(), torch.enable_grad(), Run(seed, None, progress).bar("fine-tuning", epochs) as bar:

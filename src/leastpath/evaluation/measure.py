@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_settings_of
+from leastpath._support.checks import check_settings_of, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.features.groups import Kind
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
@@ -320,7 +320,7 @@ def generators(inputs: Inputs, seed: int) -> list[torch.Generator]:
     made = []
     for example in zip(*_parts(inputs), strict=True):
         values = [x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for x in example]
-        made.append(torch.Generator().manual_seed((seed * 1_000_003 + zlib.crc32(b"".join(values))) % 2**63))
+        made.append(torch.Generator().manual_seed((seed_of(seed) * 1_000_003 + zlib.crc32(b"".join(values))) % 2**63))
     return made
 
 

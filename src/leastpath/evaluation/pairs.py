@@ -103,8 +103,9 @@ def compare(
     """
     entrants = _entrants(methods)
     check_level(level)
-    Limits(max_seconds=max_seconds)
     check_integer("batch_size", batch_size, 1)
+    Limits(max_seconds=max_seconds)
+    finished, run = True, Run(seed, None, progress, clock=Clock(max_seconds))
     judges = _choose_measures(measures, score, inputs)  # refuses wrong inputs and targets before any method runs
     batch = len(inputs[0] if isinstance(inputs, tuple) else inputs)
     if names is not None and len(names) != batch:
@@ -117,7 +118,6 @@ def compare(
     examples = [_describe_example(*rows_of(score, inputs, baselines, range(b, b + 1))) for b in range(batch)]
     keys = {(e.name, b): f"{e.name[:60]} {digest([e.what, x])}" for e in entrants for b, x in enumerate(examples)}
     failures: dict[tuple[str, int], str] = {}
-    finished, run = True, Run(seed, None, progress, clock=Clock(max_seconds))
     try:
         with run.bar("compare", len(keys)) as bar:
             pairs = _Pairs(score, inputs, baselines, judges, kept, keys, fail_fast, seed, bar, failures)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import Count
+from leastpath._support.checks import Count, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.evaluation.ground_truth import rank_correlation
 from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, read_attributions
@@ -84,7 +84,7 @@ def randomize(
         raise ValueError(
             f"a {type(model).__name__} has no weights to draw anew: Score(model, …) needs a torch.nn.Module"
         )
-    changed = copy.deepcopy(model)
+    changed, seed = copy.deepcopy(model), seed_of(seed)
     layers = layers_of(changed)[::-1]
     if not layers:
         raise ValueError(f"{type(model).__name__} has no parameters to draw anew: its weights must be nn.Parameter")

@@ -109,9 +109,10 @@ def roar(
     }
     accuracy = {name: torch.full((len(shares), repeats), torch.nan, dtype=torch.float64) for name in attributions}
     total = repeats * (1 + len(attributions) * (len(shares) - 1))
-    with Run(seed, None, progress).bar("ROAR", total) as bar:
+    run = Run(seed, None, progress)
+    with run.bar("ROAR", total) as bar:
         try:
-            _fill_in(accuracy, places, shares, filled, train, training, test, seed, bar)
+            _fill_in(accuracy, places, shares, filled, train, training, test, run.seed, bar)
         except KeyboardInterrupt:
             done = sum(int((~a.isnan()).sum()) for a in accuracy.values())
             warnings.warn(f"interrupted: {done} results are kept, the others are NaN", RuntimeWarning, stacklevel=2)
@@ -152,7 +153,7 @@ def _fit(train: Any, training: Data, seed: int) -> Callable[[Tensor], Any]:
             return train(*training, seed)
     estimator = copy.deepcopy(train)
     if "random_state" in inspect.signature(type(estimator)).parameters:
-        estimator.set_params(random_state=seed)
+        estimator.set_params(random_state=seed % 2**32)
     estimator.fit(flat_rows(training[0]).cpu().numpy(), training[1].cpu().numpy())
     return lambda x: estimator.predict(flat_rows(x).cpu().numpy())
 

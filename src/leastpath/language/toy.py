@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from leastpath._support.checks import seed_of
 from leastpath._support.optional import import_optional
 
 WORDS = (
@@ -42,6 +43,6 @@ def toy_model(seed: int = 0, **settings: Any) -> tuple[nn.Module, Any]:
         vocab_size=len(words), eos_token_id=0, bos_token_id=None, pad_token_id=None, **{**size, **settings},
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed_of(seed))
         model = library.LlamaForCausalLM(config)
     return model.eval(), tokenizer

@@ -29,7 +29,7 @@ def owen(
     *,
     n_forwards: Annotated[int, Range(least=2)] = 500,
     groups: Groups = None,
-    cuts: Sequence[int] = (),
+    cuts: tuple[int, ...] = (),
 ) -> Explained:
     """Owen values: Shapley values in which the halves of a region join together before or after the other half.
 

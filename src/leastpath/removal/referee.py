@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, check_tensor, seed_of
+from leastpath._support.checks import check_integer, check_tensor
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, default_groups, kind_of, label_groups, patches
@@ -115,7 +115,7 @@ class Referee:
         with leave_untouched(score.model, inputs):
             starts = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
             bound, start, _, m = bind_paths(score, inputs, starts)
-        self._set_up(bound, inputs, start.unflatten(0, (-1, m)), groups, Run(seed_of(seed), progress=progress))
+        self._set_up(bound, inputs, start.unflatten(0, (-1, m)), groups, Run(seed, progress=progress))
         self.n_removals, self.draws = n_removals, draws
 
     @classmethod

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from leastpath._support.fastest import clock_of
@@ -241,12 +242,12 @@ def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]
     watched = [m for m in ready.modules() if isinstance(m, (*FOLDED, *FOLDED.values())) and _is_plain(m)]
     hooks = [m.register_forward_hook(lambda m, given, out: calls.append((m, given[0], out))) for m in watched]
     try:
-        with _WatchedReads() as watch:  # type: ignore[no-untyped-call]
+        with _WatchedReads() as read, _WatchedExports() as exported:  # type: ignore[no-untyped-call]
             output = output_tensor(ready(*_leaves(inputs)))
     finally:
         for hook in hooks:
             hook.remove()
-    if watch.read:
+    if read.seen or exported.seen:
         raise ValueError("it reads numbers while it runs, so other inputs may take another way through its layers")
     runs = Counter(id(module) for module, _, _ in calls)
     readers = _readers(output)
@@ -260,12 +261,23 @@ def _neighbors(ready: Prepared, inputs: tuple[Any, ...]) -> list[tuple[Any, Any]
 
 
 class _WatchedReads(TorchDispatchMode):
-    """Notices whether a model asks for a number as Python's, as a branch that depends on the data does: `read`."""
+    """Notices whether a model asks for a number as Python's, as a branch that depends on the data does: `seen`."""
 
-    read = False
+    seen = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.read |= torch.Tag.data_dependent_output in func.tags
+        self.seen |= bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(func.tags))
+        return func(*args, **(kwargs or {}))
+
+
+class _WatchedExports(TorchFunctionMode):
+    """The same for what takes numbers out of the memory of a tensor, which is no operation."""
+
+    names = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage")
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen |= getattr(func, "__name__", "") in self.names
         return func(*args, **(kwargs or {}))
 
 

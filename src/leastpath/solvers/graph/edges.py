@@ -51,8 +51,6 @@ class Topology:
     @classmethod
     def with_edges(cls, points: Tensor, edges: np.ndarray, is_bridge: np.ndarray) -> Topology:
         """From edges (m, 2) and which of them are bridges (m,)."""
-        if edges.ndim != 2 or is_bridge.shape != edges.shape[:1]:
-            raise ValueError(f"is_bridge has shape {is_bridge.shape}, expected one for each of {len(edges)} edges")
         keys = edges[:, 0] * len(points) + edges[:, 1]
         order = np.argsort(keys, kind="stable")
         places, _ = neighbors.distinct_places(flat(points))

@@ -7,6 +7,7 @@ join as leaves: routes run over the points, never over another input, so a batch
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as File
@@ -406,6 +407,7 @@ class Graph:
             k, n_steps, refine = arrays["settings"].tolist()
             search: neighbors.Method = str(arrays["search"])  # type: ignore[assignment]
             points = torch.as_tensor(arrays["points"])
+            _check_rows(arrays)
             topology = Topology.with_edges(points, arrays["edges"], arrays["is_bridge"])
             tables = {target: _read_table(arrays, target, topology) for target in arrays["targets"].tolist()}
             trees = {}
@@ -415,6 +417,16 @@ class Graph:
                 trees[(target, arrays[f"tree/{i}/key"].tobytes())] = tree
             solver = NeighborGraph(points, k, refine=bool(refine), n_steps=n_steps, search=search)
             return cls(solver, topology, tables, str(arrays["metric"]), trees)
+
+
+def _check_rows(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless every array has a row for each point, or for each edge, of which it speaks."""
+    of_edges = ("is_bridge", "length", *(f"estimate/{i}" for i in range(4)))
+    rows = dict.fromkeys(of_edges, "edges") | dict.fromkeys(("node_score", "distance", "before"), "points")
+    for name, array in arrays.items():
+        what = rows.get(re.sub(r"^(tree/)?-?\d+/", "", name))
+        if what and array.shape[:1] != arrays[what].shape[:1]:
+            raise ValueError(f"{name} has shape {array.shape}, expected one for each of {len(arrays[what])} {what}")
 
 
 def _read_table(arrays: Mapping[str, np.ndarray], target: int, topology: Topology) -> EdgeTable:
