@@ -1,6 +1,5 @@
 """What is explained: pictures and rows, as tensors, with their baselines."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -75,12 +74,6 @@ def test_several_baselines_with_commas(folder):
     assert row.baselines.shape == (1, 6, 3)
     with pytest.raises(ValueError, match="--baseline 'grey' is unknown"):
         image_case(folder / "picture.png", net, size=16, baseline="black,grey")
-
-
-def test_a_row_with_a_hole_is_refused():
-    table = pd.DataFrame({"a": [1.0, np.nan], "b": [0.0, 1.0]})
-    with pytest.raises(ValueError, match="row 1 has no finite number in a: fill it first"):
-        table_case(table, 1, nn.Linear(2, 2).eval())
 
 
 def test_a_row_shows_its_cells_beside_the_baseline_in_its_own_units():

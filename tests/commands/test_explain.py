@@ -4,12 +4,17 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+import typer
+from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
+from typer.testing import CliRunner
 
 import leastpath as lp
+from leastpath._support.store import Store
 from leastpath.commands import explain
 from leastpath.commands.case import table_case
 from leastpath.commands.explain import choose_methods, run_explain
@@ -18,6 +23,11 @@ from leastpath.commands.model_files import load_model
 from leastpath.commands.options import ExplainOptions, make_command
 from leastpath.features.images import read_image
 from leastpath.methods import METHODS, register
+
+
+class GreyNet(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 2))
 
 
 def run_row(folder, out, **more):
@@ -75,6 +85,69 @@ def test_a_row_is_explained_as_attribute_explains_it(folder, tmp_path):
     assert unit.record["completeness_gap"] == pytest.approx(float(expected.completeness_gap[0]), abs=1e-6)
     page = (run.path / "report.html").read_text()
     assert "row 7" in page and "log-probability of class 1" in page
+
+
+@pytest.mark.parametrize(("missing", "stands_in"), [("mean", 0.25), ("-1", -1.0)])
+def test_an_empty_cell_is_what_stands_in_for_it(folder, tmp_path, capsys, missing, stands_in):
+    """Oracle: the same table with the cell filled by hand."""
+    table = pd.read_csv(folder / "table.csv")
+    table["hours"] = [0.0, 0.5] * 6
+    for name, cell in (("empty", None), ("filled", stands_in)):
+        table.loc[[7, 8], "hours"] = cell
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    of = {"solver": None, "methods": "integrated_gradients", "missing": missing}
+    runs = [run_row(folder, tmp_path / n, source=tmp_path / f"{n}.csv", **of) for n in ("empty", "filled")]
+    found, expected = (run.store.read("integrated_gradients").arrays["values"] for run in runs)
+    torch.testing.assert_close(found, expected)
+    assert f"Empty cells of hours: {'the column' if missing == 'mean' else missing}" in capsys.readouterr().err
+    assert missing != "mean" or found[0, 1].abs() < 1e-6  # the mean is where the path starts: unknown counts as nothing
+
+
+def test_a_model_of_marks_gets_them(folder, tmp_path):
+    table = pd.read_csv(folder / "table.csv")
+    table.loc[7, "hours"] = None
+    table.to_csv(tmp_path / "empty.csv", index=False)
+    save_file(nn.Linear(4, 2).state_dict(), tmp_path / "four.safetensors")
+    of = {"model_class": "torch.nn:Linear", "model_args": '{"in_features": 4, "out_features": 2}', "trust_model": False}
+    of |= {"source": tmp_path / "empty.csv", "model": tmp_path / "four.safetensors", "missing": "mark"}
+    page = (
+        run_row(folder, tmp_path / "out", solver=None, methods="integrated_gradients", **of).path / "report.html"
+    ).read_text()
+    assert "row 7" in page
+    with pytest.raises(ValueError, match="does not take rows of 3 numbers"):
+        run_row(folder, tmp_path / "other", **{**of, "missing": "mean"})
+
+
+def test_grey_pictures_as_they_are(tmp_path):
+    """--grey --no-crop --size 8 gives the model of 8 × 8 grey pixels the very pixels of its file."""
+    pixels = np.random.default_rng(0).integers(0, 255, (8, 8)).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "digit.png")
+    save_file(GreyNet().state_dict(), tmp_path / "grey.safetensors")
+    words = [
+        "digit.png",
+        "--model",
+        "grey.safetensors",
+        "--model-class",
+        f"{__name__}:GreyNet",
+        "--size",
+        "8",
+        "--target",
+        "1",
+    ]
+    words = [str(tmp_path / word) if (tmp_path / word).is_file() else word for word in words]
+    words += ["--methods", "integrated_gradients", "--baseline", "black", "--out", str(tmp_path / "out")]
+    app = typer.Typer()
+    app.command()(make_command(ExplainOptions, "leastpath.commands.explain", "run_explain"))
+    result = CliRunner().invoke(app, [*words, "--grey", "--no-crop"])
+    assert result.exit_code == 0, result.output
+    inputs = torch.tensor(pixels / 255).float()[None, None]
+    score = lp.Score(load_model(tmp_path / "grey.safetensors", f"{__name__}:GreyNet"), 1)
+    expected = lp.attribute(score, inputs, 0.0, method=lp.StraightLine()).values
+    found = Store(tmp_path / "out" / "results").read("integrated_gradients").arrays["values"]
+    torch.testing.assert_close(found, expected)
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, ValueError)
+    assert "does not take pictures of 3 × 8 × 8: try another --size, or --grey" in str(refused.exception)
 
 
 def test_resuming_computes_nothing_again(folder, tmp_path, monkeypatch):
@@ -138,9 +211,6 @@ def test_pictures_have_their_own_mistakes(folder, tmp_path):
 
 
 def test_the_command_writes_and_names_its_report(folder, tmp_path):
-    typer = pytest.importorskip("typer")
-    from typer.testing import CliRunner
-
     app = typer.Typer()
     app.command()(make_command(ExplainOptions, "leastpath.commands.explain", "run_explain"))
     words = ["table.csv", "--model", "row.pt", "--trust-model", "--row", "3", "--drop", "name", "--max-gradients", "60"]
@@ -152,7 +222,7 @@ def test_the_command_writes_and_names_its_report(folder, tmp_path):
 
 
 def test_methods_are_chosen_by_name_and_by_what_is_explained(monkeypatch):
-    of_both = {"integrated_gradients", "staircase", "occlusion"}  # as docs/explain.md says
+    of_both = {"integrated_gradients", "staircase", "occlusion"}  # as docs/command-line.md says
     assert {m.name for m in choose_methods(None, None, None, "image")} == of_both | {"idgi", "windows_in_context"}
     assert {m.name for m in choose_methods(None, None, None, "table")} == of_both | {"elastic_band"}
     assert [m.name for m in choose_methods("idgi,idgi, saliency", None, "descent", "table")] == [

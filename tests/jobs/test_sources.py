@@ -214,6 +214,30 @@ def test_cells_are_read_as_python_reads_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_empty_cells_get_the_mean_or_a_number_or_are_left_to_a_transform(tmp_path, kind, monkeypatch):
+    """Oracle: by hand, in every part of the table; a word is no empty cell, and a row of nothing stays one."""
+    frame = pd.DataFrame({"a": [1.0, None, 3.0, None, 8.0], "b": [4.0, 5, None, None, 6]})
+    getattr(frame, f"to_{kind}")(file := tmp_path / f"rows.{kind}", index=False)
+    monkeypatch.setattr(sources, "BLOCK", 2)
+
+    def numbers(**of):
+        return torch.cat([source_of(file, **of).read(i, i + 1).inputs for i in (0, 1, 2, 4)]).tolist()
+
+    assert numbers() == numbers(missing="mean") == [[1, 4], [4, 5], [3, 5], [8, 6]]
+    assert numbers(missing=-1) == [[1, 4], [-1, 5], [3, -1], [8, 6]]
+    assert source_of(file).read(3, 4).inputs.isnan().all()
+    seen = source_of(file, transform=lambda x: torch.cat([x.nan_to_num(), x.isnan().float()], 1)).read(1, 2).inputs
+    assert seen.tolist() == [[0, 5, 1, 0]]
+    with pytest.raises(ValueError, match=r"missing='middle' must be one of \['mean'\] or a number, or None"):
+        source_of(file, missing="middle")
+
+
+def test_what_stands_in_for_empty_cells_knows_nothing_of_rows_that_cannot_be_read(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n,3\n5,6,7\ninf,8\n")
+    assert source_of(tmp_path / "rows.csv").read(1, 2).inputs.tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_row_without_a_label_is_one_that_cannot_be_read(tmp_path, kind):
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "label": [0, None, 2, 1.5]})
     getattr(frame, f"to_{kind}")(tmp_path / f"rows.{kind}", index=False)

@@ -244,11 +244,7 @@ def _describe_class(kind: type, above: Above) -> dict[str, Any]:
             members[name] = _describe(held, above)
     bases = [_describe(base, above) for base in kind.__bases__]
     in_doubt = doubts([members, bases])
-    return {
-        "class": _name(kind),
-        "code": _json_hash([members, bases]),
-        **({UNKNOWN: in_doubt} if in_doubt else {}),
-    }
+    return {"class": _name(kind), "code": _json_hash([members, bases]), **({UNKNOWN: in_doubt} if in_doubt else {})}
 
 
 def _describe_function(value: types.FunctionType, above: Above) -> dict[str, Any]:

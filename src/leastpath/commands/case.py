@@ -72,7 +72,7 @@ def image_case(
     others = "--grey" if image.shape[1] == 3 else "without --grey"
     logits = _probe(model, image, f"pictures of {image.shape[1]} × {size} × {size}: try another --size, or {others}")
     names: dict[str, Choice] = {name: name for name in IMAGE_BASELINES}
-    # The logit: the same forwards explain more of the probability when they are read in it (docs/pictures.md).
+    # The logit: the same forwards explain more of the probability when they are read in it (docs/command-line.md).
     return _case(model, image, logits, names, **{"usual": "raw", "baseline": "black", **asked})
 
 
@@ -83,7 +83,7 @@ def table_case(table: pd.DataFrame, row: int, model: Callable[[Tensor], Any], **
     a common unit. Integrated Gradients does not depend on this unit.
 
     Args:
-        table: of numbers.
+        table: of numbers, as `read_table` gives it.
         row: from 0.
         model: that takes the table's columns.
         asked: `target` (None is the model's first class), `output` (None is the usual one of classifiers), `baseline`
@@ -99,13 +99,9 @@ def table_case(table: pd.DataFrame, row: int, model: Callable[[Tensor], Any], **
         raise ValueError(f"--row {row} is not in the table, which has rows 0 to {len(table) - 1}")
     points = torch.as_tensor(table.to_numpy(dtype="float32", copy=True))
     chosen = points[row : row + 1]
-    empty = [str(name) for name, cell in zip(table.columns, chosen[0], strict=True) if not torch.isfinite(cell)]
-    if empty:
-        raise ValueError(f"row {row} has no finite number in {', '.join(empty)}: fill it first")
     logits = _probe(model, chosen, f"rows of {len(table.columns)} numbers: leave columns out with --drop")
-    complete = points[torch.isfinite(points).all(1)]
-    unit = unit_of(complete)
-    points = complete / unit
+    unit = unit_of(points)
+    points = points / unit
     names: dict[str, Choice] = {
         "mean": ("mean", {"points": points}), "zero": 0.0, "samples": ("samples", {"points": points}),
         "max_entropy": ("max_entropy", {"limits": (points.amin(0), points.amax(0))}),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from leastpath._support.fingerprint import digest
 from leastpath.account.run import Clock
 from leastpath.commands.case import IN_WORDS, Case, image_case, join_cases, table_case
-from leastpath.commands.files import complete_rows, kind_of_file, names_in, picture_files, read_table
+from leastpath.commands.files import kind_of_file, names_in, picture_files, read_table
 from leastpath.commands.fitting import MOST_PICTURES, MOST_ROWS, give_data, spread, stay_in_range
 from leastpath.commands.model_files import GivenModel
 from leastpath.commands.options import FILLS, CompareOptions
@@ -197,8 +197,8 @@ def _read_cases(options: CompareOptions, kind: Kind, model: Callable[[Tensor], A
     asked: dict[str, Any] = {"target": options.target, "output": options.output}
     asked |= {} if options.baseline is None else {"baseline": options.baseline}
     if kind == "table":
-        table = read_table(options.source, names_in(*options.drop))
-        rows = complete_rows(table, options.limit)
+        table = read_table(options.source, names_in(*options.drop), options.missing)
+        rows = range(len(table))[: options.limit]
         return join_cases([table_case(table, row, model, **asked) for row in rows]), [f"row {row}" for row in rows]
     files = picture_files(options.source, options.limit)
     asked |= {"size": options.size, "reading": options.reading}
@@ -219,8 +219,8 @@ def _give_data(wanted: Mapping[str, Contender], case: Case, options: CompareOpti
 def _other_inputs(case: Case, options: CompareOptions) -> Tensor:
     """Inputs that are not compared, (n, *features); of a table, each column in its unit."""
     unit = case.score.model.unit if isinstance(case.score.model, Rescaled) else None
-    table = None if unit is None else read_table(options.source, names_in(*options.drop))
-    rest: list[Any] = picture_files(options.source) if table is None else complete_rows(table)
+    table = None if unit is None else read_table(options.source, names_in(*options.drop), options.missing)
+    rest: list[Any] = picture_files(options.source) if table is None else list(range(len(table)))
     rest = [] if options.limit is None else rest[options.limit :]
     if not rest:
         raise ValueError(

@@ -79,7 +79,8 @@ def read_case(options: ExplainOptions | JudgeOptions, model: GivenModel, baselin
         "target": options.target, "output": options.output, "labels": labels, "baseline": baseline,
     }  # fmt: skip
     if options.row is not None:
-        return table_case(read_table(options.source, names_in(*options.drop)), options.row, used, **asked)
+        table = read_table(options.source, names_in(*options.drop), options.missing)
+        return table_case(table, options.row, used, **asked)
     if not model.is_given and options.size < MADE_FOR:
         print(f"The classifier was made for {MADE_FOR} pixels. {SIZE_PRICE}", file=sys.stderr)
     return image_case(options.source, used, size=options.size, reading=options.reading, **asked)

@@ -17,6 +17,7 @@ from leastpath.commands.explain_prompt import SMOLLM2, load_language_model
 from leastpath.commands.explore_samples import sample_source
 from leastpath.commands.files import (
     TABLES,
+    fill_empty,
     kind_of_file,
     names_in,
     picture_files,
@@ -153,18 +154,22 @@ def _picture_files(given: Sequence[Path]) -> list[tuple[Path, bool]]:
 
 def _table(file: Path, options: ExploreOptions, model: GivenModel, labels: Sequence[str] | None) -> SubjectSource:
     rows, drop = options.row, names_in(*options.drop)
-    table = read_frame(file, drop).dropna()
+    given = read_frame(file, drop)
+    filled = fill_empty(given, options.missing)
+    table = filled.dropna()
     chosen = list(rows) or list(table.index[:MOST_ROWS])
     missing = [row for row in chosen if row not in table.index]
     if missing:
         last = max(table.index, default=0)
-        raise ValueError(f"--row {missing[0]} is not in the table, or has empty cells: its last full row is {last}")
+        raise ValueError(f"--row {missing[0]} is not in the table, or lacks a word: its last full row is {last}")
     left_out = f".drop(columns={drop!r})" if drop else ""
     by_tabs = "" if separator_of(file) == "," else f", sep={separator_of(file)!r}"
+    fill = "" if filled is given else f".pipe(leastpath.commands.files.fill_empty, {options.missing!r})"
     recipe = (
         "import pandas",
+        *(["import leastpath.commands.files"] if fill else []),
         *model.lines(),
-        f"background = pandas.read_csv({str(file)!r}{by_tabs}){left_out}.dropna()",
+        f"background = pandas.read_csv({str(file)!r}{by_tabs}){left_out}{fill}.dropna()",
         f"frame = background.loc[{list(rows)!r}]" if rows else f"frame = background[:{len(chosen)}]",
     )
     return TableSource(model.load(), table.loc[chosen], table, target=options.target, classes=labels, recipe=recipe)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
 
 from leastpath._support.optional import import_optional
 from leastpath.features.groups import Kind
@@ -52,8 +52,8 @@ def read_frame(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
     return table.drop(columns=list(drop))
 
 
-def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
-    """A table of numbers, without the columns to drop."""
+def read_table(file: Path, drop: Sequence[str] = (), missing: str = "mean") -> pd.DataFrame:
+    """A table of numbers, without the columns to drop, its empty cells filled as `fill_empty` does."""
     import pandas as pd
 
     table = read_frame(file, drop)
@@ -62,7 +62,40 @@ def read_table(file: Path, drop: Sequence[str] = ()) -> pd.DataFrame:
         raise ValueError(
             f"{', '.join(words)} hold no numbers: encode them as the model expects, or --drop {','.join(words)}"
         )
-    return table
+    return fill_empty(table, missing)
+
+
+def fill_empty(table: pd.DataFrame, missing: str) -> pd.DataFrame:
+    """A table without empty or infinite numbers; which columns had some is said.
+
+    Args:
+        table: read from a file. Its words stay as they are.
+        missing: what stands in: the column's "mean", a number as text, or "mark": the mean, and after all numbers one
+            of 0 and 1 for each column that has empty cells, as `leastpath.tabular.Encoding` lays them out.
+
+    Example:
+        >>> import pandas
+        >>> fill_empty(pandas.DataFrame({"age": [20.0, None, 40.0]}), "mean")["age"].tolist()
+        [20.0, 30.0, 40.0]
+    """
+    numbers = table.select_dtypes(["number", "bool"]).astype("float64").replace([math.inf, -math.inf], math.nan)
+    empty = numbers.columns[numbers.isna().any()]
+    if empty.empty:
+        return table
+    if numbers.isna().all().any():
+        raise ValueError(
+            f"{', '.join(numbers.columns[numbers.isna().all()])} hold no number: leave them out with --drop"
+        )
+    fill = numbers.mean()
+    if missing not in ("mean", "mark"):
+        try:
+            fill[:] = float(missing)
+        except ValueError:
+            raise ValueError(f"--missing {missing!r} is unknown: use mean, mark, or a number") from None
+    stands = "the column's mean" if missing in ("mean", "mark") else missing
+    print(f"Empty cells of {', '.join(map(str, empty))}: {stands} stands in (--missing).", file=sys.stderr)
+    marks = numbers[empty].isna().astype("float64").add_suffix("_missing") if missing == "mark" else numbers[[]]
+    return numbers.fillna(fill).join(marks).join(table.drop(columns=numbers.columns))
 
 
 def read_labels(file: Path) -> list[str]:
@@ -78,15 +111,6 @@ def read_labels(file: Path) -> list[str]:
         raise ValueError(f"{file} is not JSON: {error}") from error
     names = [given[str(i)] for i in range(len(given))] if isinstance(given, dict) else given
     return [str(name[-1] if isinstance(name, list) else name) for name in names]
-
-
-def complete_rows(table: pd.DataFrame, limit: int | None = None) -> list[int]:
-    """The rows of a table that have a finite number in every column, from 0."""
-    numbers = torch.as_tensor(table.to_numpy(dtype="float64", copy=True))
-    rows = [int(row) for row in torch.isfinite(numbers).all(1).nonzero()[:, 0]]
-    if not rows:
-        raise ValueError("no row of the table has a number in every column: leave columns out with --drop")
-    return rows[:limit]
 
 
 def picture_files(folder: Path, limit: int | None = None) -> list[Path]:

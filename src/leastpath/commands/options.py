@@ -43,6 +43,7 @@ BASELINE_HELP = (
     "Where paths start, or a number; several with commas, as in black,mean. Pictures: "
     f"{', '.join(IMAGE_BASELINES)}; tables: {', '.join(TABLE_BASELINES)}."
 )
+MISSING_HELP = "For empty cells: a number, mean (of the column), or mark: the mean, and a further column, 1 there."
 HOST_HELP = "Listen on other than this machine alone. The address then has a token, which every visitor needs."
 METHODS_HELP = (
     "Names of `leastpath methods`, with commas, as in integrated_gradients,elastic_band,grad_cam,saliency. By default "
@@ -73,6 +74,7 @@ class ModelOptions:
     grey: Annotated[bool, Option("--grey", help="Pictures in one channel, for a model of grey ones.")] = False
     no_crop: Annotated[bool, Option("--no-crop", help="Keep the borders of pictures, which are cut off else.")] = False
     drop: Annotated[list[str], Option(help="Columns that are not features, with commas.")] = field(default_factory=list)
+    missing: Annotated[str, Option(help=MISSING_HELP)] = "mean"
 
     @property
     def reading(self) -> dict[str, bool]:

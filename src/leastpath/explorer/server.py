@@ -19,15 +19,7 @@ from typing import Any
 from leastpath._support.optional import import_optional
 from leastpath.explorer.arrays import as_json, in_plain_numbers
 from leastpath.explorer.export import bundle_of, export_page, page_file, plotly_source
-from leastpath.explorer.safety import (
-    MOST_JSON,
-    App,
-    Gate,
-    Guarded,
-    Refused,
-    error_response,
-    read_body,
-)
+from leastpath.explorer.safety import MOST_JSON, App, Gate, Guarded, Refused, error_response, read_body
 from leastpath.explorer.tasks import Unknown
 from leastpath.explorer.uploads import MOST_BYTES
 from leastpath.score.failures import reason_of

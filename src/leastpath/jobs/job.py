@@ -20,7 +20,7 @@ from leastpath._support.checks import Count, Range, Settings, check_kind
 from leastpath._support.fingerprint import describe
 from leastpath._support.optional import import_by_name
 from leastpath._support.store import StoreMismatch, differences
-from leastpath.jobs.sources import Source, Table, source_of
+from leastpath.jobs.sources import Source, Table, read_spread, source_of
 from leastpath.methods import Method
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.score.baselines import BASELINES, Several, baseline, several
@@ -32,7 +32,6 @@ from leastpath.tabular import ONE_ROW, unit_of
 Keep = Literal["values", "pixels", "nothing"]
 DType = Literal["float16", "bfloat16", "float32", "float64"]
 PROBED = 4  # rows on which models are compared
-BLOCK, MOST_MEASURED = 1_000, 100_000  # rows of a table, whose mean and deviations are taken
 
 
 @dataclass(frozen=True)
@@ -124,32 +123,20 @@ class Job(Settings):
     def measured(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """Of a table: the mean (1, columns), the standard deviations (columns,) and five rows (1, 5, columns).
 
-        None for other data. Of a long table, over 100,000 rows in blocks that are spread over it.
+        None for other data. Of a long table, over some rows, as `read_spread` takes them.
         """
         if not isinstance(self.source, Table):
             return None
-        n, blocks = len(self.source), []
-        step = max(BLOCK, n * BLOCK // MOST_MEASURED)
-        for start in range(0, n, step):
-            blocks += self._read_what_can_be(start, min(n, start + BLOCK))
+        source = self.source
+        blocks = read_spread(lambda start, stop: source.read(start, stop).inputs, len(source))
         if not blocks or not all(isinstance(block, Tensor) and block.ndim == 2 for block in blocks):
             return None
-        points = torch.cat(blocks)  # type: ignore[arg-type]
+        points = torch.cat(blocks)
         points = points[torch.isfinite(points).all(1)].double()
         if not len(points):
             return None
         few = baseline("samples", points[:1], points=points, n=min(5, len(points)))
         return points.mean(0, keepdim=True).float(), unit_of(points).float(), few.float()
-
-    def _read_what_can_be(self, start: int, stop: int) -> list[Inputs | None]:
-        """Rows in parts, without those that cannot be read: the work itself will say why."""
-        try:
-            return [self.source.read(start, stop).inputs]
-        except Exception:
-            middle = (start + stop) // 2
-            if stop - start == 1:
-                return []
-            return [*self._read_what_can_be(start, middle), *self._read_what_can_be(middle, stop)]
 
     def _named_baselines(self, names: str) -> Baselines | Several:
         """Baselines by name, with commas between them: of a table those of `leastpath explain`, else of `baseline`."""

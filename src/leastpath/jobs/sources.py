@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, wraps
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from leastpath.score.calls import Inputs
 TABLES = (".csv", ".parquet")
 ARRAYS = (".npz", ".npy", ".safetensors")
 PROBED_ROWS = 8
+BLOCK, MOST_MEASURED = 1_000, 100_000  # rows of a table, whose mean and deviations are taken
 CSV_STRIDE = 1024  # the place of every 1024th row of a CSV is remembered, so a read skips fewer rows than that
 
 
@@ -180,6 +182,8 @@ class Table(_Files):
         features: names of the columns; all but the target by default. Of one column of lists, each list is an input.
         target: name of the column of labels (integers), if any.
         transform: function of the inputs (rows, columns), or its "package.module:name".
+        missing: what stands in for empty cells: a number, or the "mean" of the column, which is the default where there
+            is no transform; a transform is given NaN for them. A row of nothing else fails.
 
     Example:
         >>> import tempfile
@@ -197,6 +201,7 @@ class Table(_Files):
     features: Sequence[str] | None = None
     target: str | None = None
     transform: str | Callable[[Tensor], Inputs] | None = None
+    missing: Literal["mean"] | float | None = None
 
     @property
     def listing(self) -> dict[str, Any]:
@@ -247,19 +252,17 @@ class Table(_Files):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start to stop − 1."""
-        wanted = [*self.columns, *([self.target] if self.target else [])]
-        table = self._csv_rows(start, stop, wanted) if self._is_csv else self._parquet_rows(start, stop, wanted)
+        table = self._table(start, stop)
         inputs, index = self._numbers(table), np.arange(start, stop)
         if self.target is None:
             return Rows(_transform(inputs, self.transform), index.tolist())
-        labels = _floats(table[self.target])
+        labels = _floats(table, [self.target])[:, 0]
         usable = np.isfinite(labels) & (labels == np.floor(labels))
         if not usable.any():
             kind = table[self.target].type
             raise ValueError(f"the target column {self.target!r} holds {kind}, expected whole numbers")
-        cells = {start + int(i): table[self.target][i].as_py() for i in np.flatnonzero(~usable)}
-        named, expected = f"the label in the column {self.target!r} is", "expected a whole number"
-        errors = {i: f"{named} {'nan' if cell is None else cell}, {expected}" for i, cell in cells.items()}
+        cells = [(start + int(i), table[self.target][i].as_py() or "nan") for i in np.flatnonzero(~usable)]
+        errors = {i: f"the label in the column {self.target!r} is {cell}, expected a whole number" for i, cell in cells}
         inputs, targets = inputs[torch.as_tensor(usable)], torch.as_tensor(labels[usable]).long()
         return Rows(_transform(inputs, self.transform), index[usable].tolist(), targets, errors=errors)
 
@@ -267,7 +270,25 @@ class Table(_Files):
         columns = self.columns
         if len(columns) == 1 and "list" in str(table[columns[0]].type):
             return torch.as_tensor(np.stack(table[columns[0]].to_numpy()).astype(np.float32))
-        return torch.as_tensor(np.stack([_floats(table[name]) for name in columns], 1).astype(np.float32))
+        numbers = _floats(table, columns)
+        if self.transform is None or self.missing is not None:  # words where numbers are expected are no empty cells
+            empty = np.stack([table[name].is_null(nan_is_null=True).to_numpy() for name in columns], 1)
+            empty &= ~empty.all(1, keepdims=True)  # a blank line says nothing of its row
+            numbers = np.where(empty, self._stand_ins, numbers) if empty.any() else numbers
+        return torch.as_tensor(numbers.astype(np.float32))
+
+    @cached_property
+    def _stand_ins(self) -> np.ndarray:
+        """(columns,) for empty cells."""
+        if isinstance(self.missing, (int, float)):
+            return np.full(len(self.columns), self.missing, np.float64)
+        blocks = read_spread(lambda start, stop: _floats(self._table(start, stop), self.columns), len(self))
+        known = torch.as_tensor(np.concatenate(blocks))
+        return known.where(known.isfinite(), torch.nan).nanmean(0).numpy()
+
+    def _table(self, start: int, stop: int) -> Any:
+        wanted = self.columns if self.target is None else [*self.columns, self.target]
+        return self._csv_rows(start, stop, wanted) if self._is_csv else self._parquet_rows(start, stop, wanted)
 
     def _csv_rows(self, start: int, stop: int, columns: list[str]) -> Any:
         table, misfits = self._parse_csv(start, stop, columns)
@@ -314,8 +335,7 @@ class Table(_Files):
     def _parquet_rows(self, start: int, stop: int, columns: list[str]) -> Any:
         parts = []
         for part, low, high in _parts(self._starts, start, stop):
-            file = self._files[part]
-            metadata = _parquet(file).metadata
+            metadata = _parquet(file := self._files[part]).metadata
             starts = np.cumsum([0, *(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))])
             for group, first, end in _parts(starts, low, high):
                 parts.append(_row_group(file, group, tuple(columns)).slice(first, end - first))
@@ -413,8 +433,7 @@ class Pictures(_Files):
     def _classes(self) -> dict[str, int]:
         if self.target not in (None, "folder"):
             raise ValueError(f'target={self.target!r} of pictures must be "folder" or None')
-        names = sorted({file.parent.name for file in self._files})
-        return {name: number for number, name in enumerate(names)}
+        return {name: number for number, name in enumerate(sorted({file.parent.name for file in self._files}))}
 
     def __len__(self) -> int:
         return len(self._files)
@@ -502,6 +521,23 @@ def same_data(source: Source, kept: Any) -> bool:
     return all(kept.get(name) == part for name, part in json.loads(json.dumps(listing)).items())
 
 
+def read_spread(read: Callable[[int, int], Any], n: int) -> list[Any]:
+    """What `read(start, stop)` gives for rows 0 to n − 1, and of many for 100,000 in blocks that are spread over them.
+
+    Rows that cannot be read are left out: the work itself will say why.
+    """
+
+    def read_what_can_be(start: int, stop: int) -> list[Any]:
+        try:
+            return [read(start, stop)]
+        except Exception:
+            middle = (start + stop) // 2
+            return [] if stop - start == 1 else [*read_what_can_be(start, middle), *read_what_can_be(middle, stop)]
+
+    step = max(BLOCK, n * BLOCK // MOST_MEASURED)
+    return [found for start in range(0, n, step) for found in read_what_can_be(start, min(n, start + BLOCK))]
+
+
 def _read_each(
     start: int, stop: int, read: Callable[[int], tuple[Tensor, int | None]], name: Callable[[int], str] = str
 ) -> Rows:
@@ -542,9 +578,8 @@ def _label(target: Any) -> int | None:
 
 def _files(path: Path, *suffixes: str) -> list[Path]:
     wanted = suffixes or (*TABLES, *ARRAYS, *PICTURES)
-    found = [path]
-    if not path.is_file():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in wanted and not p.name.startswith("."))
+    inside = [] if path.is_file() else sorted(p for p in path.rglob("*") if not p.name.startswith("."))
+    found = [p for p in inside if p.suffix.lower() in wanted] or [path]
     if not found or found[0].suffix.lower() not in wanted:
         raise ValueError(f"{path} holds no data: expected files of kinds {', '.join(wanted)}")
     return found
@@ -552,15 +587,9 @@ def _files(path: Path, *suffixes: str) -> list[Path]:
 
 def _parts(starts: np.ndarray, start: int, stop: int) -> list[tuple[int, int, int]]:
     """(part, first row in it, end in it) for rows start to stop − 1 of parts that begin at `starts`."""
-    found = []
-    for part in range(max(0, int(np.searchsorted(starts, start, side="right")) - 1), len(starts) - 1):
-        begin = int(starts[part])
-        if begin >= stop:
-            break
-        low, high = max(start, begin), min(stop, int(starts[part + 1]))
-        if low < high:
-            found.append((part, low - begin, high - begin))
-    return found
+    limits = enumerate(pairwise(starts.tolist()))
+    cut = [(part, begin, max(start, begin), min(stop, end)) for part, (begin, end) in limits]
+    return [(part, low - begin, high - begin) for part, begin, low, high in cut if low < high]
 
 
 def _row_places(file: Path) -> tuple[np.ndarray, int]:
@@ -594,16 +623,17 @@ def _holds_numbers(kind: Any) -> bool:
     return any(getattr(types, f"is_{name}")(kind) for name in ("integer", "floating", "boolean", "decimal", "null"))
 
 
-def _floats(column: Any) -> np.ndarray:
-    """A column as float64, (rows,). A cell that is not a number is NaN, so that only its own row fails."""
-    pa = _arrow()
-    if _holds_numbers(column.type):
-        numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-        return numbers
+def _floats(table: Any, columns: Sequence[str]) -> np.ndarray:
+    """Columns as float64, (rows, columns). A cell that is not a number is NaN, so that only its own row fails."""
     import pandas as pd
 
-    cells = column.cast(pa.string()).to_pandas()
-    return np.asarray(pd.to_numeric(cells, errors="coerce"), np.float64)
+    pa, found = _arrow(), []
+    for column in (table[name] for name in columns):
+        if _holds_numbers(column.type):
+            found.append(column.cast(pa.float64(), safe=False).to_numpy())
+        else:
+            found.append(np.asarray(pd.to_numeric(column.cast(pa.string()).to_pandas(), errors="coerce"), np.float64))
+    return np.stack(found, 1)
 
 
 @contextmanager

@@ -8,14 +8,4 @@ from leastpath.methods.method import Explained, Method, Methods, Problem, method
 from leastpath.methods.smoothing import smooth
 from leastpath.methods.table import METHODS, method_of, register
 
-__all__ = [
-    "METHODS",
-    "Explained",
-    "Method",
-    "Methods",
-    "Problem",
-    "method",
-    "method_of",
-    "register",
-    "smooth",
-]
+__all__ = ["METHODS", "Explained", "Method", "Methods", "Problem", "method", "method_of", "register", "smooth"]

@@ -138,11 +138,7 @@ def layer_cam(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
 
 
 def _of_maps(
-    problem: Problem,
-    layer: nn.Module | None,
-    name: str,
-    combine: Callable[[Tensor, Tensor], Tensor],
-    relu: bool = True,
+    problem: Problem, layer: nn.Module | None, name: str, combine: Callable[[Tensor, Tensor], Tensor], relu: bool = True
 ) -> Explained:
     """Maps of a layer and their gradients, both (n, channels, h, w), combine and added up over the channels."""
     hooked, chosen = _on_private_copy(problem, layer, name)

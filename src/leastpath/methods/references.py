@@ -87,12 +87,7 @@ def lpi(
 
 
 def _neighbourhoods(
-    points: Tensor,
-    inputs: Tensor,
-    represent: Callable[[Tensor], Tensor],
-    n_centers: int,
-    n_references: int,
-    seed: int,
+    points: Tensor, inputs: Tensor, represent: Callable[[Tensor], Tensor], n_centers: int, n_references: int, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each input the rows of its references among the points, and their weights, which sum to one."""
     from sklearn.cluster import KMeans

@@ -12,14 +12,7 @@ from leastpath.methods.adversarial import agi, mfaba
 from leastpath.methods.boundary import BoundaryIG
 from leastpath.methods.by_path import method_of_solver, path_method
 from leastpath.methods.cam import grad_cam, grad_cam_plus_plus, hires_cam, layer_cam, xgrad_cam
-from leastpath.methods.captum_peers import (
-    deep_lift,
-    gradient_shap,
-    input_x_gradient,
-    kernel_shap,
-    lime,
-    saliency,
-)
+from leastpath.methods.captum_peers import deep_lift, gradient_shap, input_x_gradient, kernel_shap, lime, saliency
 from leastpath.methods.controls import input_alone, other_class, random, untrained
 from leastpath.methods.counterfactual import ig2
 from leastpath.methods.fisher_rao import FisherRaoPath

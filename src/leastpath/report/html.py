@@ -87,13 +87,7 @@ class Report:
         return self.raw(f"<ul>{''.join(items)}</ul>")
 
     def table(
-        self,
-        table: Any,
-        caption: str = "",
-        *,
-        digits: int = 4,
-        index: bool | None = None,
-        bold: Collection[int] = (),
+        self, table: Any, caption: str = "", *, digits: int = 4, index: bool | None = None, bold: Collection[int] = ()
     ) -> Report:
         """A table.
 

@@ -22,11 +22,7 @@ from leastpath._support.checks import check_integer, check_tensor, show_value
 from leastpath._support.fastest import clock_of, fastest_size
 from leastpath._support.rows import flat_rows
 from leastpath._support.threads import in_this_thread
-from leastpath.score.arguments import (
-    Marked,
-    has_batch_length,
-    per_example,
-)
+from leastpath.score.arguments import Marked, has_batch_length, per_example
 from leastpath.score.calls import (
     Baselines,
     CheckedTarget,
