@@ -62,13 +62,13 @@ soak: $(STAMP) ## Ctrl-C at 50 moments, jobs and explorer with a fault every sec
 bench: $(STAMP) ## time beside Captum and a bare gradient loop; BENCH=name runs benchmarks/name.py
 	$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
 
-# In an environment of its own: neither the package nor its tests need these tools.
-release: $(STAMP) ## build wheel and source, check them, and write dist/NOTES.md from the changelog
+# In an environment of its own: neither the package nor its tests need these tools, and these tools need no .venv.
+release: ## build wheel and source, check them, and write dist/NOTES.md from the changelog
 	rm -rf build dist
 	test -x .venv-release/bin/twine || { $(PYTHON) -m venv .venv-release && .venv-release/bin/pip install --quiet 'build>=1.2' 'twine>=6'; }
 	.venv-release/bin/python -m build
 	.venv-release/bin/twine check --strict dist/*.whl dist/*.tar.gz
-	$(BIN)/python tools/release_notes.py > dist/NOTES.md
+	.venv-release/bin/python tools/release_notes.py > dist/NOTES.md
 	@ls dist
 
 site: $(STAMP) ## a static page of three examples, out/demo/index.html, which could be hosted anywhere

@@ -64,3 +64,12 @@ def test_classifiers_name_the_versions_that_the_workflow_tests():
     said = [c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r"Python :: 3\.\d+$", c)]
     lowest = next(need for need in project["dependencies"] if need.startswith("torch")).partition(">=")[2]
     assert said == tested and f"torch=={lowest}.*" in workflow
+
+
+def test_the_workflow_asks_for_targets_that_the_makefile_has():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    asked = set(re.findall(r"run: make (\w+)", workflow))
+    assert asked >= {"lint", "types", "docs", "unit", "release", "site"}
+    assert asked <= set(re.findall(r"^(\w+):.*##", makefile, re.M))
+    assert workflow.count("runs-on:") == workflow.count("timeout-minutes:")

@@ -14,7 +14,11 @@ from leastpath.explorer.export import bundle_of, export_page
 from leastpath.explorer.session import Session, session_of
 
 METHODS, MOST_SECONDS = 2, 600
-EXAMPLES = {"photos": "A photograph", "digits": "A handwritten digit", "table": "A patient of a table"}
+EXAMPLES = {
+    "photos": ("A photograph", "why does EfficientNet-lite0 see a daisy? Remove parts of it, and watch the classes."),
+    "digits": ("A handwritten digit", "walk from black to the digit, and see where its values come from."),
+    "table": ("A patient of a table", "a net of breast cancer's 30 columns: remove some, and see what it says then."),
+}
 HEAD = (
     '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>leastpath: three examples</title>'
     '<meta name="viewport" content="width=device-width, initial-scale=1"></head>'
@@ -36,17 +40,20 @@ def main(folder: Path) -> None:
     """Write index.html and a page for each example."""
     folder.mkdir(parents=True, exist_ok=True)
     links = []
-    for name, title in EXAMPLES.items():
+    for name, (title, words) in EXAMPLES.items():
         source, sentence = sample_source(name)
         session = session_of(source, sentence=sentence)
         assert isinstance(session, Session)
         explain_first(session)
         (folder / f"{name}.html").write_text(export_page(bundle_of(session)), encoding="utf-8")
         session.close()
-        links.append(f'<li><a href="{name}.html">{title}</a>: {sentence}</li>')
+        links.append(f'<li><a href="{name}.html">{title}</a>: {words}</li>')
         print(f"{folder / name}.html", flush=True)
-    words = "<h1>leastpath</h1><p>What the explorer shows, saved as pages that need no server.</p>"
-    (folder / "index.html").write_text(f"{HEAD}{words}<ul>{''.join(links)}</ul></body></html>\n", encoding="utf-8")
+    lead = (
+        "<h1>leastpath</h1><p>Explanations of three models, by two methods each, and what removal says of them: "
+        "the explorer, saved as pages that need no server (5 to 15 MB each).</p>"
+    )
+    (folder / "index.html").write_text(f"{HEAD}{lead}<ul>{''.join(links)}</ul></body></html>\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
