@@ -438,6 +438,8 @@ def _is_text(text: Any) -> bool:
 def embedding_of(model: nn.Module) -> nn.Module:
     getter: Callable[[], Any] | None = getattr(model, "get_input_embeddings", None)
     found = getter() if getter is not None else None
+    if isinstance(model, str):
+        raise ValueError(f"the model is the name {model!r}: load it first, by AutoModel….from_pretrained({model!r})")
     if not isinstance(found, nn.Module):
         raise ValueError(
             f"{type(model).__name__} does not name its embedding: pass it, as in "

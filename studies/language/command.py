@@ -19,7 +19,9 @@ from studies.language.tables import (
     of_half,
     summarize,
     with_gradients,
+    write_fewer,
     write_gaps,
+    write_paired,
     write_sorts,
     write_summary,
 )
@@ -28,6 +30,7 @@ from studies.language.work import Part, control_precision, study_case
 PARTS: tuple[Part, ...] = get_args(Part)
 BANDS = 12  # prompts that also get the elastic band, which takes long
 CONTROLS = 3  # prompts whose integrals are repeated in float64
+FEWER = 12  # prompts whose gaps are also taken with fewer gradients
 
 
 def command(
@@ -63,7 +66,12 @@ def run_study(
     """Do what is left, then write language.json and language.md of all that the folder holds; the page is returned."""
     out.mkdir(parents=True, exist_ok=True)
     banded = {case.key for case in cases[:: max(1, len(cases) // BANDS)]} if band else set()
-    work = [(part, case) for part in parts for case in sorted(cases, key=lambda case: case.half)]
+    fewer = cases[:: max(1, len(cases) // FEWER)]
+    work = [
+        (part, case)
+        for part in parts
+        for case in sorted(fewer if part == "gaps" else cases, key=lambda case: case.half)
+    ]
     for k, (part, case) in enumerate(work):
         file = out / f"{case.key}.{part}.json"
         if not file.is_file():
@@ -81,7 +89,7 @@ def read_case(out: Path, case: Case) -> dict[str, Any]:
         file = out / f"{case.key}.{part}.json"
         if file.is_file():
             own = json.loads(file.read_text(encoding="utf-8"))
-            found = own | {name: found.get(name, {}) | own[name] for name in ("values", "gaps", "gains")}
+            found = own | {name: found.get(name, {}) | own[name] for name in ("values", "gaps", "gains", "fewer")}
     return found
 
 
@@ -120,7 +128,7 @@ def write_page(found: Sequence[dict[str, Any]], control: Sequence[dict[str, Any]
     few = with_gradients(reported)
     if few:
         parts += [f"## Reporting, the {len(few)} with gradients\n", write_summary(few), write_gaps(few)]
-        parts += [write_sorts(few, _names(few))]
+        parts += [write_fewer(few), write_sorts(few, _names(few)), write_paired(few)]
     if not control:
         return "\n".join(parts)
     worst = max((abs(one[p]["zeros"]) for one in control for p in ("float32", "float64")), default=0.0)

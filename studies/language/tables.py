@@ -7,11 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from leastpath.evaluation.statistics import holm, paired_test
 from studies.language.prompts import Half
 from studies.markdown import markdown_table
 
 Found = Mapping[str, Any]
 REMOVALS = ("natural", "end of text", "deleted")
+DEFAULT = "left out, natural × 4, by surprise"
 
 
 def of_half(found: Sequence[Found], half: Half) -> list[Found]:
@@ -102,3 +104,37 @@ def write_sorts(found: Sequence[Found], names: Sequence[str]) -> str:
         own = [one for one in found if one["sort"] == sort]
         rows.append([f"{sort} ({len(own)})", *(f"{sum(rank_of_cause(o, n) == 0 for o in own)}" for n in names)])
     return markdown_table(["sort (prompts)", *names], rows)
+
+
+def write_fewer(found: Sequence[Found]) -> str:
+    """The median gap of Integrated Gradients over the change of score, against the number of gradients."""
+    some = [one for one in found if one.get("fewer")]
+    if not some:
+        return ""
+    starts = list(some[0]["fewer"])
+    steps = list(some[0]["fewer"][starts[0]])
+    rows = [
+        [start, *(f"{statistics.median(abs(one['fewer'][start][n]) for one in some):.3f}" for n in steps)]
+        for start in starts
+    ]
+    return markdown_table([f"start ({len(some)} prompts)", *(f"{n} gradients" for n in steps)], rows)
+
+
+def write_paired(found: Sequence[Found], default: str = DEFAULT) -> str:
+    """The default's gain minus that of explanations by gradients, under each removal; p by sign flips, after Holm."""
+    others = [name for name in names_of(found) if name.startswith(("IG", "gradient"))]
+    if not all(default in one["gains"].get(kind, {}) for one in found for kind in REMOVALS):
+        return ""
+    tests = {
+        (name, kind): paired_test(
+            [one["gains"][kind][default] for one in found], [one["gains"][kind][name] for one in found]
+        )
+        for name in others
+        for kind in REMOVALS
+    }
+    adjusted = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
+    rows = [
+        [name, *(f"{tests[name, kind].difference:+.2f} (p {adjusted[name, kind]:.3f})" for kind in REMOVALS)]
+        for name in others
+    ]
+    return markdown_table([f"{default}, ahead of", *REMOVALS], rows)

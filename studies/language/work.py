@@ -23,6 +23,7 @@ from studies.language.prompts import Case
 
 STEPS = 50  # of Integrated Gradients: the default of Captum and inseq
 NATURAL_STEPS = 12  # of each of four natural texts: together as many gradients
+FEWER_STEPS = (6, 12, 25)  # from which gaps are also taken, on some prompts
 SHARES = (0.15, 0.3, 0.5, 0.7)
 # Texts that stand in for removed words. No explanation starts from them.
 REMOVAL_TEXTS = (
@@ -30,11 +31,12 @@ REMOVAL_TEXTS = (
     "trees until it was time to light the fire.",
 )
 NATURAL = tuple(f"natural {k}" for k in range(len(NEUTRAL_TEXTS["en"])))
-Part = Literal["left out", "staircases", "gradients", "removal"]
+Part = Literal["left out", "staircases", "gradients", "removal", "gaps"]
 STARTS: Mapping[str, Any] = {
     "zeros": "zero", "mean": "mean", "end of text": "end",
     **{name: Natural([text]) for name, text in zip(NATURAL, NEUTRAL_TEXTS["en"], strict=True)},
 }  # fmt: skip
+GAPPED = ("zeros", "mean", "end of text", NATURAL[0])
 FORWARDS = {"left out": leave_one_out, "staircases": token_staircase}
 
 
@@ -65,13 +67,16 @@ def study_case(
         warnings.filterwarnings("ignore", message="from ")
         question = ask_case(model, tokenizer, case)
         margin = float(question.score(question.ids)[0])
-        found: dict[str, Any] = {"margin": margin, "values": {}, "gaps": {}, "gains": {}}
+        found: dict[str, Any] = {"margin": margin, "values": {}, "gaps": {}, "gains": {}, "fewer": {}}
         if margin > 0 and part == "removal":
             values = {name: torch.tensor(one) for name, one in (known or {})["values"].items()}
             found["gains"] = _remove_all(model, tokenizer, question, values)
         elif margin > 0:
             starts = {name: _start(model, tokenizer, question, what) for name, what in STARTS.items()}
-            if part == "gradients":
+            values: dict[str, Tensor] = {}
+            if part == "gaps":
+                found["fewer"] = {n: {k: _straight(question, starts[n], k)[1] for k in FEWER_STEPS} for n in GAPPED}
+            elif part == "gradients":
                 values, found["gaps"] = _by_gradients(question, starts, band)
             else:
                 log_p, method = token_log_p(model, question.ids), FORWARDS[part]
@@ -118,9 +123,7 @@ def _by_gradients(
     values, gaps, natural = {"gradient × input": _gradient_times_input(question)}, {}, []
     for name, start in starts.items():
         steps = NATURAL_STEPS if name in NATURAL else STEPS
-        settings = {"tolerance": None, "n_steps": steps, "rule": "midpoint", "measure": "values"}
-        own, found = _explain(question, start, "integrated_gradients", **settings)
-        gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
+        own, gaps[name] = _straight(question, start, steps)
         if name in NATURAL:
             natural.append(own)
         if name not in NATURAL[1:]:
@@ -130,6 +133,13 @@ def _by_gradients(
         settings = {"max_gradients": 120, "measure": "values"}
         values["elastic band, natural 0"] = _explain(question, starts[NATURAL[0]], "elastic_band", **settings)[0]
     return values, gaps
+
+
+def _straight(question: Question, start: Tensor, steps: int) -> tuple[Tensor, float]:
+    """Integrated Gradients: values (words,), and their completeness gap over the change of score."""
+    settings = {"tolerance": None, "n_steps": steps, "rule": "midpoint", "measure": "values"}
+    own, found = _explain(question, start, "integrated_gradients", **settings)
+    return own, float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
 
 
 def _gradient_times_input(question: Question) -> Tensor:
@@ -189,11 +199,5 @@ def control_precision(model: nn.Module, tokenizer: Any, case: Case, steps: int =
     with frozen(model), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="from ")
         question = ask_case(model, tokenizer, case)
-        gaps = {}
-        for name in ("zeros", NATURAL[0]):
-            found = lp.attribute(
-                question.score, question.ids, _start(model, tokenizer, question, STARTS[name]), support=False,
-                method="integrated_gradients", tolerance=None, n_steps=steps, rule="midpoint", measure="values",
-            )  # fmt: skip
-            gaps[name] = float(found.completeness_gap[0] / found.score_change[0].abs().clamp_min(1e-6))
-    return gaps
+        starts = {name: _start(model, tokenizer, question, STARTS[name]) for name in ("zeros", NATURAL[0])}
+        return {name: _straight(question, start, steps)[1] for name, start in starts.items()}

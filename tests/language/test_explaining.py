@@ -61,6 +61,11 @@ def test_greedy_answer_generation_and_texts_agree(toy):
     assert len(drawn.continuation) in (1, 2)
 
 
+def test_the_status_counts_what_was_left_out(toy):
+    found = explain(*toy, "the cat sat on the mat . a dog ran .", groups="sentences", support=False)
+    assert len(found.features) == 2 and "each of 2 groups of tokens left out once" in found.result.status[0].value
+
+
 def test_features_of_sentences_sum_what_is_left_out_together(toy):
     model, tokenizer = toy
     text = "the cat sat . a dog ran"
@@ -101,6 +106,9 @@ def test_the_test_by_removal_is_the_houses(toy):
     [
         ({"contrast": " mat"}, "is the continuation itself"),
         ({"max_new_tokens": 0}, "max_new_tokens=0 must be at least 1"),
+        ({"max_new_tokens": 4}, "a continuation is given, so nothing is generated"),
+        ({"contrast": [70000]}, r"contrast=\[70000\] has an id outside of the model's 0 to"),
+        ({"method": "leave_one"}, "no method is called 'leave_one': use one of by_surprise, leave_one_out"),
         ({"baseline": "the cat"}, "has 2 tokens, the prompt 5"),
         ({"method": "kernel_shap", "matrix": True}, "kernel_shap explains one number at a time"),
     ],
@@ -121,6 +129,8 @@ def test_a_model_without_an_embedding_or_with_other_logits(toy):
         def forward(self, input_ids):
             return torch.zeros(1, 2)
 
+    with pytest.raises(ValueError, match="the model is the name 'gpt2': load it first"):
+        explain("gpt2", toy[1], PROMPT)
     with pytest.raises(ValueError, match="does not name its embedding: pass it"):
         explain(Odd(), toy[1], PROMPT)
     with pytest.raises(ValueError, match="expected logits"):

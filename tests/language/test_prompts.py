@@ -67,6 +67,7 @@ def test_special_tokens_are_fixed_unless_asked(tokenizer):
     [
         ("  ", "words", "the prompt is empty: pass a text"),
         ([], "words", "the prompt is empty"),
+        (5, "words", "the prompt is int: pass a text"),
         ([{"role": "user", "content": "the cat"}], "words", "the tokenizer has no chat template: set"),
         ("<end>", "words", "only special ones: explain them with keep_special=False"),
         ("the cat", "letters", "groups='letters' is unknown: use one of"),

@@ -171,7 +171,7 @@ class PromptSession(Working[Asked]):
         for name, offered in (("groups", GROUPS), ("method", ("", *METHODS_OFFERED))):
             if given[name] not in offered:
                 raise ValueError(f"{name}={given[name]!r:.200} is unknown: use one of {', '.join(offered)}")
-        return given
+        return given | {"max_new_tokens": 1} if given["continuation"] else given  # nothing is generated then
 
     def _key(self, about: Mapping[str, Any]) -> str:
         return f"prompt-{hashlib.sha256(repr(sorted(about.items())).encode()).hexdigest()[:12]}"

@@ -148,8 +148,13 @@ def choose_method(method: str | Method | Solver | None, features: int = 1, basel
         if features * baselines <= FORWARDS:
             return DEFAULT
         return METHODS["owen"].with_settings(n_forwards=max(2, FORWARDS // baselines - 3))
-    if isinstance(method, str) and method in OWN:
-        return OWN[method]
+    if isinstance(method, str):
+        if method in OWN:
+            return OWN[method]
+        if method not in METHODS:
+            raise ValueError(
+                f"no method is called {method!r}: use one of {', '.join(OWN)}, or one of leastpath.METHODS"
+            )
     return method_of(method)
 
 
@@ -211,6 +216,8 @@ def ask(
     features = cut_features(read, groups)
     device = input_device(model, embedding)
     ids = read.ids[None].to(device)
+    if continuation is not None and (max_new_tokens > 1 or generation):
+        raise ValueError("a continuation is given, so nothing is generated: leave out max_new_tokens and generation")
     if continuation is None:
         with leave_untouched(model, ids):
             answer = generate_answer(model, tokenizer, ids, max_new_tokens, generation or {})
@@ -219,6 +226,10 @@ def ask(
     other = None if contrast is None else read_answer(tokenizer, read, contrast, "contrast", apart=has_encoder(model))
     if other is not None and torch.equal(other, answer):
         raise ValueError(f"contrast={contrast!r} is the continuation itself: pass the answer that it is compared with")
+    for name, some in (("continuation", answer), ("contrast", other)):
+        rows = getattr(embedding, "num_embeddings", torch.inf)
+        if some is not None and not 0 <= int(some.min()) <= int(some.max()) < rows:
+            raise ValueError(f"{name}={some.tolist()} has an id outside of the model's 0 to {rows - 1}")
     ids = torch.cat([ids, answer[None, :-1].to(device)], 1)
     longest = ids.shape[1] if other is None else max(ids.shape[1], len(read.ids) + len(other) - 1)
     if longest > count_positions(model):

@@ -56,19 +56,21 @@ def read_prompt(tokenizer: Any, prompt: str | Chat, keep_special: bool = True) -
         ValueError: the prompt is empty: pass a text, or messages such as [{"role": "user", "content": "Why?"}]
     """
     if not isinstance(prompt, str):
+        if not isinstance(prompt, Sequence) or not all(isinstance(message, Mapping) for message in prompt):
+            _refuse(f"the prompt is {type(prompt).__name__}")
         return _read_chat(tokenizer, list(prompt), keep_special)
     if not prompt.strip():
-        _refuse_empty()
+        _refuse()
     return _read_text(tokenizer, prompt, (), keep_special)
 
 
-def _refuse_empty() -> None:
-    raise ValueError('the prompt is empty: pass a text, or messages such as [{"role": "user", "content": "Why?"}]')
+def _refuse(found: str = "the prompt is empty") -> None:
+    raise ValueError(found + ': pass a text, or messages such as [{"role": "user", "content": "Why?"}]')
 
 
 def _read_chat(tokenizer: Any, messages: list[Mapping[str, str]], keep_special: bool) -> Prompt:
     if not messages or not any(str(message.get("content", "")).strip() for message in messages):
-        _refuse_empty()
+        _refuse()
     if getattr(tokenizer, "chat_template", None) is None:
         raise ValueError(
             "the prompt is a chat and the tokenizer has no chat template: set tokenizer.chat_template, or pass a text"
@@ -93,7 +95,7 @@ def _read_text(tokenizer: Any, text: str, turns: tuple[tuple[int, int], ...], ke
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=not turns)
     ids = encoded["input_ids"]
     if not ids:
-        _refuse_empty()
+        _refuse()
     special = set(tokenizer.all_special_ids)
     extents = tuple(_trim(text, *offsets) for offsets in encoded["offset_mapping"])
     free = [not (keep_special and i in special) and begin < end for i, (begin, end) in zip(ids, extents, strict=True)]

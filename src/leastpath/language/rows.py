@@ -30,7 +30,7 @@ def leave_one_out(problem: Problem, *, groups: Groups = None, log_p: Tensor | No
         log_p: (length,) of each token after those before it. A group's fall is multiplied by its surprise, the
             probability that something else would stand there: what the words before it have said already counts little.
     """
-    rows = []
+    rows, counts = [], []
     for row, places in enumerate(_moving_groups(problem, groups)):
         start, end = problem.start[row], problem.end[row]
         points = torch.stack([end, *(torch.where(_here(place, end), start, end) for place in places)])
@@ -39,9 +39,10 @@ def leave_one_out(problem: Problem, *, groups: Groups = None, log_p: Tensor | No
         if log_p is not None and places:
             falls = falls * torch.stack([-log_p[place].sum().expm1() for place in places])[:, None]
         rows.append(_spread(falls, places, len(end)))
+        counts.append(len(places))
         problem.bar.advance()
     how = "each of {} groups of tokens left out once" + ", by surprise" * (log_p is not None)
-    return _explained(problem, rows, how, problem.bound.shape[-1])
+    return _explained(problem, rows, [how.format(n) for n in counts])
 
 
 @method("Token staircases", "One word after another enters and gets what is gained.", complete=True, fits=("tokens",))
@@ -56,15 +57,16 @@ def token_staircase(problem: Problem, *, n_orders: int = 1, groups: Groups = Non
     """
     check_integer("token_staircase: n_orders", n_orders, 1)
     generator = torch.Generator().manual_seed(problem.seed)
-    rows = []
+    rows, counts = [], []
     for row, places in enumerate(_moving_groups(problem, groups)):
         total = torch.zeros(())
         for _ in range(n_orders):
             order = torch.randperm(len(places), generator=generator)
             total = total + sum(_climb(problem, row, places, each) for each in (order, order.flip(0))) / (2 * n_orders)
         rows.append(_spread(total, places, len(problem.end[row])))
+        counts.append(len(places))
         problem.bar.advance()
-    return _explained(problem, rows, f"{2 * n_orders} orders of {{}} groups of tokens", problem.bound.shape[-1])
+    return _explained(problem, rows, [f"{2 * n_orders} orders of {n} groups of tokens" for n in counts])
 
 
 def _climb(problem: Problem, row: int, places: Sequence[Tensor], order: Tensor) -> Tensor:
@@ -102,12 +104,11 @@ def _spread(of_groups: Tensor, places: Sequence[Tensor], length: int) -> Tensor:
     return rows
 
 
-def _explained(problem: Problem, rows: list[Tensor], words: str, width: int) -> Explained:
+def _explained(problem: Problem, rows: list[Tensor], told: list[str]) -> Explained:
     """Values (rows, length, width) as the sum over columns, and the columns by themselves for the result."""
-    columns = torch.stack(rows)  # (rows, columns, length)
+    columns, width = torch.stack(rows), problem.bound.shape[-1]  # (rows, columns, length)
     values = (columns.sum(1)[..., None] / width).expand(-1, -1, width).to(problem.end)
-    counts = [int((one != 0).any(0).sum()) for one in columns]
-    return Explained(values, {"rows": problem.mean(columns)}, [words.format(n) for n in counts])
+    return Explained(values, {"rows": problem.mean(columns)}, told)
 
 
 def rows_along(bound: BoundScore, path: Path, rows: Sequence[int], n_steps: int) -> Tensor:
