@@ -1,8 +1,8 @@
 """Prompts: what the default explanation takes beside Captum and inseq, and whether the same definitions agree.
 
-`python benchmarks/language.py [MODEL_DIR | smollm2]`; without one on a toy model, where the model takes no time. Every
-figure is a ratio or a difference within this run; seconds are those of the processor. inseq is compared where it is
-installed.
+`python benchmarks/language.py [MODEL_DIR | smollm2 [PART …]]`; without a model on a toy, which takes no time. Parts are
+time, captum, inseq, forwards and memory, all of them by default. Every figure is a ratio or a difference within this
+run; seconds are those of the processor. inseq is compared where it is installed.
 """
 
 import importlib.util
@@ -147,12 +147,15 @@ def compare_memory() -> None:
 
 def main() -> None:
     warnings.filterwarnings("ignore", message="from ")
-    model, tokenizer = load()
-    time_default(model, tokenizer)
-    compare_captum(model, tokenizer)
-    compare_inseq(model, tokenizer)
-    count_long()
-    compare_memory()
+    parts = set(sys.argv[2:]) or {"time", "captum", "inseq", "forwards", "memory"}
+    beside = {"time": time_default, "captum": compare_captum, "inseq": compare_inseq}
+    if parts & set(beside):
+        model, tokenizer = load()
+    for name in [name for name in beside if name in parts]:
+        beside[name](model, tokenizer)
+    for name, work in {"forwards": count_long, "memory": compare_memory}.items():
+        if name in parts:
+            work()
 
 
 if __name__ == "__main__":

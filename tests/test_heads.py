@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import leastpath as lp
+import leastpath.language
 from helpers import seeded
 from leastpath.heads import HEADS, _best_span, find_head
 from leastpath.transformers import explain
@@ -120,6 +121,12 @@ def test_embeddings_explain_the_similarity_of_two_texts_from_both_sides():
 def test_what_generates_text_is_sent_to_its_own_door():
     with pytest.raises(ValueError, match=r"generates text.*leastpath.language.explain"):
         explain(bert("LMHeadModel", is_decoder=True), tokenizer(), TEXT)
+
+
+@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+def test_what_does_not_generate_text_is_sent_here(head):
+    with pytest.raises(ValueError, match=r"does not generate text: use leastpath.transformers.explain"):
+        leastpath.language.explain(bert(head), tokenizer(), TEXT, "good")
 
 
 def test_a_classifier_is_what_is_left():

@@ -152,6 +152,15 @@ def _refuse_generation(model: nn.Module, *_: Any) -> Head:
     )
 
 
+def check_generates(model: nn.Module) -> None:
+    """Refuse a model whose head is not one that generates text; a masked one has logits of the same shape."""
+    others = ("ForSequenceClassification", *(end for end, find in HEADS.items() if find is not _refuse_generation))
+    if any(kind.__name__.endswith(others) for kind in type(model).__mro__):
+        raise ValueError(
+            f"{type(model).__name__} does not generate text: use leastpath.transformers.explain(model, tokenizer, text)"
+        )
+
+
 def _find_entities(model: nn.Module, tokenizer: Any, texts: list[Any], target: Any, encode: Encode, run: Any) -> Head:
     """A row for each entity: words in a row whose label is the same, apart from B- and I-; "O" is none.
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath.attribution import attribute
-from leastpath.heads import input_device
+from leastpath.heads import check_generates, input_device
 from leastpath.language.answers import (
     Answer,
     AnswerScores,
@@ -212,6 +212,7 @@ def ask(
     generation: Mapping[str, Any] | None = None, batch_size: int | None = None,
 ) -> Question:  # fmt: skip
     """Prompt, features and answers, read and checked. See `explain`."""
+    check_generates(model)
     read = read_prompt(tokenizer, prompt, keep_special)
     features = cut_features(read, groups)
     device = input_device(model, embedding)
