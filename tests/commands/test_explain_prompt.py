@@ -1,7 +1,6 @@
 """leastpath explain "a prompt" --model-dir: the numbers of the library, in a folder with a page."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def folder(tmp_path_factory):
 
 def test_numbers_are_those_of_the_library(folder, tmp_path, capsys):
     options = ExplainOptions(
-        source=Path("the capital of France is"), model_dir=folder, continuation="Paris", contrast="Rome",
+        source="the capital of France is", model_dir=folder, continuation="Paris", contrast="Rome",
         out=tmp_path / "out",
     )  # fmt: skip
     run = run_explain(options)
@@ -37,11 +36,21 @@ def test_numbers_are_those_of_the_library(folder, tmp_path, capsys):
 
 def test_prompts_from_files_and_wrong_folders(folder, tmp_path):
     (tmp_path / "prompt.txt").write_text("the cat sat\n")
-    options = ExplainOptions(source=tmp_path / "prompt.txt", model_dir=folder, out=tmp_path / "out", groups="tokens")
+    options = ExplainOptions(
+        source=str(tmp_path / "prompt.txt"), model_dir=folder, out=tmp_path / "out", groups="tokens"
+    )
     kept = json.loads((run_explain_prompt(options).path / "explanation.json").read_text())
     assert kept["text"] == "the cat sat"
     with pytest.raises(ValueError, match="is not a folder: pass one that save_pretrained wrote"):
-        run_explain(ExplainOptions(source=Path("the cat"), model_dir=tmp_path / "none"))
+        run_explain(ExplainOptions(source="the cat", model_dir=tmp_path / "none"))
+
+
+def test_a_prompt_is_no_path(folder, tmp_path):
+    """Paths write "" as "." and "a//b" as "a/b"."""
+    options = ExplainOptions(source="the cat // sat", model_dir=folder, out=tmp_path / "out")
+    assert json.loads((run_explain_prompt(options).path / "explanation.json").read_text())["text"] == "the cat // sat"
+    with pytest.raises(ValueError, match="the prompt is empty"):
+        run_explain_prompt(ExplainOptions(source="", model_dir=folder, out=tmp_path / "empty"))
 
 
 def test_the_folder_gives_back_the_model(folder):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from leastpath._support.fingerprint import digest
@@ -41,7 +42,7 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     """What `leastpath explain` does: a folder with report.html and PNG figures.
 
     Example:
-        >>> run_explain(ExplainOptions(source=Path("cat.jpg"), methods="idgi,occlusion"))  # doctest: +SKIP
+        >>> run_explain(ExplainOptions(source="cat.jpg", methods="idgi,occlusion"))  # doctest: +SKIP
     """
     if options.model_dir is not None:
         from leastpath.commands.explain_prompt import run_explain_prompt
@@ -50,12 +51,13 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     import_optional("matplotlib", "the report's pictures need matplotlib", "plot")
     model = GivenModel(options)
     check_source(options, model)
-    kind = kind_of_file(options.source)
+    source = Path(options.source)
+    kind = kind_of_file(source)
     methods = choose_methods(options.methods, options.method, options.solver, kind)
     start = options.baseline or ("mean" if kind == "table" else "black,mean")
     case = read_case(options, model, start)
     config = {
-        "source": options.source.name, **model.identity, "methods": [m.name for m in methods], "solver": options.solver,
+        "source": source.name, **model.identity, "methods": [m.name for m in methods], "solver": options.solver,
         "explained": case.explained, "inputs": digest(case.inputs), "baselines": digest(case.baselines),
         "max_gradients": options.max_gradients, "max_seconds": options.max_seconds, "seed": options.seed,
     }  # fmt: skip
@@ -63,7 +65,7 @@ def run_explain(options: ExplainOptions) -> RunFolder:
     run = RunFolder.open(folder, "explain", config, resume=options.resume)
     limits = {"max_gradients": options.max_gradients, "max_seconds": options.max_seconds}
     found = _answers(case, run, methods, limits, options.seed)
-    title = options.source.name if options.row is None else f"{options.source.name}, row {options.row}"
+    title = source.name if options.row is None else f"{source.name}, row {options.row}"
     print(write_report(run, case, found, title, start))
     print(run.path / "report.html")
     return run
@@ -71,7 +73,7 @@ def run_explain(options: ExplainOptions) -> RunFolder:
 
 def read_case(options: ExplainOptions | JudgeOptions, model: GivenModel, baseline: str) -> Case:
     """What is explained, from its files."""
-    used = model.load()
+    used, source = model.load(), Path(options.source)
     labels = None if model.is_given else imagenet_classes()
     if options.labels is not None:
         labels = read_labels(options.labels)
@@ -79,11 +81,11 @@ def read_case(options: ExplainOptions | JudgeOptions, model: GivenModel, baselin
         "target": options.target, "output": options.output, "labels": labels, "baseline": baseline,
     }  # fmt: skip
     if options.row is not None:
-        table = read_table(options.source, names_in(*options.drop), options.missing)
+        table = read_table(source, names_in(*options.drop), options.missing)
         return table_case(table, options.row, used, **asked)
     if not model.is_given and options.size < MADE_FOR:
         print(f"The classifier was made for {MADE_FOR} pixels. {SIZE_PRICE}", file=sys.stderr)
-    return image_case(options.source, used, size=options.size, reading=options.reading, **asked)
+    return image_case(source, used, size=options.size, reading=options.reading, **asked)
 
 
 def _answers(
@@ -127,13 +129,14 @@ def choose_methods(methods: str | None, method: str | None, solver: str | None, 
 
 def check_source(options: ExplainOptions | JudgeOptions, model: GivenModel) -> None:
     """Refuse what is neither a picture, nor a table with its model and a row."""
-    if not options.source.is_file():
-        raise ValueError(f"{options.source} is not a file: pass a picture, or a table as .csv")
-    of_table = kind_of_file(options.source) == "table"
+    source = Path(options.source)
+    if not source.is_file():
+        raise ValueError(f"{source} is not a file: pass a picture, or a table as .csv")
+    of_table = kind_of_file(source) == "table"
     if of_table and (not model.is_given or options.row is None):
         raise ValueError(
             "a table needs its model and a row: leastpath explain table.csv --model weights.safetensors "
             "--model-class package.module:Class --row 12"
         )
     if not of_table and options.row is not None:
-        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {options.source.name} is a picture")
+        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {source.name} is a picture")

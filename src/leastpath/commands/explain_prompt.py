@@ -20,7 +20,7 @@ def run_explain_prompt(options: ExplainOptions) -> RunFolder:
     """What `leastpath explain` does with --model-dir: a folder with report.html and explanation.json.
 
     Example:
-        >>> run_explain_prompt(ExplainOptions(source=Path("Why?"), model_dir=Path("folder")))  # doctest: +SKIP
+        >>> run_explain_prompt(ExplainOptions(source="Why?", model_dir=Path("folder")))  # doctest: +SKIP
     """
     if options.model_dir is None or not (options.model_dir.is_dir() or str(options.model_dir) == SMOLLM2):
         raise ValueError(
@@ -47,10 +47,10 @@ def run_explain_prompt(options: ExplainOptions) -> RunFolder:
     return run
 
 
-def _read_prompt(source: Path) -> str:
+def _read_prompt(source: str) -> str:
     """The prompt itself, or what a .txt file holds."""
-    is_file = source.suffix == ".txt" and source.is_file()
-    return source.read_text(encoding="utf-8").rstrip("\n") if is_file else str(source)
+    is_file = source.endswith(".txt") and Path(source).is_file()
+    return Path(source).read_text(encoding="utf-8").rstrip("\n") if is_file else source
 
 
 def load_language_model(folder: Path) -> tuple[Any, Any]:

@@ -89,8 +89,8 @@ class ExplainOptions(ModelOptions):
     Writes a folder with report.html and PNG figures: a verdict, heat maps or bars, removal curves and certificates.
     """
 
-    source: Annotated[
-        Path,
+    source: Annotated[  # a text: as a path, "" were "." and "https://a" were "https:/a"
+        str,
         Argument(metavar="IMAGE|TABLE.csv|PROMPT", help="A picture, a table, or with --model-dir a text."),
     ]
     out: Annotated[Path | None, Option(help="Folder for the results; out/explain by default.")] = None
