@@ -53,6 +53,10 @@ def test_of_a_chat_only_the_messages_are_free(tokenizer):
         free = [prompt.text[slice(*e)] for e, is_free in zip(prompt.extents, prompt.free, strict=True) if is_free]
         assert free == ["the", "cat", "sat", "on", "the", "mat"]
         assert [piece.text for piece in cut_features(prompt, "turns")] == ["the cat sat", "on the mat"]
+        # The template's own words are no message, though they read alike.
+        prompt = read_prompt(tokenizer, [{"role": "the", "content": "the"}, {"role": "cat", "content": "cat"}])
+        first, second = (begin for begin, _ in prompt.turns)
+        assert first > prompt.text.index("the") and prompt.text.index("cat") < second
     finally:
         tokenizer.chat_template = None
 
@@ -68,6 +72,8 @@ def test_special_tokens_are_fixed_unless_asked(tokenizer):
         ("  ", "words", "the prompt is empty: pass a text"),
         ([], "words", "the prompt is empty"),
         (5, "words", "the prompt is int: pass a text"),
+        ([{"content": "the cat"}], "words", "has no role, or no text as its content: pass a text"),
+        ([{"role": "user", "content": [{"text": "the cat"}]}], "words", "has no role, or no text as its content"),
         ([{"role": "user", "content": "the cat"}], "words", "the tokenizer has no chat template: set"),
         ("<end>", "words", "only special ones: explain them with keep_special=False"),
         ("the cat", "letters", "groups='letters' is unknown: use one of"),

@@ -69,17 +69,26 @@ def _refuse(found: str = "the prompt is empty") -> None:
 
 
 def _read_chat(tokenizer: Any, messages: list[Mapping[str, str]], keep_special: bool) -> Prompt:
-    if not messages or not any(str(message.get("content", "")).strip() for message in messages):
+    for message in messages:
+        if not all(isinstance(message.get(name), str) for name in ("role", "content")):
+            _refuse(f"the message {message!r:.80} has no role, or no text as its content")
+    if not any(message["content"].strip() for message in messages):
         _refuse()
     if getattr(tokenizer, "chat_template", None) is None:
         raise ValueError(
             "the prompt is a chat and the tokenizer has no chat template: set tokenizer.chat_template, or pass a text"
         )
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    turns, at = [], 0
-    for message in messages:
-        content = str(message["content"]).strip()
-        begin = text.find(content, at)
+
+    def write(contents: Sequence[str]) -> str:
+        told = [{**message, "content": content} for message, content in zip(messages, contents, strict=True)]
+        return str(tokenizer.apply_chat_template(told, tokenize=False, add_generation_prompt=True))
+
+    text, turns, at = write([message["content"] for message in messages]), [], 0
+    marks = [f"<message {k}>" for k in range(len(messages))]
+    marked = write(marks)  # a message may also stand in what the template says itself
+    for message, mark in zip(messages, marks, strict=True):
+        content, (before, _, marked) = message["content"].strip(), marked.partition(mark)
+        begin = text.find(content, at + len(before) if text.startswith(before, at) else at)
         if begin < 0:
             raise ValueError(f"the chat template changes the message {content[:40]!r}: pass what it writes as a text")
         turns.append((begin, at := begin + len(content)))
