@@ -1,6 +1,16 @@
 """Tables of two made-up prompts, against counts by hand."""
 
-from studies.language.tables import choose, of_half, rank_of_cause, summarize, write_gaps, write_sorts, write_summary
+from studies.language.tables import (
+    choose,
+    of_half,
+    rank_of_cause,
+    summarize,
+    write_fewer,
+    write_gaps,
+    write_paired,
+    write_sorts,
+    write_summary,
+)
 
 
 def found(half, first, gain, margin=1.0):
@@ -35,3 +45,15 @@ def test_tables_in_markdown():
     half = of_half(ALL, "development")
     assert "| 0.50 |" in write_summary(half) and "| zeros | 2.000 |" in write_gaps(half)
     assert "| facts (2) | 0 |" in write_sorts(half, ["IG, zeros"])
+
+
+def test_gains_are_compared_prompt_by_prompt():
+    """Gains of 2 and 1 beside 0 twice: ahead by 1.5, and two of the four sign flips are as extreme."""
+    page = write_paired(of_half(ALL, "development"), "left out, natural × 4")
+    assert page.count("+1.50 (p 1.000)") == 3  # .5 for each of three tests, after Holm
+    assert write_paired(of_half(ALL, "development"), "unknown") == ""
+
+
+def test_gaps_with_fewer_gradients_are_medians():
+    some = [{"fewer": {"zeros": {"6": gap}}} for gap in (-3.0, 1.0, 2.0)]
+    assert "| zeros | 2.000 |" in write_fewer([*some, {"fewer": {}}]) and write_fewer([{}]) == ""

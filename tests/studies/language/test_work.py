@@ -7,7 +7,7 @@ from leastpath.language import Natural, explain
 from leastpath.language.baselines import NEUTRAL_TEXTS
 from leastpath.language.toy import toy_model
 from studies.language.prompts import Case
-from studies.language.work import NATURAL, _sets, ask_case, control_precision, study_case
+from studies.language.work import FEWER_STEPS, GAPPED, NATURAL, _sets, ask_case, control_precision, study_case
 
 pytest.importorskip("transformers")
 CASE = Case("facts", "the capital of France is", "Rome", "Paris", ("France",))  # what the toy prefers
@@ -38,6 +38,13 @@ def test_values_are_those_of_the_library(toy):
     assert found["values"]["left out, natural × 4, by surprise"] == pytest.approx(default, abs=1e-4)
     gains = study_case(*toy, CASE, "removal", found)["gains"]
     assert all(set(gains[kind]) == set(found["values"]) for kind in ("natural", "end of text", "deleted"))
+
+
+def test_gaps_are_taken_with_fewer_gradients(toy):
+    fewer = study_case(*toy, CASE, "gaps")["fewer"]
+    assert set(fewer) == set(GAPPED) and all(list(own) == list(FEWER_STEPS) for own in fewer.values())
+    again = control_precision(toy[0], toy[1], CASE, steps=FEWER_STEPS[0])
+    assert fewer["zeros"][FEWER_STEPS[0]] == pytest.approx(again["zeros"], rel=1e-3)
 
 
 def test_no_cause_is_known_where_the_model_prefers_the_foil(toy):
