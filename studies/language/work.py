@@ -69,8 +69,8 @@ def study_case(
         margin = float(question.score(question.ids)[0])
         found: dict[str, Any] = {"margin": margin, "values": {}, "gaps": {}, "gains": {}, "fewer": {}}
         if margin > 0 and part == "removal":
-            values = {name: torch.tensor(one) for name, one in (known or {})["values"].items()}
-            found["gains"] = _remove_all(model, tokenizer, question, values)
+            before = {name: torch.tensor(one) for name, one in (known or {})["values"].items()}
+            found["gains"] = _remove_all(model, tokenizer, question, before)
         elif margin > 0:
             starts = {name: _start(model, tokenizer, question, what) for name, what in STARTS.items()}
             values: dict[str, Tensor] = {}

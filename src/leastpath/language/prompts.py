@@ -56,7 +56,8 @@ def read_prompt(tokenizer: Any, prompt: str | Chat, keep_special: bool = True) -
         ValueError: the prompt is empty: pass a text, or messages such as [{"role": "user", "content": "Why?"}]
     """
     if not isinstance(prompt, str):
-        if not isinstance(prompt, Sequence) or not all(isinstance(message, Mapping) for message in prompt):
+        given: Any = prompt  # callers need not keep to the types
+        if not isinstance(given, Sequence) or not all(isinstance(message, Mapping) for message in given):
             _refuse(f"the prompt is {type(prompt).__name__}")
         return _read_chat(tokenizer, list(prompt), keep_special)
     if not prompt.strip():
