@@ -502,7 +502,8 @@ def _leave_the_class(
     several = start if start.ndim == 4 else start[:, None]  # (batch, m, length, width)
     here, there = score(ids).exp(), _score_starts(score, ids, several).exp().mean(1)
     guess = 1 / score.outputs(ids).shape[-1]
-    for b in ((there >= CERTAIN) & (there >= ALMOST * here)).nonzero()[:, 0].tolist():
+    given = ((there >= CERTAIN) & (there >= ALMOST * here)) | ((here >= 0.5) & (there > here))
+    for b in given.nonzero()[:, 0].tolist():
         own, row = rows_of(score, ids, None, [b])[0], ids[[b]]
         words = f"the baseline gives the class already ({float(there[b]):.0%}, the text {float(here[b]):.0%})"
         notes[b] = Note(Outcome.FLAT, f"{words}, so that little is left to explain: choose another baseline=")
