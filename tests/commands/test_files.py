@@ -34,7 +34,7 @@ def test_empty_cells_get_the_mean_or_a_number_and_it_is_said(capsys):
     assert fill_empty(whole, "mean") is whole
     with pytest.raises(ValueError, match="--missing 'middle' is unknown: use mean, mark, or a number"):
         fill_empty(HOLES, "middle")
-    with pytest.raises(ValueError, match="d hold no number: leave them out with --drop"):
+    with pytest.raises(ValueError, match="no row has a number in d: leave out what is empty, --drop d"):
         fill_empty(HOLES.assign(d=np.nan), "mean")
 
 

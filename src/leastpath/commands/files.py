@@ -82,10 +82,8 @@ def fill_empty(table: pd.DataFrame, missing: str) -> pd.DataFrame:
     empty = numbers.columns[numbers.isna().any()]
     if empty.empty:
         return table
-    if numbers.isna().all().any():
-        raise ValueError(
-            f"{', '.join(numbers.columns[numbers.isna().all()])} hold no number: leave them out with --drop"
-        )
+    if none := [str(name) for name in empty if numbers[name].isna().all()]:
+        raise ValueError(f"no row has a number in {', '.join(none)}: leave out what is empty, --drop {','.join(none)}")
     fill = numbers.mean()
     if missing not in ("mean", "mark"):
         try:
