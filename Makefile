@@ -44,9 +44,10 @@ types: $(STAMP) ## mypy, strict on src
 docs: $(STAMP) ## run the tutorials and build docs/_build/html, warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
-# One thread a worker: thread teams of several workers would fight over the same cores.
+# One thread a worker: thread teams of several workers would fight over the same cores. A file stays with one worker, so
+# that what its tests share (a net that is trained, a run, a row of the table of invariants) is made once.
 unit: $(STAMP) ## the tests alone, on two workers
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 # One thread a process: the command starts one process a core.
 demo: $(STAMP) ## the paper's first experiment in two minutes: trains, explains, writes out/moons-quick/report.html

@@ -17,16 +17,16 @@ from helpers import cnn, fast_method, flat_points, mlp
 class Net(nn.Module):
     """Takes extra arguments, and reads the tensors among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        self.net = mlp()
+        self.net = net
 
     def forward(self, x: Tensor, *more: Any) -> Tensor:
         return self.net(x) + sum(part.sum() for part in more if isinstance(part, Tensor))
 
 
-NET, POINTS = Net().eval(), flat_points(20, 4, 3)
-PICTURES, PICTURE_NET = flat_points(2, 72, 1).view(2, 2, 6, 6), cnn()
+NET, POINTS = Net(mlp()).eval(), flat_points(20, 4, 3)
+PICTURES, PICTURE_NET = flat_points(2, 72, 1).view(2, 2, 6, 6), Net(cnn()).eval()
 IMAGES_ONLY = [name for name in lp.METHODS if lp.METHODS[name].fits == ("image",) and name != "rise"]
 
 # The arguments of Score and attribute, each with the values that it may be given.

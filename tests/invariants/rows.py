@@ -25,6 +25,7 @@ from leastpath.methods import METHODS
 from leastpath.methods.table import BUILT_IN
 from leastpath.solvers.solution import chooses_start
 
+LINE = METHODS["integrated_gradients"]
 Answer = tuple[list[Tensor], list[float]]  # values of each example, and the change of score that they are to add up to
 
 
@@ -37,6 +38,7 @@ class Row:
     make_world: Callable[[], Any]
     answer: Callable[[Any], Answer]
     complete: bool = True
+    unitless: bool = False
     needs: str = "torch"  # a module without which the row is skipped
     answers_in: Callable[[torch.dtype], torch.dtype] = field(default=lambda dtype: dtype)
     has_features: bool = True  # whether the last axis of its answer is that of the features
@@ -46,9 +48,13 @@ class Row:
         return self.make_world()
 
     @cached_property
+    def answered(self) -> Answer:
+        return self.answer(self.world)
+
+    @property
     def whole(self) -> list[Tensor]:
         """The answer that several columns compare with."""
-        return self.explain(self.world)
+        return self.answered[0]
 
     @cached_property
     def alone(self) -> list[list[Tensor]]:
@@ -57,9 +63,6 @@ class Row:
 
     def explain(self, world: Any) -> list[Tensor]:
         return self.answer(world)[0]
-
-    def explain_with_change(self, world: Any) -> Answer:
-        return self.answer(world)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.name}"
@@ -84,9 +87,9 @@ def methods() -> Iterator[Row]:
     for name in (one.name for one in BUILT_IN):  # studies and pages may have added others by now
         make = worlds.images if METHODS[name].fits == ("image",) else worlds.vectors
         output = "raw" if make is worlds.images or name == "deep_lift" else "log_softmax"  # DeepLift has no rule for it
-        extra = METHODS[name].extra
-        needs = {"svi": "pyro"}.get(extra, extra) or "torch"
-        yield Row("method", name, make, partial(by_method, name, output), METHODS[name].complete, needs)
+        needs = {"svi": "pyro"}.get(METHODS[name].extra, METHODS[name].extra) or "torch"
+        claims = METHODS[name].complete, METHODS[name].unitless
+        yield Row("method", name, make, partial(by_method, name, output), *claims, needs)
 
 
 def by_method(name: str, output: str, world: World) -> Answer:
@@ -99,7 +102,8 @@ def solvers() -> Iterator[Row]:
     for entry in ALL_SOLVERS:
         case = entry.values[0]
         make = worlds.plane if case.shape == (2,) else worlds.strip
-        yield Row("solver", entry.id, make, partial(by_solver, case), needs=case.needs)
+        unitless = entry.id == "straight" and LINE.unitless  # no other solver claims it
+        yield Row("solver", entry.id, make, partial(by_solver, case), unitless=unitless, needs=case.needs)
 
 
 def by_solver(case: Any, world: World) -> Answer:
@@ -263,6 +267,7 @@ class Door:
     module: str
     world: Callable[[], Any] = worlds.vectors
     complete: bool = True
+    unitless: bool = False  # what its method claims, or its documentation
     needs: str = "torch"
     answers_in: Callable[[torch.dtype], torch.dtype] = lambda dtype: dtype
     has_features: bool = True
@@ -278,17 +283,17 @@ def as_numpy(dtype: torch.dtype) -> torch.dtype:
 
 DOORS: Mapping[str, Door] = {
     "attribute": Door(by_default, "attribution"),
-    "captum.GeodesicIntegratedGradients": Door(by_captum, "captum", needs="captum"),
-    "quantus.explain": Door(by_quantus, "quantus", answers_in=as_numpy),
-    "shap.explanation": Door(by_shap, "shap", needs="shap", answers_in=as_numpy),
-    "tabular.explain": Door(by_table, "tabular", needs="pandas", answers_in=in_float64),
+    "captum.GeodesicIntegratedGradients": Door(by_captum, "captum", unitless=LINE.unitless, needs="captum"),
+    "quantus.explain": Door(by_quantus, "quantus", unitless=LINE.unitless, answers_in=as_numpy),
+    "shap.explanation": Door(by_shap, "shap", unitless=LINE.unitless, needs="shap", answers_in=as_numpy),
+    "tabular.explain": Door(by_table, "tabular", unitless=True, needs="pandas", answers_in=in_float64),
     "language.explain": Door(by_language, "language", worlds.prompts, needs="transformers", answers_in=in_float64),
     "verdict": Door(by_verdict, "removal", complete=False, needs="captum", answers_in=in_float64, has_features=False),
     "evaluation.compare": Door(
         by_comparison, "evaluation", complete=False, needs="pandas", answers_in=in_float64, has_features=False
     ),
-    "jobs.explain": Door(by_job, "jobs", complete=False, needs="pyarrow"),
-    "explore": Door(by_explorer, "explorer"),
+    "jobs.explain": Door(by_job, "jobs", unitless=LINE.unitless, complete=False, needs="pyarrow"),
+    "explore": Door(by_explorer, "explorer", unitless=LINE.unitless),
 }
 WITHOUT_ROW = {
     "transformers": "the heads above",
@@ -299,5 +304,5 @@ WITHOUT_ROW = {
 
 def doors() -> Iterator[Row]:
     for name, door in DOORS.items():
-        given = (door.complete, door.needs, door.answers_in, door.has_features)
+        given = (door.complete, door.unitless, door.needs, door.answers_in, door.has_features)
         yield Row("door", name, door.world, door.answer, *given)

@@ -10,10 +10,7 @@ from invariants.columns import COLUMNS
 from invariants.rows import Row, rows
 
 DRAWS = "draws numbers for features in turn: another numbering is another draw"
-WORDS = "the places of words have a meaning, and token ids have no unit"
-GRADIENT = "its values are gradients, which are per unit"
-DISTANCE = "measures distances between inputs, in their units: scale features first"
-PIXELS = "for images, whose channels share a unit"
+WORDS = "the places of words have a meaning"
 OWN_PARTS = "the network, decoder or path that it is given numbers features itself"
 ONE_BY_ONE = "explains one example a call"
 
@@ -38,32 +35,6 @@ REASONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("warm descent", "amortized", "manifold"), OWN_PARTS),
         "language.explain": WORDS,
     },
-    "interruption": {
-        "evaluation.compare": "returns what is finished and says that it was interrupted: tests/evaluation",
-        "jobs.explain": "killed and started again in tests/jobs/test_driver.py",
-    },
-    "unit": {
-        **dict.fromkeys(("saliency", "smooth_grad", "smooth_grad_squared", "var_grad"), GRADIENT),
-        **dict.fromkeys(("idgi", "geodesic_idgi", "as_printed"), "weighs features by their squared gradients"),
-        **dict.fromkeys(("input_alone", "random", "untrained"), "a control, which knows nothing of the trained model"),
-        **dict.fromkeys(("manifold", "warm descent", "amortized", "manifold_ig"), OWN_PARTS),
-        **dict.fromkeys(("smooth_integrated_gradients",), "its noise is a share of the range of all features"),
-        **dict.fromkeys(("guided_ig", "guided"), "moves the features of the smallest gradients, which are per unit"),
-        **dict.fromkeys(
-            (
-                "lime", "samp_plus_plus", "samp++", "enhanced_ig", "enhanced", "discretized_ig", "discretized", "lpi",
-                "ig2", "agi", "mfaba", "boundary_ig", "fisher_rao", "geodesic_graph", "graph", "built graph",
-                "geodesic_variational", "variational", "hamiltonian", "ode", "geodesic_descent", "descent",
-                "elastic_band", "elastic",
-            ),
-            DISTANCE,
-        ),
-        "solver: samp": DISTANCE,
-        "blur": "mixes neighbouring pixels, which share a unit",
-        "attribute": "by the band for few features, which measures distances; the straight line's cell is tested",
-        "language.explain": WORDS,
-        **dict.fromkeys(("verdict", "evaluation.compare"), "p_model asks orders of the inputs, in their units"),
-    },
 }  # fmt: skip
 
 
@@ -71,7 +42,9 @@ def reason_of(row: Row, column: str) -> str | None:
     """Why a cell has no test; None where it has one."""
     if column == "complete" and not row.complete:
         return "claims no completeness"
-    if row.kind == "head" and column in ("numbering", "unit"):
+    if column == "unit" and not row.unitless:
+        return "claims nothing about units: `Method.unitless` is not set, or no method claims it for this row"
+    if row.kind == "head" and column == "numbering":
         return WORDS
     reasons = REASONS.get(column, {})
     return reasons.get(str(row), reasons.get(row.name))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import tempfile
@@ -38,9 +39,11 @@ def repeat(work: Callable[[], Any], times: int) -> Left:
     """Do the work `times` times to warm up, and `times` times to measure."""
     for _ in range(times):
         work()
+    gc.collect()
     before = resident(), open_files(), threading.active_count()
     for _ in range(times):
         work()
+    gc.collect()
     return Left(resident() - before[0], open_files() - before[1], threading.active_count() - before[2])
 
 

@@ -10,7 +10,7 @@ from resources.repeat import WORK, repeat
 for library in ("matplotlib", "safetensors", "pyarrow", "transformers"):
     pytest.importorskip(library)
 
-TIMES = {"pages": 11, "figures": 6, "prompts": 3, "jobs": 3}  # pages: past the tenth figure, at which pixels are freed
+TIMES = {"pages": 11, "figures": 3, "prompts": 3, "jobs": 3}  # pages: past the tenth figure, at which pixels are freed
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")

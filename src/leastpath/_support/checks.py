@@ -178,12 +178,11 @@ def _fits(given: object, kind: Any) -> bool | None:
     """Whether a value is of a kind; None where this cannot be known."""
     if kind is bool:
         return isinstance(given, (bool, np.bool_))
-    if kind is int:
-        whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
-        return whole and abs(given) < SEEDS  # type: ignore[arg-type]
-    if kind is float:
-        number = isinstance(given, numbers.Real) and not isinstance(given, bool)
-        return number and not math.isnan(given)  # type: ignore[arg-type]
+    if kind in (int, float):
+        known = numbers.Integral if kind is int else numbers.Real
+        if isinstance(given, bool) or not isinstance(given, known):
+            return False
+        return abs(int(given)) < SEEDS if isinstance(given, numbers.Integral) else not math.isnan(given)
     if get_origin(kind) is Literal:
         return isinstance(given, str) and given in get_args(kind)
     if get_origin(kind) is collections.abc.Callable:

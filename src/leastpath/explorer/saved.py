@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, get_args
@@ -130,6 +131,7 @@ def _check_page(page: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     state, shown = (_check_part(page, name, kinds) for name, kinds in (("state", KEPT_STATE), ("result", KEPT_RESULT)))
     if not is_array(shown["values"]) or state["kind"] not in get_args(View):
         raise ValueError("the page that it holds has no values, or is of no known kind")
+    json.dumps([state, shown])  # as the page will read it: what is no JSON is refused here
     return state, shown
 
 

@@ -25,12 +25,9 @@ def _name_of(layer: nn.Module | None) -> str:
 
 
 @method(
-    "Grad-CAM",
-    "The last convolution's maps, weighted by their mean gradients.",
-    extra="captum",
-    fits=("image",),
-    cost=(1, 1),
-)
+    "Grad-CAM", "The last convolution's maps, weighted by their mean gradients.", extra="captum",
+    fits=("image",), unitless=True, cost=(1, 1),
+)  # fmt: skip
 def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """Grad-CAM: the last convolution's maps, weighted by their mean gradients, on the input's pixels.
 
@@ -52,12 +49,9 @@ def grad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = T
 
 
 @method(
-    "Grad-CAM++",
-    "The last convolution's maps, weighted by positive gradients.",
-    extra="captum",
-    fits=("image",),
-    cost=(2, 1),
-)
+    "Grad-CAM++", "The last convolution's maps, weighted by positive gradients.", extra="captum",
+    fits=("image",), unitless=True, cost=(2, 1),
+)  # fmt: skip
 def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
     """Grad-CAM++: positive gradients weighted place by place, for several objects of one class.
 
@@ -77,12 +71,9 @@ def grad_cam_plus_plus(problem: Problem, *, layer: nn.Module | None = None) -> E
 
 
 @method(
-    "XGrad-CAM",
-    "The last convolution's maps, weighted by gradients where they are active.",
-    extra="captum",
-    fits=("image",),
-    cost=(2, 1),
-)
+    "XGrad-CAM", "The last convolution's maps, weighted by gradients where they are active.", extra="captum",
+    fits=("image",), unitless=True, cost=(2, 1),
+)  # fmt: skip
 def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """XGrad-CAM: Grad-CAM with gradients averaged where the map is active, Σ(g A) / ΣA.
 
@@ -101,12 +92,9 @@ def xgrad_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = 
 
 
 @method(
-    "HiRes-CAM",
-    "Gradient times activation, place by place, of the last convolution.",
-    extra="captum",
-    fits=("image",),
-    cost=(2, 1),
-)
+    "HiRes-CAM", "Gradient times activation, place by place, of the last convolution.", extra="captum",
+    fits=("image",), unitless=True, cost=(2, 1),
+)  # fmt: skip
 def hires_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = True) -> Explained:
     """HiRes-CAM: gradient × activation at each place. No average blurs where the gradient points.
 
@@ -120,12 +108,9 @@ def hires_cam(problem: Problem, *, layer: nn.Module | None = None, relu: bool = 
 
 
 @method(
-    "Layer-CAM",
-    "Positive gradient times activation, place by place, of any convolution.",
-    extra="captum",
-    fits=("image",),
-    cost=(2, 1),
-)
+    "Layer-CAM", "Positive gradient times activation, place by place, of any convolution.", extra="captum",
+    fits=("image",), unitless=True, cost=(2, 1),
+)  # fmt: skip
 def layer_cam(problem: Problem, *, layer: nn.Module | None = None) -> Explained:
     """Layer-CAM: positive gradient × activation at each place, which serves earlier layers, too.
 

@@ -44,7 +44,7 @@ def _forward_of(problem: Problem) -> Callable[..., Tensor]:
     return partial(differentiable_values, problem.bound)
 
 
-@method("Input × Gradient", "The input times the gradient at the input.", extra="captum", cost=(1, 1))
+@method("Input × Gradient", "The input times the gradient at the input.", extra="captum", unitless=True, cost=(1, 1))
 def input_x_gradient(problem: Problem) -> Explained:
     """Input × gradient: xᵢ ∂ᵢf(x). One gradient per example."""
     peer = import_captum("input_x_gradient").InputXGradient(_forward_of(problem))
@@ -59,8 +59,9 @@ def saliency(problem: Problem) -> Explained:
 
 
 @method(
-    "Gradient SHAP", "Gradients at random points between input and baselines, averaged.", extra="captum", cost=(50, 0)
-)
+    "Gradient SHAP", "Gradients at random points between input and baselines, averaged.", extra="captum",
+    unitless=True, cost=(50, 0),
+)  # fmt: skip
 def gradient_shap(problem: Problem, *, n_samples: Count = 50, noise: NotNegative = 0.0) -> Explained:
     """Gradient SHAP: the mean of (x − x̄)ᵢ ∂ᵢf at random points between x and a random one of its baselines.
 
@@ -84,7 +85,10 @@ def gradient_shap(problem: Problem, *, n_samples: Count = 50, noise: NotNegative
     return Explained(values, {"n_samples": n_samples}, uses_all_baselines=True)
 
 
-@method("DeepLift", "Secants for gradients at activations (rescale rule).", complete=True, extra="captum", cost=(2, 1))
+@method(
+    "DeepLift", "Secants for gradients at activations (rescale rule).", complete=True, extra="captum",
+    unitless=True, cost=(2, 1),
+)  # fmt: skip
 def deep_lift(problem: Problem) -> Explained:
     """DeepLift with the rescale rule. Two rows per example, run with gradient.
 
@@ -118,7 +122,7 @@ def _surrogate_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
 
 @method(
     "Kernel SHAP", "Shapley values of groups of features, by regression.", complete=True, extra="captum",
-    cost=_surrogate_cost,
+    unitless=True, cost=_surrogate_cost,
 )  # fmt: skip
 def kernel_shap(problem: Problem, *, n_samples: Count | None = None, groups: Groups = None) -> Explained:
     """Kernel SHAP: Shapley values of groups of features, by weighted regression on random coalitions.

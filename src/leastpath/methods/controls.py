@@ -81,7 +81,10 @@ def untrained(problem: Problem, *, n_steps: Count = N_STEPS) -> Explained:
     return _explain_line(problem, draw_score(problem.score, problem.seed), n_steps)
 
 
-@method("Another class", "Integrated Gradients of the most probable other class.", role="floor", cost=_cost_of_steps)
+@method(
+    "Another class", "Integrated Gradients of the most probable other class.", role="floor", unitless=True,
+    cost=_cost_of_steps,
+)  # fmt: skip
 def other_class(problem: Problem, *, n_steps: Count = N_STEPS) -> Explained:
     """Integrated Gradients of the class that is most probable at the input, of those that are not explained.
 

@@ -138,6 +138,7 @@ class Method:
             Captum's attributions, for instance), "floor" (what every method must beat).
         summary: one sentence.
         complete: whether attributions add up to f(x) − f(x̄), up to the error of the integral.
+        unitless: whether they stay the same where a feature (of pictures, a channel) is given in another unit.
         explain: the function that is called: `explain(problem, **settings) -> Explained`.
         defaults: all settings with their defaults.
         takes_baselines: whether baselines may be given; a method that chooses its own start refuses them.
@@ -162,6 +163,7 @@ class Method:
     explain: Callable[..., Explained]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
+    unitless: bool = False
     takes_baselines: bool = True
     needs: tuple[str, ...] = ()
     fits: tuple[Kind, ...] = KINDS
@@ -256,18 +258,13 @@ def method(
     *,
     complete: bool = False,
     role: Role = "peer",
-    extra: str | None = None,
-    takes_baselines: bool = True,
-    needs: tuple[str, ...] = (),
-    fits: tuple[Kind, ...] = KINDS,
-    recommended: tuple[Kind, ...] = (),
     cost: Cost | tuple[int, int] | None = None,
-    settings_by_kind: Mapping[Kind, Mapping[str, Any]] | None = None,
+    **more: Any,
 ) -> Callable[[Callable[..., Explained]], Method]:
     """Make a `Method` of a function `(problem, *, settings) -> Explained`, which finds values without a path.
 
-    The function's name is the method's, and its keyword-only parameters are its settings. The arguments are those of
-    `Method`; `cost` is a function, or (gradients, forwards) per baseline.
+    The function's name is the method's, and its keyword-only parameters are its settings. The arguments, and
+    `more`, are those of `Method`; `cost` is a function, or (gradients, forwards) per baseline.
 
     Example:
         >>> import leastpath as lp
@@ -283,10 +280,7 @@ def method(
         # The module has the Method under this name: so pickle finds the function as its attribute.
         function.__qualname__ = f"{function.__qualname__}.explain.function"
         explain, defaults = Rowwise(name, function), settings_of(function)
-        made = Method(
-            name, title, role, summary, complete, explain, defaults, extra, takes_baselines, needs, fits, recommended,
-            cost, settings_by_kind or {},
-        )  # fmt: skip
+        made = Method(name, title, role, summary, complete, explain, defaults, costs=cost, **more)
         object.__setattr__(made, "__doc__", function.__doc__)  # what help() and the reference show
         return made
 

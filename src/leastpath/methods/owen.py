@@ -23,7 +23,10 @@ def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
     return 0, settings["n_forwards"]
 
 
-@method("Owen values", "Shapley values over halves: regions first, then their parts.", complete=True, cost=_cost)
+@method(
+    "Owen values", "Shapley values over halves: regions first, then their parts.", complete=True, unitless=True,
+    cost=_cost,
+)  # fmt: skip
 def owen(
     problem: Problem,
     *,

@@ -15,7 +15,7 @@ from leastpath.methods.method import Explained, Problem, method
 from leastpath.score.calls import run_part
 
 
-@method("Expected Gradients", "Gradients between the input and random references, averaged.")
+@method("Expected Gradients", "Gradients between the input and random references, averaged.", unitless=True)
 def expected_gradients(problem: Problem, *, n_samples: Count = 200) -> Explained:
     """Expected Gradients: the mean of (x − x′)ᵢ ∂ᵢf at random points between x and random references x′.
 

@@ -23,7 +23,7 @@ from leastpath.methods.relevance_rules import Name, Operation, Rule, halve_produ
 Choice = Literal["composite", "epsilon", "gamma"]
 
 
-@method("LRP", "Relevance of the logit, passed back layer by layer.", cost=(10, 0))
+@method("LRP", "Relevance of the logit, passed back layer by layer.", unitless=True, cost=(10, 0))
 def lrp(
     problem: Problem,
     *,

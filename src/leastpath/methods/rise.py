@@ -20,7 +20,9 @@ def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
     return 0, settings["n_masks"]
 
 
-@method("RISE", "The mean score of randomly masked inputs that show a place.", fits=("image",), cost=_cost)
+@method(
+    "RISE", "The mean score of randomly masked inputs that show a place.", fits=("image",), unitless=True, cost=_cost
+)
 def rise(
     problem: Problem, *, n_masks: Count = 1000, cells: Count = 7, shown: Annotated[float, Range(above=0, below=1)] = 0.5
 ) -> Explained:

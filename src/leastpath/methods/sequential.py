@@ -12,7 +12,7 @@ from leastpath.methods.method import Explained, Problem, method
 from leastpath.methods.shapley import RowGroups
 
 
-@method("Sequential IG", "The line of each token by itself, all others as they are.")
+@method("Sequential IG", "The line of each token by itself, all others as they are.", unitless=True)
 def sequential_ig(problem: Problem, *, n_steps: Count = 50, groups: Groups = None) -> Explained:
     """Sequential IG: for each token the line from the input without this token, which is set to its baseline.
 

@@ -57,7 +57,7 @@ def _permutation_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tupl
 
 @method(
     "Permutation SHAP", "Shapley values of groups of features, by orders and their reverses.", complete=True,
-    cost=_permutation_cost,
+    unitless=True, cost=_permutation_cost,
 )  # fmt: skip
 def permutation_shap(problem: Problem, *, n_permutations: Count = 10, groups: Groups = None) -> Explained:
     """Permutation SHAP: what each group adds when groups join one by one, averaged over orders and their reverses.
@@ -89,7 +89,7 @@ def _exact_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int,
 
 @method(
     "Exact Shapley values", "All coalitions of up to 10 features, without chance and without error.", complete=True,
-    fits=("few",), cost=_exact_cost,
+    fits=("few",), unitless=True, cost=_exact_cost,
 )  # fmt: skip
 def exact_shapley(problem: Problem, *, groups: Groups = None) -> Explained:
     """Exact Shapley values of up to 10 features or groups: the score of all 2ⁿ coalitions, so nothing is sampled.
@@ -136,7 +136,7 @@ def _staircase_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
 STEPS = "One patch, token or feature after another enters and gets what is gained."
 
 
-@method("Random staircases", STEPS, complete=True, recommended=KINDS, cost=_staircase_cost)
+@method("Random staircases", STEPS, complete=True, unitless=True, recommended=KINDS, cost=_staircase_cost)
 def staircase(problem: Problem, *, n_orders: Count = 4, patch: Count | None = None, groups: Groups = None) -> Explained:
     """Random staircases: the mean of path integrals along which one patch after another enters the image.
 

@@ -38,7 +38,8 @@ def smooth(method: Method, *, name: str | None = None, title: str | None = None)
     defaults = {**method.defaults, "n_samples": 10, "noise": 0.15}
     return replace(
         method, name=name, title=title, role="peer", summary=f"Mean of {method.title} over noisy copies of the input.",
-        complete=False, explain=Smoothed(name, method), defaults=defaults, extra="captum", recommended=(), costs=None,
+        complete=False, unitless=False, explain=Smoothed(name, method), defaults=defaults, extra="captum",
+        recommended=(), costs=None,
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ from leastpath.solvers.solution import Solver
 
 integrated_gradients = path_method(
     "integrated_gradients", "Integrated Gradients", StraightLine,
-    "The line integral of the gradient along the straight line, with error control.", recommended=KINDS,
+    "The line integral of the gradient along the straight line, with error control.", recommended=KINDS, unitless=True,
 )  # fmt: skip
 
 BUILT_IN = (
@@ -90,7 +90,7 @@ BUILT_IN = (
     ),
     path_method(
         "blur_ig", "Blur IG", BlurIG, "From the blurred image to the image, through all scales in between.",
-        fits=("image",),
+        fits=("image",), unitless=True,
     ),
     path_method(
         "enhanced_ig", "Enhanced IG", EnhancedIG, "Shortest route over data points by Euclidean length.",
@@ -137,6 +137,7 @@ BUILT_IN = (
     path_method(
         "idg", "Integrated Decision Gradients", StraightLine,
         "Integrated Gradients weighted by how fast the score changes, with steps where it does.", weighting=IDG(),
+        unitless=True,
     ),
     path_method(
         "idgi", "IDGI", StraightLine,

@@ -25,7 +25,7 @@ def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
     return 0, 1 + math.prod(len(line) for line in place_windows(size, sides, _strides(settings["stride"], sides, size)))
 
 
-@method("Occlusion", "How the score falls without a window.", recommended=KINDS, cost=_occlusion_cost)
+@method("Occlusion", "How the score falls without a window.", unitless=True, recommended=KINDS, cost=_occlusion_cost)
 def occlusion(
     problem: Problem,
     *,

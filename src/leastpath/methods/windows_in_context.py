@@ -83,7 +83,7 @@ def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
 
 @method(
     "Windows in context", "What windows are worth in the whole picture and in parts of it, in the logit.",
-    fits=("image",), recommended=("image",), cost=_cost,
+    fits=("image",), unitless=True, recommended=("image",), cost=_cost,
 )  # fmt: skip
 def windows_in_context(
     problem: Problem,

@@ -61,7 +61,7 @@ def unpacked_fields(content: bytes, name: str) -> dict[str, Any]:
         if about["sha256"] != _checksum(about["fields"], tensors):
             raise ValueError("its numbers are not those that were written")
         return {key: _value(tree, tensors) for key, tree in json.loads(about["fields"]).items()}
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ValueError(f"{name} is damaged ({error}): save the result again") from error
 
 
