@@ -225,11 +225,11 @@ def _of_pictures() -> tuple[Candidate, ...]:
     pictures: dict[str, Any] = {**logit, "kinds": ("image",)}
     both: dict[str, Any] = {**pictures, "several": True}
     return (
-        Candidate("in-context", "windows in context", "windows_in_context", gradients=305, main=True, **both),
+        Candidate("in-context", "windows in context", "windows_in_context", gradients=433, main=True, **both),
         Candidate("in-context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
                   gradients=60, main=True, **both),
         Candidate("in-context-best", "windows in context, best", "windows_in_context", {"quality": "best"},
-                  gradients=900, **both),
+                  gradients=1070, **both),
         Candidate("windows-two", "sliding windows in the logit, several baselines", "sliding_windows", gradients=240,
                   main=True, **both),
         Candidate("staircase-logit-two", "random staircases in the logit, several baselines", "staircase",

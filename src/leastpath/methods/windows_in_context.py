@@ -24,7 +24,7 @@ Quality = Literal["fast", "default", "best"]
 Detail = Literal["windows", "pixels"]
 PATCHES = 16  # per side, between which agreement is measured: what people point at
 SMOOTHING = 6 / 128  # of the longer side: the deviation of the Gaussian that maps are smoothed with
-WINDOW = 4  # windows and cells have the picture's side over this
+WINDOW = 4  # windows have the picture's side over this
 SATURATING = ("softmax", "log_softmax", "sigmoid")  # outputs that are read as their logit
 FORWARDS = 3  # that cost as much as one gradient
 
@@ -34,7 +34,7 @@ class Plan:
     """What a quality spends on each baseline."""
 
     windows: int  # places of a window along each side
-    orders: int  # that a round walks, each also backwards
+    walks: Mapping[int, int]  # by cells along the longer side, the orders that a round walks, each also backwards
     rounds: int
 
     def place(self, shape: Sequence[int]) -> list[Tensor]:
@@ -53,27 +53,27 @@ class Plan:
 
     def n_steps(self, shape: Sequence[int]) -> int:
         """Forwards of one round."""
-        return 2 * self.orders * (math.prod(count_cells(shape)) - 1)
+        return sum(2 * n * (math.prod(count_cells(shape, cells)) - 1) for cells, n in self.walks.items())
 
     def cost(self, shape: Sequence[int], rounds: int) -> float:
         """Gradients' worth of the windows and so many rounds."""
         return (self.n_windows(shape) + rounds * self.n_steps(shape)) / FORWARDS
 
 
-def count_cells(shape: Sequence[int]) -> tuple[int, int]:
-    """Cells of a grid that is shifted, down and across: nearly square, as large as windows along the longer side."""
-    counts = (min(side, max(1, round(WINDOW * side / max(shape[1:])))) for side in shape[1:])
+def count_cells(shape: Sequence[int], cells: int) -> tuple[int, int]:
+    """Cells of a grid that is shifted, down and across: nearly square, so many whole ones along the longer side."""
+    counts = (min(side, max(1, round(cells * side / max(shape[1:])))) for side in shape[1:])
     down, across = (n + (side // n > 1) for n, side in zip(counts, shape[1:], strict=True))
     return down, across
 
 
 # Chosen on photographs of the development half of ImageNet (docs/methods.md).
 PLANS: Mapping[Quality, Plan] = {
-    "fast": Plan(windows=6, orders=1, rounds=1),
-    "default": Plan(windows=13, orders=3, rounds=2),
-    "best": Plan(windows=25, orders=3, rounds=5),
+    "fast": Plan(windows=6, walks={4: 1}, rounds=1),
+    "default": Plan(windows=13, walks={4: 4, 6: 3}, rounds=1),
+    "best": Plan(windows=13, walks={4: 4, 6: 3}, rounds=3),
 }
-MOST_GRADIENTS = 1_000  # gradients' worth of an example whose map shall settle, unless the user says otherwise
+MOST_GRADIENTS = 1_100  # gradients' worth of an example whose map shall settle, unless the user says otherwise
 
 
 def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -97,9 +97,9 @@ def windows_in_context(
 
     Two kinds of steps, from each baseline. Windows of a quarter of the side slide over the whole picture and hide what
     is behind them. And along random walks from the baseline to the picture the cells of a grid enter one by one, each
-    order also backwards, so that a cell is seen in all contexts. The maps of windows and of walks are smoothed, scaled
-    to the same Σ|values| and averaged. Values do not add up to the change of score; `completeness_gap` says by how
-    much.
+    order also backwards, so that a cell is seen in all contexts; there are walks over cells of a quarter of the side
+    and of a sixth. The maps of windows and of each grid are smoothed, scaled to the same Σ|values| and averaged. Values
+    do not add up to the change of score; `completeness_gap` says by how much.
 
     - **In the logit**: a softmax is read as its logit, since most steps of a saturated probability are 0. Values and
       `score_change` are in that unit, and the status says so.
@@ -112,14 +112,14 @@ def windows_in_context(
       |change of score|. 1: no step was taken back by another.
 
     Args:
-        quality: "fast", "default" or "best": about 50, 300 and 1,000 gradients' worth with two baselines.
+        quality: "fast", "default" or "best": about 56, 430 and 1,070 gradients' worth with two baselines.
         detail: "pixels" shares the map out among neighbouring pixels by how steep the score is in each (the root of
             SmoothGrad's mean |gradient|, 50 gradients more), for uses that take single pixels. The sums over windows
             stay about the same.
         tolerance: walk in rounds until another seed would agree 1 − tolerance or better, in place of the quality's
             number of rounds. The status says whether that was reached.
         max_gradients: at most so many gradients' worth per example, a forward counting as a third. The quality falls to
-            what can be had for it, but not below "fast". None: as the quality says, and 1,000 with a tolerance.
+            what can be had for it, but not below "fast". None: as the quality says, and 1,100 with a tolerance.
 
     Example:
         >>> import leastpath as lp
@@ -282,8 +282,7 @@ class _Sample:
 
     def __init__(self, starts: list[tuple[Problem, int]], plan: Plan, ends: Tensor, windows: Tensor) -> None:
         self.starts, self.plan, self.ends, self.windows = starts, plan, ends, windows
-        self.gains: list[Tensor] = []  # of each round (baselines, orders, 2, height, width): what a pixel's cell gained
-        self.areas: list[Tensor] = []  # of each round (baselines, orders, 1, height, width): the pixels of that cell
+        self.walks = {cells: _Walks([], []) for cells in plan.walks}
         self.lengths: list[Tensor] = []
 
     @classmethod
@@ -298,18 +297,21 @@ class _Sample:
         return cls(starts, plan, ends, smooth_maps(spread_over_windows(falls.mean(0, keepdim=True), inside)[0] / area))
 
     def walk(self, number: int) -> None:
-        """One round more, from each baseline."""
-        shape, n = self.starts[0][0].bound.shape, self.plan.orders
-        gained, areas, lengths = [], [], []
-        for j, start in enumerate(self.starts):
-            ranks = draw_walks(shape, range(number * n, number * n + n), start[0].seed, j)
-            gains, flat = self._gains(j, ranks), ranks.flatten(1)
-            gained.append(gains.gather(1, flat).reshape(2, n, *shape[1:]).transpose(0, 1))
-            sizes = torch.stack([torch.bincount(own)[own] for own in flat[:n]])
-            areas.append(sizes.reshape(n, 1, *shape[1:]).to(gains))
-            lengths.append(gains.abs().sum(1))
-        self.gains.append(torch.stack(gained))
-        self.areas.append(torch.stack(areas))
+        """One round more, over each grid from each baseline. All of it or nothing is kept."""
+        shape, found, lengths = self.starts[0][0].bound.shape, [], []
+        for cells, n in self.plan.walks.items():
+            gained, areas = [], []
+            for j, start in enumerate(self.starts):
+                ranks = draw_walks(shape, cells, range(number * n, number * n + n), start[0].seed, j)
+                gains, flat = self._gains(j, ranks), ranks.flatten(1)
+                gained.append(gains.gather(1, flat).reshape(2, n, *shape[1:]).transpose(0, 1))
+                sizes = torch.stack([torch.bincount(own)[own] for own in flat[:n]])
+                areas.append(sizes.reshape(n, 1, *shape[1:]).to(gains))
+                lengths.append(gains.abs().sum(1))
+            found.append((torch.stack(gained), torch.stack(areas)))
+        for walks, (own, sizes) in zip(self.walks.values(), found, strict=True):
+            walks.gains.append(own)
+            walks.areas.append(sizes)
         self.lengths += lengths
 
     def _gains(self, j: int, ranks: Tensor) -> Tensor:
@@ -323,18 +325,18 @@ class _Sample:
         first, last = (end.expand(n, 1) for end in self.ends[j])
         return torch.cat([first, steps, last], 1).diff(dim=1)
 
+    def _shares(self) -> tuple[list[Tensor], float]:
+        """By what each grid's map, and the windows', is multiplied before they are summed: all get the same size."""
+        sizes = [walks.mean().abs().sum() for walks in self.walks.values()] + [self.windows.abs().sum()]
+        wanted = torch.stack(sizes[:-1]).mean() / len(sizes)  # the walks' own size: their steps add up to the change
+        *shares, last = (wanted / size.clamp_min(torch.finfo(size.dtype).tiny) for size in sizes)
+        return shares, float(last)
+
     def join(self, half: int | None = None) -> Tensor:
         """The map (height, width) of windows and walks, of one size each, or with half of the walks, 0 or 1."""
-        walks = smooth_maps(self._walked())
-        scale = walks.abs().sum() / self.windows.abs().sum().clamp_min(torch.finfo(walks.dtype).tiny)
-        return (scale * self.windows + (walks if half is None else smooth_maps(self._walked(half)))) / 2
-
-    def _walked(self, half: int | None = None) -> Tensor:
-        """(height, width) gains over areas, both summed over walks: a small cell counts little."""
-        gains, areas = torch.cat(self.gains, 1), torch.cat(self.areas, 1).expand_as(torch.cat(self.gains, 1))
-        if half is not None:
-            gains, areas = _halve(gains, half), _halve(areas, half)
-        return gains.sum((0, 1, 2)) / areas.sum((0, 1, 2))
+        shares, last = self._shares()
+        parts = (share * walks.mean(half) for share, walks in zip(shares, self.walks.values(), strict=True))
+        return sum(parts, last * self.windows)
 
     @property
     def agreement(self) -> Tensor:
@@ -343,12 +345,9 @@ class _Sample:
 
     @property
     def error(self) -> Tensor:
-        """(height, width), the standard error from the walks, which are half of the map.
-
-        That of a quotient of sums: what each walk gained beyond what its area was to gain, over the mean area.
-        """
-        gains, areas = torch.cat(self.gains, 1), torch.cat(self.areas, 1)
-        return _standard_error(smooth_maps((gains - self._walked() * areas) / areas.mean((0, 1, 2)))) / 2
+        """(height, width), the standard error from the walks; windows have none."""
+        own = [share * walks.error() for share, walks in zip(self._shares()[0], self.walks.values(), strict=True)]
+        return torch.stack(own).square().sum(0).sqrt()
 
     def answer(self, rounds: int, note: Note) -> _Answer:
         """What is known now."""
@@ -358,6 +357,34 @@ class _Sample:
         floor = 64 * bound.eps * change.abs().clamp_min(1)
         certificate = torch.where(change.abs() <= floor, torch.inf, (length / change.abs()).clamp_min(1))
         return _Answer(values, error, change, certificate, self.agreement, rounds, note)
+
+
+@dataclass(frozen=True)
+class _Walks:
+    """Over the cells of one grid."""
+
+    gains: list[Tensor]  # of each round (baselines, orders, 2, height, width): what a pixel's cell gained
+    areas: list[Tensor]  # of each round (baselines, orders, 1, height, width): the pixels of that cell
+
+    def mean(self, half: int | None = None) -> Tensor:
+        """(height, width), smoothed, of all or every other order."""
+        return smooth_maps(self._mean(half))
+
+    def _mean(self, half: int | None = None) -> Tensor:
+        """Gains over areas, both summed over walks: a small cell counts little."""
+        gains = torch.cat(self.gains, 1)
+        areas = torch.cat(self.areas, 1).expand_as(gains)
+        if half is not None:
+            gains, areas = _halve(gains, half), _halve(areas, half)
+        return gains.sum((0, 1, 2)) / areas.sum((0, 1, 2))
+
+    def error(self) -> Tensor:
+        """(height, width), the standard error of the smoothed mean.
+
+        That of a quotient of sums: what each walk gained beyond what its area was to gain, over the mean area.
+        """
+        gains, areas = torch.cat(self.gains, 1), torch.cat(self.areas, 1)
+        return _standard_error(smooth_maps((gains - self._mean() * areas) / areas.mean((0, 1, 2))))
 
 
 def _ends(problem: Problem, row: int) -> Tensor:
@@ -374,18 +401,18 @@ def _score(problem: Problem, row: int, n: int, masks: Callable[[Tensor], Tensor]
     return score_own_masks(problem, rows, lambda i: masks(i)[:, None], problem.m * n / expected)
 
 
-def draw_walks(shape: torch.Size, orders: range, seed: int, draw: int) -> Tensor:
+def draw_walks(shape: torch.Size, cells: int, orders: range, seed: int, draw: int) -> Tensor:
     """When each pixel enters, (2 orders, height, width): numbers from 0, one for each cell of a grid.
 
     Shifts of the grid are shares of a cell that fill the plane evenly (the R₂ sequence of M. Roberts) from a random
     one on, whatever the picture's size. The reverse of an order follows all orders, len(orders) later.
     """
-    begin = torch.rand(2, generator=_generator(seed, draw), dtype=torch.float64)
-    counts, entered = count_cells(shape), []
+    begin = torch.rand(2, generator=_generator(seed, draw, cells), dtype=torch.float64)
+    counts, entered = count_cells(shape, cells), []
     for k in orders:
         share = (begin + k * torch.tensor([0.7548776662466927, 0.5698402909980532], dtype=torch.float64)) % 1
         lines = [_cut(side, n, float(u)) for side, n, u in zip(shape[1:], counts, share, strict=True)]
-        order = torch.randperm(math.prod(counts), generator=_generator(seed, draw, k + 1))
+        order = torch.randperm(math.prod(counts), generator=_generator(seed, draw, cells, k + 1))
         entered.append(order[lines[0][:, None] * counts[1] + lines[1]])
     forwards = torch.stack(entered)
     return torch.cat([forwards, math.prod(counts) - 1 - forwards])
