@@ -107,12 +107,20 @@ def _by_forwards(
 ) -> dict[str, Tensor]:
     """Values (words,) by a method that only runs the model forwards.
 
-    "By surprise": what a word does is multiplied by the probability that something else would stand there.
+    "By surprise": what a word does is multiplied by the probability that something else would stand there. "Specific":
+    and divided by 1 + the nats that answer and foil lose on average.
     """
-    each = {name: _explain(question, starts[name], method)[0] for name in ("end of text", *NATURAL)}
-    each[f"natural × {len(NATURAL)}"] = torch.stack([each.pop(name) for name in NATURAL]).mean(0)
+    each, lost = {}, {}
+    for name in ("end of text", *NATURAL):
+        each[name], found = _explain(question, starts[name], method)
+        answer, foil = sum_features(torch.as_tensor(found.stats["rows"])[0], question.features)  # (words,) each
+        lost[name] = (answer - foil) / 2  # a foil's row has its sign turned
+    for made in (each, lost):
+        made[f"natural × {len(NATURAL)}"] = torch.stack([made.pop(name) for name in NATURAL]).mean(0)
     surprise = -sum_features(log_p.double(), question.features).expm1()  # (words,)
     by_surprise = {f"{name}, by surprise": surprise * own for name, own in each.items()}
+    specific = {name: surprise * each[name] / (1 + lost[name].clamp_min(0)) for name in each}
+    by_surprise |= {f"{name}, by surprise, specific": own for name, own in specific.items()}
     return {f"{title}, {name}": own for name, own in (each | by_surprise).items()}
 
 

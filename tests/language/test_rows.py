@@ -13,6 +13,7 @@ from leastpath.language.toy import toy_model
 pytest.importorskip("transformers")
 
 PROMPT, TEXTS = "the cat sat on", Natural(["a dog ran to the house", "big red bird flew in"])
+ANSWERS = " the", " mat"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,20 @@ def test_a_word_counts_as_far_as_it_was_not_expected(toy):
     torch.testing.assert_close(found.values, plain.values * surprise, atol=1e-5, rtol=1e-4)
     named = explain(model, tokenizer, PROMPT, " the", method="by_surprise", **settings)
     torch.testing.assert_close(named.values, found.values)
+
+
+def test_with_a_contrast_what_both_answers_lose_is_left_out_of_account(toy):
+    """Against the two answers' own falls; to exchange the answers turns the sign."""
+    model, tokenizer = toy
+    settings = {"baseline": TEXTS, "support": False}
+    own, other = (explain(model, tokenizer, PROMPT, a, method="leave_one_out", **settings).values for a in ANSWERS)
+    found = explain(model, tokenizer, PROMPT, ANSWERS[0], contrast=ANSWERS[1], **settings)
+    plain = explain(model, tokenizer, PROMPT, ANSWERS[0], method="by_surprise", **settings)
+    surprise = plain.values / own
+    both = ((own + other) / 2).clamp_min(0)
+    torch.testing.assert_close(found.values, surprise * (own - other) / (1 + both), atol=1e-4, rtol=1e-3)
+    turned = explain(model, tokenizer, PROMPT, ANSWERS[1], contrast=ANSWERS[0], **settings)
+    torch.testing.assert_close(turned.values, -found.values, atol=1e-5, rtol=1e-4)
 
 
 def test_all_orders_of_a_staircase_are_shapley_values(toy):

@@ -85,8 +85,9 @@ def explain(
             prompt in reading order, ["France", "is"], or (begin, end) in characters; all else is fixed.
         method: by default "by_surprise", and for long prompts "owen", whose cost does not grow. A word is left out, and
             what the score falls by is multiplied by the probability that another word would have stood there, after
-            those before it. "leave_one_out" is the fall itself, for any baseline; "token_staircase",
-            "integrated_gradients", "elastic_band", "lrp", or any other of `leastpath.attribute`.
+            those before it, and with a contrast divided by 1 + the nats that both answers lose. "leave_one_out" is the
+            fall itself, for any baseline; "token_staircase", "integrated_gradients", "elastic_band", "lrp", or any
+            other of `leastpath.attribute`.
 
     Rarely needed:
         matrix: what each feature and each earlier token of the answer does to each token of the answer. None: where the
@@ -122,7 +123,8 @@ def explain(
         starts = find_starts(tokenizer, embedding, question.prompt, question.ids, question.free, baseline)
         chosen = choose_method(method, len(question.features), len(starts.names))
         if chosen is leave_one_out and weighs_surprise(model, method, baseline):
-            chosen = chosen.with_settings(log_p=token_log_p(model, question.ids))
+            n_answer = None if question.contrast is None else len(question.continuation)
+            chosen = chosen.with_settings(log_p=token_log_p(model, question.ids), n_answer=n_answer)
         elif chosen.name == "owen":
             chosen = chosen.with_settings(cuts=sentence_starts(question.prompt, question.features))
         check_gradients(model, chosen.has_path, chosen.name)

@@ -20,7 +20,9 @@ from leastpath.score.score import BoundScore
 
 
 @method("Leave one out", "How the score falls without each word, all others as they are.", fits=("tokens",))
-def leave_one_out(problem: Problem, *, groups: Groups = None, log_p: Tensor | None = None) -> Explained:
+def leave_one_out(
+    problem: Problem, *, groups: Groups = None, log_p: Tensor | None = None, n_answer: int | None = None
+) -> Explained:
     """Leave one out: the fall of the score where a group of tokens is replaced by the baseline's.
 
     What does not differ from its baseline costs nothing. The fall is shared evenly by a group's tokens.
@@ -29,19 +31,30 @@ def leave_one_out(problem: Problem, *, groups: Groups = None, log_p: Tensor | No
         groups: what is left out together, one after another. None: tokens.
         log_p: (length,) of each token after those before it. A group's fall is multiplied by its surprise, the
             probability that something else would stand there: what the words before it have said already counts little.
+        n_answer: of one example: so many columns are those of the answer, all others of its contrast. A group's fall is
+            divided by 1 + the nats that both lose on average, also over baselines: what every next word needs, grammar,
+            is not what a contrast asks for.
     """
     rows, counts = [], []
+    lost = torch.zeros(problem.end.shape[:2], dtype=torch.float64)  # (rows, length) by both answers
     for row, places in enumerate(_moving_groups(problem, groups)):
         start, end = problem.start[row], problem.end[row]
         points = torch.stack([end, *(torch.where(_here(place, end), start, end) for place in places)])
         outputs = problem.bound.outputs(points, torch.full((len(points),), row)).cpu()  # (groups + 1, columns)
         falls = outputs[0] - outputs[1:]
+        if n_answer is not None:
+            both = (falls[:, :n_answer].sum(1) - falls[:, n_answer:].sum(1)) / 2  # a contrast's sign is turned
+            for place, one in zip(places, both.double(), strict=True):
+                lost[row, place] = one
         if log_p is not None and places:
             falls = falls * torch.stack([-log_p[place].sum().expm1() for place in places])[:, None]
         rows.append(_spread(falls, places, len(end)))
         counts.append(len(places))
         problem.bar.advance()
     how = "each of {} groups of tokens left out once" + ", by surprise" * (log_p is not None)
+    how += ", over what both answers lose" * (n_answer is not None)
+    if n_answer is not None:
+        rows = [row / (1 + lost.mean(0).clamp_min(0)) for row in rows]
     return _explained(problem, rows, [how.format(n) for n in counts])
 
 
