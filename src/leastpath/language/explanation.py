@@ -40,7 +40,8 @@ class PromptExplanation:
     features: tuple[Piece, ...]
     """Words, sentences or whatever was asked for, in reading order; `positions` are those of their tokens."""
     values: Tensor
-    """(features,) in nats: what each does to log p of the continuation, or to log p of it over that of the contrast."""
+    """(features,) in nats: what each does to log p of the continuation, or to log p of it over that of the contrast; by
+    default as far as it was not expected, and is not needed by both answers (`method` of `explain`)."""
     spread: Tensor
     """(features,) standard deviation between baselines; NaN with one."""
     tokens: tuple[str, ...]
