@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_setting, show_value
+from leastpath._support.checks import check_kind, check_setting
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Run
 from leastpath.features.groups import Groups, Kind, check_groups, kind_of, kind_of_shape, label_groups
@@ -115,12 +115,8 @@ def attribute(
 
 
 def _check(score: Any, on_interrupt: Any, support: Any) -> None:
-    if not isinstance(score, Score):
-        raise ValueError(
-            f"score is a {type(score).__name__}, expected a Score: attribute(lp.Score(model, target), inputs)"
-        )
-    if not isinstance(on_interrupt, str) or on_interrupt not in ("raise", "return"):
-        raise ValueError(f"on_interrupt={show_value(on_interrupt)} is unknown: use 'raise' or 'return'")
+    check_kind("score", score, Score, "a Score: attribute(lp.Score(model, target), inputs)")
+    check_setting("on_interrupt", on_interrupt, Literal["raise", "return"])
     if not isinstance(support, (bool, Referee)) and not (isinstance(support, str) and support == "full"):
         raise ValueError(f'support={support!r} must be True, False, "full" or a Referee; labels are given as groups=')
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.checks import show_value
+from leastpath._support.checks import check_kind, show_value
 from leastpath._support.threads import in_this_thread
 from leastpath.attribution import attribute
 from leastpath.geometry.metric import Metric
@@ -197,8 +197,7 @@ class LayerGeodesicIntegratedGradients(LayerAttribution, GeodesicIntegratedGradi
         multiply_by_inputs: bool = True,
         **settings: Any,
     ) -> None:
-        if not isinstance(layer, nn.Module):
-            raise ValueError(f"layer is a {type(layer).__name__}, expected one module: explain several layers in turn")
+        check_kind("layer", layer, nn.Module, "one module: explain several layers in turn")
         if device_ids:
             raise ValueError(f"device_ids={device_ids}: DataParallel is not supported, pass the module that it wraps")
         LayerAttribution.__init__(self, forward_func, layer, device_ids)

@@ -125,8 +125,7 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
     from matplotlib.ticker import FixedFormatter, FuncFormatter
     from matplotlib.transforms import ScaledTranslation
 
-    if not isinstance(explained, shap.Explanation):
-        raise ValueError(f"explained is a {type(explained).__name__}, expected what leastpath.shap.explanation gives")
+    check_kind("explained", explained, shap.Explanation, "what leastpath.shap.explanation gives")
     fresh = None if "ax" in settings else plt.figure()  # SHAP draws on whatever figure is current, also an earlier plot
     names = explained.feature_names
     try:

@@ -64,7 +64,7 @@ def test_baselines_give_what_attribute_gives():
 @pytest.mark.parametrize(
     "call, match",
     [
-        (lambda: profile_paths(SCORE, BENT, axis="time"), 'use "share" or "knots"'),
+        (lambda: profile_paths(SCORE, BENT, axis="time"), "use one of .'share', 'knots'"),
         (lambda: profile_paths(SCORE, BENT, samples=1), "samples=1"),
         (lambda: profile_paths(SCORE, {}), "nothing to draw"),
         (lambda: profile_paths(SCORE, BENT, inputs=torch.rand(3, 2, 6, 6)), "got 3 inputs for 2 paths"),

@@ -41,7 +41,8 @@ def check_kind(name: str, given: object, kinds: type | tuple[type, ...], expecte
     """Raise ValueError unless a setting is of a kind. True and False are no numbers."""
     wanted = kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(given, wanted) or (isinstance(given, bool) and bool not in wanted):
-        raise ValueError(f"{name}={given!r} is a {type(given).__name__}, expected {expected}")
+        written = f"={given!r:.80}" if type(given).__module__ == "builtins" else ""
+        raise ValueError(f"{name}{written} is a {type(given).__name__}, expected {expected}")
 
 
 def check_features(what: str, given: Sequence[int], inputs: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leastpath._support.checks import Count, Share, check_setting, seed_of
+from leastpath._support.checks import Count, Share, check_kind, check_setting, seed_of
 from leastpath._support.rows import per_row
 from leastpath.account.run import Run
 from leastpath.evaluation.measure import OF_INPUTS, Measured, NamedMeasure, generators, read_attributions
@@ -80,8 +80,7 @@ def fine_tune(
     """
     check_setting("most", most, Share)
     check_setting("epochs", epochs, Count)
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model is a {type(model).__name__}, expected a torch.nn.Module, whose weights can be trained")
+    check_kind("model", model, nn.Module, "a torch.nn.Module, whose weights can be trained")
     if find_filler(fill)[1] is FILLS["baseline"]:
         raise ValueError('fill="baseline" has no baseline while a model is trained: pass its number, as in fill=0.0')
     seed, judge = seed_of(seed), copy.deepcopy(model).requires_grad_(True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_settings_of, seed_of
+from leastpath._support.checks import check_kind, check_settings_of, check_tensor, seed_of
 from leastpath._support.rows import flat_rows
 from leastpath.features.groups import Kind
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
@@ -260,8 +260,7 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
     """
     parts = _parts(values)
     for part in parts:
-        if not isinstance(part, Tensor):
-            raise ValueError(f"values is a {type(part).__name__}, expected a tensor: use torch.as_tensor(values)")
+        check_tensor("values", part)
     flat = torch.cat([flat_rows(part.detach()) for part in parts], 1)
     unknown = torch.full((len(flat),), torch.nan, dtype=flat.dtype, device=flat.device)
     change = unknown if score_change is None else score_change.to(flat)
@@ -282,8 +281,7 @@ def given_attribution(values: Inputs, score_change: Tensor | None = None) -> Att
 
 
 def check_result(result: Any) -> None:
-    if not isinstance(result, Attribution):
-        raise ValueError(f"result is a {type(result).__name__}, expected an Attribution: given_attribution(values)")
+    check_kind("result", result, Attribution, "an Attribution: given_attribution(values)")
 
 
 def read_attributions(bound: BoundScore, result: Attribution) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leastpath._support.checks import check_integer, in_words
+from leastpath._support.checks import check_integer, check_kind, in_words
 from leastpath._support.fingerprint import describe, digest
 from leastpath._support.store import Store, Unit
 from leastpath.account.run import STOPS, Bar, Clock, OutOfTime, Run
@@ -284,8 +284,7 @@ def _config(score: Score, measures: Sequence[Measure], seed: int) -> dict[str, A
 
 def _choose_measures(measures: Sequence[Measure | str], score: Score, inputs: Inputs) -> list[Measure]:
     """The measures, those that are names made for this kind of input."""
-    if not isinstance(score, Score):
-        raise ValueError(f"score is a {type(score).__name__}, expected a Score: use lp.Score(model, target)")
+    check_kind("score", score, Score, "a Score: use lp.Score(model, target)")
     if isinstance(measures, str) or not isinstance(measures, Sequence):
         raise ValueError(f"measures={measures!r} is not a list: pass measures=[…], also for a single one")
     kind = kind_of(score.bind(inputs))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import check_integer, check_setting
 from leastpath.attribution import attribute
 from leastpath.geometry.path import Path
 from leastpath.report.baselines import BaselineView
@@ -52,8 +52,7 @@ def profile_paths(
         >>> list(profile_paths(Score(lambda x: x.prod(1)), {"around the corner": corner}))
         ['straight line', 'around the corner']
     """
-    if axis not in ("share", "knots"):
-        raise ValueError(f'axis={axis!r} is unknown: use "share" or "knots"')
+    check_setting("axis", axis, Axis)
     check_integer("samples", samples, 2)
     named = dict(paths) if isinstance(paths, Mapping) else {"path": paths}
     if not named:

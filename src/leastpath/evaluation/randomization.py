@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from leastpath._support.rows import flat_rows
 from leastpath.evaluation.ground_truth import rank_correlation
 from leastpath.evaluation.measure import Again, ExplainingMeasure, Measured, read_attributions
 from leastpath.result.attribution import Attribution
-from leastpath.score.redrawn import draw_layer, layers_of, move_score
+from leastpath.score.redrawn import NO_PARAMETERS, copy_to_draw, draw_layer, layers_of, move_score
 
 Order = Literal["cascading", "independent"]
 
@@ -69,7 +68,7 @@ class ModelRandomization(ExplainingMeasure):
 
 
 def randomize(
-    model: object, order: Order = "cascading", stages: int | None = None, seed: int = 0
+    model: Any, order: Order = "cascading", stages: int | None = None, seed: int = 0
 ) -> Iterator[tuple[str, nn.Module]]:
     """The model with more and more layers drawn anew, or with one group of them: (the last layer's name, the model).
 
@@ -80,14 +79,10 @@ def randomize(
         >>> [name for name, _ in randomize(net)]
         ['2', '0']
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(
-            f"a {type(model).__name__} has no weights to draw anew: Score(model, …) needs a torch.nn.Module"
-        )
-    changed, seed = copy.deepcopy(model), seed_of(seed)
+    changed, seed = copy_to_draw(model), seed_of(seed)
     layers = layers_of(changed)[::-1]
     if not layers:
-        raise ValueError(f"{type(model).__name__} has no parameters to draw anew: its weights must be nn.Parameter")
+        raise ValueError(NO_PARAMETERS.format(type(model).__name__))
     groups = [group for group in torch.arange(len(layers)).tensor_split(stages or len(layers)) if len(group)]
     for group in groups:
         if order == "independent":

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leastpath._support.checks import check_integer
 from leastpath._support.rows import flat_rows
 from leastpath.account.run import Bar, Run
 from leastpath.evaluation.statistics import trapezoid
@@ -99,8 +100,7 @@ def roar(
     """
     shares = _check_areas(areas)
     _check_data(attributions, training, test)
-    if repeats < 1:
-        raise ValueError(f"repeats={repeats} must be at least 1; 3 or more give standard errors")
+    check_integer("repeats", repeats, 1, advice="3 or more give standard errors")
     filled = training[0].float().mean(0) if fill is None else torch.as_tensor(fill)
     rank: Rank = "signed" if signed else "magnitude"
     places = {

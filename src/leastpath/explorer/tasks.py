@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+from leastpath._support.checks import check_kind
 from leastpath.explorer.meter import Meter
 from leastpath.score.failures import reason_of
 
@@ -23,8 +24,7 @@ MOST_TOLD = 200  # tasks that are over, and can still be asked about
 
 def check_mapping(name: str, given: Any) -> Mapping[str, Any]:
     """What a request says, where it must be an object."""
-    if not isinstance(given, Mapping):
-        raise ValueError(f"{name} is a {type(given).__name__}, expected an object: {{}} is what is shown first")
+    check_kind(name, given, Mapping, "an object: {} is what is shown first")
     return given
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
+from leastpath._support.checks import check_kind
 from leastpath._support.rows import flat_rows, norms, precise
 from leastpath.geometry.metric import Damped, Damping, fingerprint
 
@@ -110,11 +111,8 @@ class Pullback(_OfFeatures):
     outputs: PullbackOutput = "logits"
 
     def __post_init__(self) -> None:
-        if self.layer is not None and not isinstance(self.layer, nn.Module):
-            raise ValueError(
-                f"layer is a {type(self.layer).__name__}, expected a part of the model: "
-                "lp.Pullback(layer=model.features)"
-            )
+        if self.layer is not None:
+            check_kind("layer", self.layer, nn.Module, "a part of the model: lp.Pullback(layer=model.features)")
         super().__post_init__()
         _check_output(self.outputs, get_args(PullbackOutput))
 

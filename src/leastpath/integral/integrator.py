@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_setting
+from leastpath._support.checks import check_kind, check_setting
 from leastpath._support.rows import per_row
 from leastpath.account.run import Bar, Run
 from leastpath.geometry.metric import Conformal, Metric
@@ -553,10 +553,7 @@ def integrate(
         tensor([[1., 1.]])
     """
     check_setting("path", path, Path)
-    if not isinstance(score, (Score, BoundScore)):
-        raise ValueError(
-            f"score is a {type(score).__name__}, expected a Score: integrate(lp.Score(model, target), path)"
-        )
+    check_kind("score", score, (Score, BoundScore), "a Score: integrate(lp.Score(model, target), path)")
     given: object = metric
     if isinstance(given, type) or not (given is None or isinstance(given, Metric)):
         raise ValueError(f"metric={metric!r} is not a metric: pass an instance, as in metric=lp.Conformal()")

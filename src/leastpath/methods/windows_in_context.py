@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import check_integer
+from leastpath._support.checks import Count, Range
 from leastpath._support.rows import flat_rows
 from leastpath.features.groups import kind_of
 from leastpath.methods.masks import score_own_masks
@@ -90,8 +90,8 @@ def windows_in_context(
     *,
     quality: Quality = "default",
     detail: Detail = "windows",
-    tolerance: float | None = None,
-    max_gradients: int | None = None,
+    tolerance: Annotated[float, Range(above=0, below=1, hint="0.05 where another seed shall agree .95")] | None = None,
+    max_gradients: Count | None = None,
 ) -> Explained:
     """Windows in context: a picture's map from windows that are hidden and from cells that enter one after another.
 
@@ -129,8 +129,6 @@ def windows_in_context(
         True
     """
     aim = _Aim.of(quality, tolerance, max_gradients)
-    if detail not in get_args(Detail):
-        raise ValueError(f"windows_in_context: detail={detail!r} is unknown: use one of {list(get_args(Detail))}")
     shape, m = problem.bound.shape, problem.m
     if kind_of(problem.bound) != "image":
         raise ValueError(
@@ -174,16 +172,8 @@ class _Aim:
 
     @classmethod
     def of(cls, quality: Any, tolerance: Any, max_gradients: int | None) -> _Aim:
-        if quality not in get_args(Quality):
-            raise ValueError(f"windows_in_context: quality={quality!r} is unknown: use one of {list(PLANS)}")
-        check_integer("windows_in_context: max_gradients", max_gradients, 1, or_none=" of gradients' worth, or None")
         if tolerance is None:
             return cls(PLANS[quality], None, math.inf if max_gradients is None else max_gradients)
-        if not isinstance(tolerance, (int, float)) or not 0 < tolerance < 1:
-            raise ValueError(
-                f"windows_in_context: tolerance={tolerance!r} must be between 0 and 1, for instance 0.05 where another "
-                "seed shall agree .95"
-            )
         return cls(PLANS[quality], 1 - tolerance, MOST_GRADIENTS if max_gradients is None else max_gradients)
 
     def afford(self, shape: Sequence[int], n_starts: int) -> _Aim:

@@ -125,8 +125,7 @@ class Report:
         dpi: float = 120,
     ) -> Report:
         """A matplotlib figure, inside the file. "svg" stays sharp; "png" is smaller for pictures with many points."""
-        if format not in ("png", "svg"):
-            raise ValueError(f'format={format!r} is unknown: use "png" or "svg"')
+        check_setting("format", format, Literal["png", "svg"])
         if not hasattr(figure, "savefig"):
             raise ValueError(f"figure is a {type(figure).__name__}, expected a figure of matplotlib")
         buffer = io.BytesIO()

@@ -20,6 +20,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from leastpath._support.checks import check_kind
 from leastpath._support.fastest import clock_of
 from leastpath.score.calls import Inputs, cpu_by_default, device_of, ordinary, output_tensor
 
@@ -386,10 +387,7 @@ def _channels_last(arg: Any) -> Any:
 
 
 def _check(model: Any, example: Any) -> tuple[Any, ...]:
-    if not isinstance(model, nn.Module):
-        raise ValueError(
-            f"model is a {type(model).__name__}, expected a torch.nn.Module: a function cannot be prepared"
-        )
+    check_kind("model", model, nn.Module, "a torch.nn.Module: a function cannot be prepared")
     inputs = example if isinstance(example, tuple) else (example,)
     if not inputs or not isinstance(inputs[0], Tensor) or inputs[0].ndim == 0 or not len(inputs[0]):
         raise ValueError(

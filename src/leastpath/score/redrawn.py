@@ -21,6 +21,16 @@ def layers_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, part) for name, part in model.named_modules() if any(True for _ in part.parameters(False))]
 
 
+NO_PARAMETERS = "{} has no parameters to draw anew: its weights must be nn.Parameter"
+
+
+def copy_to_draw(model: object) -> nn.Module:
+    """A copy of a net whose weights can be drawn anew."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"a {type(model).__name__} has no weights to draw anew: Score needs a torch.nn.Module")
+    return copy.deepcopy(model)
+
+
 def draw_layer(layer: nn.Module, seed: int) -> None:
     """Draw a layer's weights anew, in place: by its `reset_parameters`, or else each parameter is shuffled."""
     with torch.random.fork_rng(), torch.no_grad():
@@ -52,15 +62,10 @@ def draw_score(score: Score, seed: int) -> Score:
         >>> bool((other.model.weight == score.model.weight).any()), other.target
         (False, 1)
     """
-    model: object = score.model
-    if not isinstance(model, nn.Module):
-        raise ValueError(
-            f"a {type(model).__name__} has no weights to draw anew: Score(model, …) needs a torch.nn.Module"
-        )
-    moved = move_score(score, copy.deepcopy(model))
+    moved = move_score(score, copy_to_draw(score.model))
     layers = [part for _, part in layers_of(moved.model) if part is not moved.layer]  # type: ignore[arg-type]
     if not layers:
-        raise ValueError(f"{type(model).__name__} has no parameters to draw anew: its weights must be nn.Parameter")
+        raise ValueError(NO_PARAMETERS.format(type(score.model).__name__))
     for i, layer in enumerate(layers):
         draw_layer(layer, seed + 1 + i)
     return moved
