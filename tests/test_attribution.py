@@ -733,3 +733,47 @@ def test_every_model_of_the_users_is_guarded(hold, layer):
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
     assert model.training and not any(module._forward_hooks for module in model.modules())
+
+
+# ---- every class for the forwards of one ----------------------------------------------------------------------------
+
+EVERY_CLASS = {
+    "staircase": ({"n_orders": 2}, {"n_orders": 1, "groups": torch.arange(128).reshape(1, 2, 8, 8) // 16}),
+    "occlusion": ({"window": (2, 3, 3)}, {"groups": torch.arange(128).reshape(1, 2, 8, 8) // 16}),
+    "rise": ({"n_masks": 40},),
+}
+
+
+@pytest.mark.parametrize("output", ["raw", "softmax", "log_softmax", "sigmoid", "logit_margin"])
+@pytest.mark.parametrize("method", EVERY_CLASS)
+def test_every_class_is_a_loop_over_targets(method, output):
+    """Oracle: one call of the verb for each class; and a model that counts its rows."""
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(128, 8), nn.Tanh(), nn.Linear(8, 4)).eval())
+    inputs, starts = seeded(lambda: torch.rand(2, 2, 8, 8)), seeded(lambda: torch.rand(2, 2, 2, 8, 8))
+    for settings_ in EVERY_CLASS[method]:
+        counted = Counted(net)
+        found = lp.every_class(lp.Score(counted, 0, output), inputs, starts, method=method, seed=3, **settings_)
+        rows = counted.value_rows
+        each = [
+            lp.attribute(lp.Score(net, k, output), inputs, starts, method=method, seed=3, support=False, **settings_)
+            for k in range(4)
+        ]
+        expected = torch.stack([result.values for result in each], 1)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        assert rows <= int(each[0].n_forwards.sum()) + 8  # one look at the number of classes, and the check of rows
+        asked = {"method": method, "seed": 3, "classes": [2, 0], **settings_}
+        some = lp.every_class(lp.Score(net, 0, output), inputs, starts, **asked)
+        torch.testing.assert_close(some, found[:, [2, 0]], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "words"),
+    [
+        ({"method": "integrated_gradients"}, "cannot explain every class at once: use one of .*staircase"),
+        ({"classes": [3]}, "are not among the model's 3, 0 to 2"),
+        ({"classes": []}, "are not among"),
+    ],
+)
+def test_every_class_says_what_it_cannot(settings_, words):
+    with pytest.raises(ValueError, match=words):
+        lp.every_class(lp.Score(nn.Linear(4, 3).eval()), torch.ones(1, 4), **settings_)

@@ -1,7 +1,7 @@
 """The public names: this table is read by type checkers, by editors, and by `__init__.py`, which imports them late."""
 
 from leastpath.account.run import Run as Run
-from leastpath.attribution import attribute as attribute
+from leastpath.attribution import attribute as attribute, every_class as every_class
 from leastpath.evaluation.table import MEASURES as MEASURES
 from leastpath.explorer import explore as explore
 from leastpath.geometry.feature_metrics import Fisher as Fisher, Pullback as Pullback

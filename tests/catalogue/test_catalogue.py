@@ -50,8 +50,6 @@ WITHOUT_CASES = {
     "evaluation.scores_along": "tests/evaluation/test_profiles.py",
     "evaluation.score_plane": "tests/evaluation/test_profiles.py",
     "evaluation.try_baselines": "tests/evaluation/test_profiles.py",
-    "evaluation.roar": "tests/evaluation/test_retraining.py",
-    "evaluation.Retrained": "what roar returns",
     "evaluation.Interval": "what bootstrap_interval returns",
     "evaluation.PairedTest": "what paired_test returns",
 }

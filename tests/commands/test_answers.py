@@ -83,3 +83,26 @@ def test_planned_gradients_are_those_of_the_budget_at_most(name):
     assert METHODS[name].cost((3, 8, 8)) > (0, 0)
     assert METHODS[name].cost((3, 8, 8), 40)[0] <= 40
     assert METHODS["geodesic_graph"].cost((3, 8, 8)) is None  # it needs data points
+
+
+def test_no_masked_picture_is_shown_twice(tmp_path):
+    """Oracle: a model that keeps what it was shown without gradient. Only the check that rows are independent repeats
+    itself: three rows among copies. Explanations, curves and the test are the same as without the memory."""
+
+    class Watching(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.seen = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32**2, 3)), []
+
+        def forward(self, x):
+            self.seen += [] if torch.is_grad_enabled() else [row.numpy().tobytes() for row in x.detach()]
+            return self.net(x)
+
+    torch.manual_seed(0)
+    net, image = Watching().eval(), torch.rand(1, 3, 32, 32)
+    starts = torch.stack([torch.zeros(1, 3, 32, 32), torch.full((1, 3, 32, 32), 0.5)], 1)
+    case = Case(lp.Score(net, 1, "log_softmax"), image, starts, "class 1", [])
+    methods = [METHODS[name] for name in ("integrated_gradients", "occlusion", "staircase", "idgi")]
+    answers(case, run_of(tmp_path), methods, {}, 0)
+    assert len(net.seen) - len(set(net.seen)) <= 6
+    assert len(net.seen) > 1000

@@ -26,6 +26,7 @@ from leastpath.removal.referee import FEWEST, REMOVALS_OF_LARGE, Referee
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
 from leastpath.score.calls import leave_untouched
+from leastpath.score.remembered import remember_outputs
 
 EVIDENCE = (
     "support",
@@ -82,7 +83,14 @@ def answers(
     case: Case, run: RunFolder, methods: Sequence[Method], limits: Mapping[str, float | None], seed: int
 ) -> list[Answer]:
     """One for each method, in their order. What the run's store already has is not computed."""
-    found, referee = [], cache(partial(_appoint, case, seed))
+    with remember_outputs(case.score.model):  # explanations, curves and the test often remove the same things
+        return list(_answer_one_by_one(case, run, methods, limits, seed))
+
+
+def _answer_one_by_one(
+    case: Case, run: RunFolder, methods: Sequence[Method], limits: Mapping[str, float | None], seed: int
+) -> Iterator[Answer]:
+    referee = cache(partial(_appoint, case, seed))
     for method in methods:
         if method.name not in run.store:
             began = time.monotonic()
@@ -97,8 +105,7 @@ def answers(
             units = dict(zip(("strengths", "weights"), referee().show_units(result.values), strict=True))
             run.store.write(method.name, record, {"values": result.values, **curves, **units})
         unit = run.store.read(method.name)
-        found.append(Answer(method.title, unit.record, **unit.arrays))
-    return found
+        yield Answer(method.title, unit.record, **unit.arrays)
 
 
 def _explain_by(case: Case, method: Method, limits: Mapping[str, float | None], seed: int) -> Attribution:

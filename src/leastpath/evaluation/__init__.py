@@ -32,7 +32,6 @@ from leastpath.evaluation.pairs import compare
 from leastpath.evaluation.profiles import profile_paths, score_plane, scores_along, try_baselines
 from leastpath.evaluation.purity import auc_purity, purity, purity_of
 from leastpath.evaluation.randomization import ModelRandomization, randomize
-from leastpath.evaluation.retraining import Retrained, roar
 from leastpath.evaluation.robustness import AttackRobustness, Infidelity, MaxSensitivity, NoiseRobustness
 from leastpath.evaluation.statistics import Interval, PairedTest, bootstrap_interval, holm, paired_test, trapezoid
 from leastpath.evaluation.support import SymmetricRelevanceGain, symmetric_relevance_gain
@@ -52,5 +51,5 @@ __all__ = [
     "planted_patch", "planted_cancellation", "planted_piecewise",
     "CompletenessGap", "Cancellation", "Certificate", "Asymmetry", "purity", "purity_of", "auc_purity",
     "profile_paths", "scores_along", "score_plane", "try_baselines",
-    "roar", "Retrained", "bootstrap_interval", "Interval", "paired_test", "PairedTest", "holm", "trapezoid",
+    "bootstrap_interval", "Interval", "paired_test", "PairedTest", "holm", "trapezoid",
 ]  # fmt: skip

@@ -173,17 +173,18 @@ def group_features(groups: Groups, points: Tensor, kind: Kind) -> tuple[Tensor, 
 
 
 def share_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = None) -> Tensor:
-    """The coefficient of each group (k,), shared by its features: groups (*shape) -> (*shape).
+    """The coefficient of each group (k, …), shared by its features: groups (*shape) -> (*shape, …).
 
     Args:
-        coefficients: (k,)
+        coefficients: (k,), or (k, classes) for several questions at once.
         groups: (*shape) numbers from 0 to k − 1.
         among: (*shape) bool, those that get a share; None: all.
     """
     counted = groups if among is None else groups[among]
     size = torch.bincount(counted.flatten(), minlength=len(coefficients)).clamp_min(1)
-    each = (coefficients / size.to(coefficients))[groups.to(coefficients.device)]
-    return each if among is None else each * among.to(each)
+    more = [1] * (coefficients.ndim - 1)
+    each = (coefficients / size.to(coefficients).reshape(-1, *more))[groups.to(coefficients.device)]
+    return each if among is None else each * among.to(each).reshape(*groups.shape, *more)
 
 
 # ---- images ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from leastpath.methods.method import Problem
 
 
 def score_masks(problem: Problem, rows: Tensor, n: int, masks: Callable[[Tensor], Tensor]) -> Tensor:
-    """The score of n partly hidden copies of each of some rows: (len(rows), n), as many at a time as one call may have.
+    """The score of n partly hidden copies of each of some rows: (len(rows), n, …), in batches as large as may be.
 
     Args:
         problem: what is explained.
@@ -32,7 +32,7 @@ def score_masks(problem: Problem, rows: Tensor, n: int, masks: Callable[[Tensor]
 
 
 def score_own_masks(problem: Problem, rows: Tensor, masks: Callable[[Tensor], Tensor], progress: float = 0.0) -> Tensor:
-    """The score of partly hidden inputs (n,), copy i being one of `rows[i]`; `masks` is asked for copies (c,).
+    """The score of partly hidden inputs (n, …), copy i being one of `rows[i]`; `masks` is asked for copies (c,).
 
     The bar advances by `progress` in all.
     """
@@ -42,6 +42,6 @@ def score_own_masks(problem: Problem, rows: Tensor, masks: Callable[[Tensor], Te
         of, shown = rows[copies], masks(copies).to(device)
         start, end = problem.start[of.to(device)], problem.end[of.to(device)]
         points = torch.where(shown, end, start) if shown.dtype == torch.bool else torch.lerp(start, end, shown.to(end))
-        found.append(bound.values(points, of).cpu())
+        found.append(problem.scores(points, of).cpu())
         problem.bar.advance(progress * len(copies) / len(rows))
     return torch.cat(found) if found else torch.zeros(0, dtype=bound.work_dtype)

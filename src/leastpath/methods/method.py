@@ -21,7 +21,7 @@ from leastpath.geometry.path import Path
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import Note
 from leastpath.score.baselines import Several
-from leastpath.score.calls import ordinary
+from leastpath.score.calls import class_scores, ordinary
 from leastpath.score.score import Baselines, BoundScore, Inputs, Score, bind_paths
 
 
@@ -41,6 +41,7 @@ class Problem:
     m: int  # baselines per example
     run: Run
     bar: Bar = field(default_factory=Bar)  # of a method that shows its progress by rows
+    classes: Tensor | None = None  # explained at once, by methods that say `every_class`
 
     @classmethod
     def bind(cls, score: Score, inputs: Inputs, baselines: Baselines, run: Run) -> Problem:
@@ -58,9 +59,16 @@ class Problem:
 
     @cached_property
     def change(self) -> Tensor:
-        """(rows,) f(end) − f(start)."""
+        """(rows, …) f(end) − f(start)."""
         rows = torch.arange(len(self.end))
-        return (self.bound.values(self.end, rows) - self.bound.values(self.start, rows)).detach()
+        return (self.scores(self.end, rows) - self.scores(self.start, rows)).detach()
+
+    def scores(self, points: Tensor, rows: Tensor) -> Tensor:
+        """f at points (n, *shape) of rows (n,): (n,), or that of all `classes`: (n, classes)."""
+        if self.classes is None:
+            return self.bound.values(points, rows)
+        output = self.bound.outputs(points, rows)
+        return class_scores(output, self.score.output)[:, self.classes.to(output.device)]
 
     def mean(self, of_rows: Tensor) -> Tensor:
         """(rows, …) -> (examples, …), the mean over each example's baselines."""
@@ -148,6 +156,7 @@ class Method:
         recommended: those of them for which the documentation recommends it.
         costs: see `cost`.
         settings_by_kind: other defaults for some kinds of input.
+        every_class: whether one pass of forwards can serve all classes (`lp.every_class`).
 
     Example:
         >>> import leastpath as lp, torch
@@ -170,6 +179,7 @@ class Method:
     recommended: tuple[Kind, ...] = ()
     costs: Cost | tuple[int, int] | None = None
     settings_by_kind: Mapping[Kind, Mapping[str, Any]] = field(default_factory=dict)
+    every_class: bool = False
 
     def __call__(
         self, score: Score, inputs: Inputs, baselines: Baselines | Several = None, **settings: Any

@@ -21,8 +21,9 @@ def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
 
 
 @method(
-    "RISE", "The mean score of randomly masked inputs that show a place.", fits=("image",), unitless=True, cost=_cost
-)
+    "RISE", "The mean score of randomly masked inputs that show a place.", fits=("image",), unitless=True, cost=_cost,
+    every_class=True,
+)  # fmt: skip
 def rise(
     problem: Problem, *, n_masks: Count = 1000, cells: Count = 7, shown: Annotated[float, Range(above=0, below=1)] = 0.5
 ) -> Explained:
@@ -51,11 +52,11 @@ def rise(
         members = RowGroups.of(problem, None).members[0]  # alike for all: no input is looked at
         masks = (torch.rand(n_masks, int(members.max()) + 1, generator=generator) < shown).float()[:, members]
     rows = torch.arange(len(problem))
-    scores = score_masks(problem, rows, n_masks, lambda i: masks[i])  # (rows, masks)
+    scores = score_masks(problem, rows, n_masks, lambda i: masks[i]).movedim(1, -1)  # (rows, …, masks)
     flat = masks.flatten(1).to(scores)
     seen = scores @ flat / flat.sum(0).clamp_min(torch.finfo(flat.dtype).tiny)
-    each = (seen - scores.mean(1, keepdim=True)).reshape(len(rows), *masks.shape[1:])
-    values = (each / (shape[0] // masks.shape[1])).expand(len(rows), *shape)  # the channels of a pixel share it
+    each = (seen - scores.mean(-1, keepdim=True)).reshape(*seen.shape[:-1], *masks.shape[1:])
+    values = (each / (shape[0] // masks.shape[1])).expand(*seen.shape[:-1], *shape)  # the channels of a pixel share it
     return Explained(values.to(problem.end.device), {"n_masks": n_masks})
 
 

@@ -136,7 +136,9 @@ def _staircase_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
 STEPS = "One patch, token or feature after another enters and gets what is gained."
 
 
-@method("Random staircases", STEPS, complete=True, unitless=True, recommended=KINDS, cost=_staircase_cost)
+@method(
+    "Random staircases", STEPS, complete=True, unitless=True, recommended=KINDS, cost=_staircase_cost, every_class=True
+)
 def staircase(problem: Problem, *, n_orders: Count = 4, patch: Count | None = None, groups: Groups = None) -> Explained:
     """Random staircases: the mean of path integrals along which one patch after another enters the image.
 
@@ -191,18 +193,18 @@ def _average(
 ) -> Tensor:
     """The mean gain of each feature (*shape) of a row over random orders of drawn groups, and their reverses."""
     generator, bound = torch.Generator().manual_seed(problem.seed), problem.bound
-    total = torch.zeros(bound.shape, dtype=bound.work_dtype)
+    total = torch.zeros((*bound.shape, *problem.change.shape[1:]), dtype=bound.work_dtype)
     for _ in range(n_orders):
         groups = draw(row, generator)
         order = torch.randperm(int(groups.max()) + 1, generator=generator)
         both = _gains(problem, row, groups, torch.stack([order, order.flip(0)]))
         total += share_evenly(both.mean(0) / n_orders, groups, among)
     problem.bar.advance()
-    return total.to(problem.end.device)
+    return (total if problem.classes is None else total.movedim(-1, 0)).to(problem.end.device)
 
 
 def _gains(problem: Problem, row: int, groups: Tensor, orders: Tensor) -> Tensor:
-    """What each group adds when groups join in these orders: (orders, k), by the groups' numbers, on the CPU.
+    """What each group adds when groups join in these orders: (orders, k, …), by the groups' numbers, on the CPU.
 
     Groups (*shape) are numbers from 0 to k − 1; each of the orders (n, k) begins with what joins first.
     """
@@ -214,8 +216,9 @@ def _gains(problem: Problem, row: int, groups: Tensor, orders: Tensor) -> Tensor
         return places[order][:, groups] <= step.reshape(-1, *[1] * groups.ndim)
 
     own = torch.tensor([row])
-    between = score_own_masks(problem, own.expand(n * (k - 1)), joined).reshape(n, k - 1)
-    first = problem.bound.values(problem.start[row : row + 1], own).cpu().expand(n, 1)
-    last = first + problem.change[row : row + 1].cpu()
-    steps = torch.cat([first, between, last], 1).diff(dim=1)  # (n, k) in the order of joining
-    return torch.empty_like(steps).scatter_(1, orders, steps)
+    between = score_own_masks(problem, own.expand(n * (k - 1)), joined)
+    first = problem.scores(problem.start[row : row + 1], own).cpu()
+    last, more = first + problem.change[row : row + 1].cpu(), first.shape[1:]
+    ends = (end.expand(n, 1, *more) for end in (first[:, None], last[:, None]))
+    steps = torch.cat([next(ends), between.reshape(n, k - 1, *more), next(ends)], 1).diff(dim=1)
+    return steps[torch.arange(n)[:, None], places]  # from the order of joining to the groups' numbers

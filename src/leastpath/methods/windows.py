@@ -25,7 +25,10 @@ def _occlusion_cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[
     return 0, 1 + math.prod(len(line) for line in place_windows(size, sides, _strides(settings["stride"], sides, size)))
 
 
-@method("Occlusion", "How the score falls without a window.", unitless=True, recommended=KINDS, cost=_occlusion_cost)
+@method(
+    "Occlusion", "How the score falls without a window.", unitless=True, recommended=KINDS, cost=_occlusion_cost,
+    every_class=True,
+)  # fmt: skip
 def occlusion(
     problem: Problem,
     *,
@@ -59,9 +62,11 @@ def occlusion(
     inside = place_windows(problem.bound.shape, size, step)
     n = math.prod(len(line) for line in inside)
     rows = torch.arange(len(problem))
-    whole = problem.bound.values(problem.end, rows).cpu()
-    falls = whole[:, None] - score_masks(problem, rows, n, lambda i: ~window_masks(inside, i))  # (rows, windows)
-    values = spread_over_windows(falls, inside) / math.prod(size)
+    whole = problem.scores(problem.end, rows).cpu()
+    falls = whole[:, None] - score_masks(problem, rows, n, lambda i: ~window_masks(inside, i))  # (rows, windows, …)
+    by_row = falls.movedim(1, -1)
+    spread = spread_over_windows(by_row.reshape(-1, n), inside) / math.prod(size)
+    values = spread.reshape(*by_row.shape[:-1], *problem.bound.shape)
     return Explained(values.to(problem.end.device), {"window": size, "stride": step})
 
 
@@ -119,7 +124,8 @@ def _hide_groups(problem: Problem, window: Any, stride: Any, groups: Groups) -> 
         members, start, end = grouped.members[row].to(problem.end.device), problem.start[row], problem.end[row]
         is_hidden = members == per_row(torch.arange(k, device=end.device), members[None])  # (k, *shape)
         points = torch.cat([end[None], torch.where(is_hidden, start, end)])
-        scores = problem.bound.values(points, torch.full((k + 1,), row))
+        scores = problem.scores(points, torch.full((k + 1,), row))
         values.append(share_evenly(scores[0] - scores[1:], members))
         problem.bar.advance()
-    return grouped.explain(problem, torch.stack(values), "each of {} groups of features hidden once")
+    stacked = torch.stack(values) if problem.classes is None else torch.stack(values).movedim(-1, 1)
+    return grouped.explain(problem, stacked, "each of {} groups of features hidden once")

@@ -202,7 +202,8 @@ def _as_user_runs_it() -> Iterator[None]:
 
 def _is_compiled(model: Any) -> bool:
     """Whether the model's steps do not run one by one, so that nothing can look at each."""
-    return isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod")
+    compiled = getattr(model, "_compiled_call_impl", None) is not None  # by model.compile()
+    return isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod") or compiled
 
 
 class WatchedDraws(TorchDispatchMode):
@@ -346,6 +347,19 @@ def scalar_output(
     return _pick_target(tensor, target, rows)
 
 
+def class_scores(tensor: Tensor, output: Output) -> Tensor:
+    """The score of every class (rows, classes), of a model's output (rows, classes)."""
+    if tensor.ndim != 2:
+        raise ValueError(f"every class needs an output (batch, classes), got {tuple(tensor.shape)}: give output=…")
+    if callable(output):
+        return _check_answer("output", output(tensor), len(tensor))
+    if output == "logit_margin":
+        share = tensor.log_softmax(1)
+        return share - (-torch.expm1(share)).log()
+    named = {"raw": tensor.clone, "sigmoid": tensor.sigmoid}
+    return named[output]() if output in named else getattr(tensor, output)(1)
+
+
 def _check_answer(what: str, answer: Any, rows: int) -> Tensor:
     """Refuse what a user's function made of the model's output if it is no tensor of numbers."""
     if not isinstance(answer, Tensor) or answer.is_complex():
@@ -485,6 +499,7 @@ class ModelCalls:
         self._warned_of_memory = False
         # Recurrent nets of cuDNN have no backward in evaluation mode; PyTorch's own have one.
         self._avoids_cudnn = self.device.type == "cuda" and has_recurrent_parts(self.model)
+        self.runs_step_by_step = not any(map(_is_compiled, (self.model, *modules_of(self.model))))
         self._seen: set[bool] = set()  # kinds of calls that were watched for random numbers
         self._args = self._bind_args(score)
         self.args_differ_by_row = any(by_row for _, by_row in self._args)

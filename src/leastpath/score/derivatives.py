@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leastpath.score.calls import only_tensor, ordinary, record_layer
+from leastpath.score.frozen import freeze_where_it_pays
 from leastpath.score.score import BoundScore
 
 
@@ -145,7 +146,8 @@ def _differentiate(
     def chunk(some: Tensor, owners: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
         with torch.inference_mode(False), torch.enable_grad():
             leaf = ordinary(some.to(score.dtype)).requires_grad_()
-            value, kept = evaluate(leaf, owners, rows)
+            with freeze_where_it_pays(leaf, score.calls.runs_step_by_step):
+                value, kept = evaluate(leaf, owners, rows)
             gradient = torch.autograd.grad(value.sum(), leaf, allow_unused=True)[0] if value.requires_grad else None
         if gradient is None and missing:
             raise ValueError(missing)

@@ -43,6 +43,8 @@ from leastpath.score.calls import (
     scalar_output,
 )
 from leastpath.score.estimators import as_module
+from leastpath.score.frozen import freeze_where_it_pays
+from leastpath.score.remembered import memory_of
 
 
 def flat_baseline(baseline: float | Tensor | None, inputs: Tensor, per_example: int) -> Tensor:
@@ -288,9 +290,13 @@ class BoundScore:
 
         A score that is NaN or infinite is an error if `strict`, else it is returned.
         """
-        self.count_forwards(examples)
         if not len(points):
             return torch.zeros(0, dtype=self.work_dtype, device=self.device)
+        seen = None if self._per_example else memory_of(self.score.model)
+        if seen is not None and seen.is_safe:
+            value = self._read(seen.ask(self, points, examples), examples).to(self.work_dtype)
+            return self._check_finite(value, examples) if strict else value
+        self.count_forwards(examples)
 
         def chunk(some: Tensor, of: Tensor, rows: slice) -> Tensor:
             with torch.no_grad():
@@ -327,7 +333,7 @@ class BoundScore:
             with torch.no_grad():
                 return self.whole_output(some, of).detach().to(self.work_dtype)
 
-        return torch.cat(self.in_batches(chunk, points, examples))
+        return torch.cat(self.in_batches(chunk, points, examples)) if len(points) else points.new_zeros(0, 1)
 
     # ---- for derivatives.py: nothing here is counted, or cut to the size of a batch, by itself -----------------------
 
@@ -351,14 +357,18 @@ class BoundScore:
 
     def evaluate(self, points: Tensor, examples: Tensor) -> Tensor:
         """f at `points` (n, *shape), as a part of the caller's autograd graph: (n,)."""
-        output, rows = self.run_model(points, examples), self._rows(examples)
+        return self._read(self.run_model(points, examples), examples)
+
+    def _read(self, output: Any, examples: Tensor) -> Tensor:
+        """f (n,) in what the model returned."""
+        rows = self._rows(examples)
         targets = self._targets[rows] if isinstance(self._targets, Tensor) else self._targets
         if self.score.output in ("log_softmax", "logit_margin"):  # differences have the logits' rounding errors
             logits = output_tensor(output)
             if logits.ndim > 1 and len(logits) == len(examples):  # other outputs are refused later
                 largest = logits.detach().flatten(1).abs().amax(1).cpu().double().numpy()
                 np.fmax.at(self.largest_logit, examples.numpy(), largest)  # fmax ignores NaN
-        return scalar_output(output, targets, self.score.output, len(points), self.score.class_dim)
+        return scalar_output(output, targets, self.score.output, len(examples), self.score.class_dim)
 
     def whole_output(self, points: Tensor, examples: Tensor) -> Tensor:
         """The tensor (n, …) that the model returns for `points`, as a part of the caller's autograd graph."""
@@ -389,7 +399,8 @@ class BoundScore:
         with torch.enable_grad():
             given = points if points.dtype == self.dtype else points.to(self.dtype)
             leaf = (given.clone() if given.is_inference() else given.detach()).requires_grad_()
-            value = self.evaluate(leaf, examples)
+            with freeze_where_it_pays(leaf, self.calls.runs_step_by_step):
+                value = self.evaluate(leaf, examples)
             if not value.requires_grad:
                 raise ValueError(
                     "the score does not depend on the inputs: no gradient flows from the output back to them. "
@@ -623,7 +634,11 @@ def bind_paths(score: Score, inputs: Inputs, baselines: Baselines) -> tuple[Boun
     m = baselines_per_example(baselines, inputs, bound.shape if score.layer is not None else None)
     bound = bound if m == 1 else score.bind(inputs, m)
     start, end = bound.space.ends(baselines)
-    check_rows_are_independent(bound, start, end)
+    seen = memory_of(score.model)
+    if seen is None or not seen.is_safe:
+        check_rows_are_independent(bound, start, end)
+    if seen is not None:
+        seen.is_safe = not any(module.training for module in modules_of(score.model))  # dropout draws anew
     return bound, start, end, m
 
 

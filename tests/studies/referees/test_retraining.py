@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from leastpath.evaluation.retraining import Retrained, roar
+from studies.referees.retraining import Retrained, roar
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(240, 8, generator=GENERATOR)
