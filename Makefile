@@ -1,7 +1,7 @@
 # `make` lists the targets. Every target builds .venv first if it is missing or its pins have changed.
 PYTHON ?= python3
 ARGS ?=
-BENCH ?= overhead
+BENCH ?= history
 MINUTES ?= 5
 
 BIN := .venv/bin
@@ -60,8 +60,8 @@ soak: $(STAMP) ## Ctrl-C at 50 moments, jobs and explorer with a fault every sec
 	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m faults --times 50 --minutes $(MINUTES)
 	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m resources --times 500
 
-bench: $(STAMP) ## time beside Captum and a bare gradient loop; BENCH=name runs benchmarks/name.py
-	$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
+bench: $(STAMP) ## ratios of this commit, added to those of others (docs/history.md); BENCH=name runs benchmarks/name.py
+	$(BIN)/python benchmarks/$(BENCH).py $(if $(filter history,$(BENCH)),--record docs/_generated/history.json --draw docs/_generated/history.png) $(ARGS)
 
 # In an environment of its own: neither the package nor its tests need these tools, and these tools need no .venv.
 release: ## build wheel and source, check them, and write dist/NOTES.md from the changelog

@@ -496,3 +496,41 @@ def test_a_baseline_that_gives_the_class_more_surely_than_the_text_is_said():
     model.embedding.weight.data *= 0.4
     said = explain(model, words, ["bad film", "good film"], 1, baseline="pad", embedding=model.embedding, **STRAIGHT)
     assert ["gives the class already" in status.value for status in said.result.status] == [True, False]
+
+
+# ---- calls that end where their texts do -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Bert", "GPT2"])
+def test_texts_of_like_length_share_calls(name, monkeypatch):
+    """Oracle: all texts padded to the longest in every call; and the columns that the model was given."""
+    model, words = classifier(name), tokenizer()
+    texts = ["bad", "a good film , not bad , not funny , a good film", "good", "not bad", "a film"]
+    columns = []
+    model.register_forward_pre_hook(
+        lambda _model, _args, given: columns.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    settings = {"baseline": "mask", "batch_size": 3, "support": False, "tolerance": None, "n_steps": 12, **STRAIGHT}
+    cut, taken = explain(model, words, texts, 1, **settings), sum(columns)
+    columns.clear()
+    monkeypatch.setattr("leastpath.transformers._may_cut", lambda *_: False)
+    padded = explain(model, words, texts, 1, **settings)
+    assert cut.score.model.cuts and taken < 0.8 * sum(columns)
+    for mine, plain in zip(cut.values, padded.values, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_reads_its_padding_is_not_cut():
+    """Oracle: a model whose answer is the mean over all columns, whatever the mask says."""
+
+    class Careless(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(16, 4), nn.Linear(4, 3)
+
+        def forward(self, input_ids, attention_mask):
+            return self.head(self.embedding(input_ids).mean(1))
+
+    model = seeded(Careless).eval()
+    found = explain(model, tokenizer(), TEXTS, 1, baseline="mask", embedding=model.embedding, **STRAIGHT)
+    assert not found.score.model.cuts

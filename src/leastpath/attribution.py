@@ -153,11 +153,10 @@ def every_class(
         raise ValueError(f"{chosen.name} cannot explain every class at once: use one of {able}, or a loop of attribute")
     score = replace(score, target=0)
     chosen.check(score, baselines, settings)
-    check_seed(seed)
     warn_of_training_mode(score.model)
     with leave_untouched(score.model, inputs, chosen, settings):
         starts = baselines.of(inputs, score) if isinstance(baselines, Several) else baselines
-        problem = Problem.bind(score, inputs, starts, Run(int(seed) % SEEDS))
+        problem = Problem.bind(score, inputs, starts, Run(seed))
         n = problem.bound.outputs(problem.end[:1], torch.tensor([0])).shape[-1]
         wanted = torch.arange(n) if classes is None else torch.as_tensor(classes).reshape(-1).long()
         if not len(wanted) or int(wanted.min()) < 0 or int(wanted.max()) >= n:

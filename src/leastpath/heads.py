@@ -54,11 +54,29 @@ class ReplacedTokens(nn.Module):
         self.probe = nn.Identity()
         self.training = model.training
 
-    def forward(self, ids: Tensor, free: Tensor, *others: Tensor) -> Any:
-        def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
-            return torch.where(free[..., None], self.probe(vectors), vectors)
+    cuts = False  # whether a call ends where its longest text does: set where padding is known to change nothing
 
-        named, extra = others[: len(self.names)], others[len(self.names) :]
+    def row_lengths(self, ids: Tensor, free: Tensor, *others: Tensor) -> Tensor | None:
+        """(rows,) how far each text reaches, if calls are cut: rows of like length then share a call."""
+        if not self.cuts or "attention_mask" not in self.names:
+            return None
+        there = others[self.names.index("attention_mask")] != 0
+        return (there * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1)
+
+    def forward(self, ids: Tensor, free: Tensor, *others: Tensor) -> Any:
+        named, extra, reach = others[: len(self.names)], others[len(self.names) :], self.row_lengths(ids, free, *others)
+        n = ids.shape[1] if reach is None else int(reach.max())
+        every = self.embedding(ids)  # the probe sees all of them: what is explained has one length for all calls
+        moved = torch.where(free[..., None], self.probe(every), every)[:, :n]
+        ids, named = ids[:, :n], tuple(part[:, :n] for part in named)
+
+        waiting = [moved]
+
+        def through(_module: nn.Module, _args: Any, vectors: Tensor) -> Tensor:
+            if not waiting or vectors.shape != moved.shape:
+                raise ValueError("layer ran 2 times in one forward pass: the model embeds more than the tokens given")
+            return waiting.pop()
+
         with self.embedding.register_forward_hook(in_this_thread(through)):
             output = self.model(input_ids=ids, **dict(zip(self.names, named, strict=True)))
         return output if self.read is None else self.read(output, *extra)
@@ -96,7 +114,7 @@ class ReplacedSide(ReplacedTokens):
 def mean_vector(output: Any, mask: Tensor) -> Tensor:
     """The mean over a text's tokens of what a model without a head returns: (rows, width)."""
     states = output.last_hidden_state
-    weights = mask.to(states)[..., None]
+    weights = mask[:, : states.shape[1]].to(states)[..., None]
     return (states * weights).sum(1) / weights.sum(1)
 
 
@@ -229,7 +247,10 @@ def _find_span(model: nn.Module, tokenizer: Any, texts: list[Any], target: Any, 
         """No answer begins or ends in padding, which a text has only beside longer ones."""
         rows = torch.arange(len(span), device=span.device)
         ends = (output.start_logits, output.end_logits)
-        logs = [logits.float().masked_fill(~there.bool(), -torch.inf).log_softmax(-1) for logits in ends]
+        logs = [
+            logits.float().masked_fill(~there[:, : logits.shape[1]].bool(), -torch.inf).log_softmax(-1)
+            for logits in ends
+        ]
         return (logs[0][rows, span[:, 0]] + logs[1][rows, span[:, 1]])[:, None]
 
     return Head(list(texts), None, tuple(names), read, (torch.tensor(spans), encoded["attention_mask"]), output="raw")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from leastpath._support.checks import check_integer, write_number
 from leastpath._support.files import write_atomically
 from leastpath.attribution import attribute
-from leastpath.heads import Head, Text, find_head, input_device
+from leastpath.heads import Head, ReplacedTokens, Text, find_head, input_device
 from leastpath.removal.verdict import headline
 from leastpath.report.tokens import colour, text_html
 from leastpath.result.attribution import Attribution
@@ -245,6 +245,7 @@ def explain(
     rows = tuple(map(per_example, (free, *others, *(part.to(device) for part in head.extra))))
     score = Score(wrapped, layer=wrapped.probe, additional_forward_args=rows, batch_size=batch_size)
     logits = score.outputs(ids)
+    wrapped.cuts = _may_cut(score, ids, logits, there)
     score = with_classes(score, _read_target(model, head.target, logits), output or head.output, logits)
     starts = usual_baselines(tokenizer) if baseline is None else _as_tuple(baseline)
     start = _join_starts([start_vectors(embedding, ids, free, baseline_id(one, tokenizer)) for one in starts])
@@ -289,6 +290,17 @@ def _find_head(
             return model(**inputs)
 
     return find_head(model, tokenizer, batch, target, encode, run)
+
+
+def _may_cut(score: Score, ids: Tensor, logits: Tensor, there: Tensor) -> bool:
+    """Whether the shortest text has the same logits without padding, so that calls may end where their texts do."""
+    wrapped, row = score.model, int(there.sum(1).argmin())
+    if type(wrapped).forward is not ReplacedTokens.forward or bool(there[row].all()):
+        return False
+    wrapped.cuts = True
+    one, alone, _ = rows_of(score, ids, None, [row])
+    apart = (one.outputs(alone)[0] - logits[row]).abs().max()
+    return bool(apart <= 1e-3 * logits.abs().max().clamp_min(1e-3))
 
 
 def explain_image(

@@ -503,6 +503,8 @@ class ModelCalls:
         self._seen: set[bool] = set()  # kinds of calls that were watched for random numbers
         self._args = self._bind_args(score)
         self.args_differ_by_row = any(by_row for _, by_row in self._args)
+        lengths = getattr(self.model, "row_lengths", None) if self.args_differ_by_row else None
+        self.lengths = lengths(*self.inputs, *(arg for arg, _ in self._args)) if callable(lengths) else None
 
     def __call__(self, parts: Sequence[Tensor], rows: Tensor) -> Any:
         """The model's output for inputs (n, …) with the extra arguments of `rows` (n,); advice if inputs do not fit."""

@@ -346,7 +346,16 @@ class BoundScore:
         self.forwards_spent += np.bincount(examples.numpy(), minlength=self.batch)
 
     def in_batches(self, chunk: Callable[[Tensor, Tensor, slice], T], points: Tensor, examples: Tensor) -> list[T]:
-        """`chunk(points, examples, rows)` for n rows, as many at a time as one model call may have."""
+        """`chunk(points, examples, rows)` for n rows, as many at a time as one model call may have.
+
+        Where rows have lengths (texts), those of like length come together, and `rows` are their numbers.
+        """
+        if self.calls.lengths is not None and len(points) > self.calls.batch_size:
+            order = self.calls.lengths.cpu()[self.space.source[examples]].argsort(stable=True)
+            found = self.calls.in_batches(
+                lambda cut: chunk(points[order[cut]], examples[order[cut]], cast(Any, order[cut])), len(points)
+            )
+            return [_in_order(found, order)]
 
         def of_rows(rows: slice) -> T:
             if rows.stop - rows.start == len(points):  # the usual case: nothing to cut out
@@ -431,6 +440,13 @@ class BoundScore:
                 f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
             )
         return value
+
+
+def _in_order(chunks: list[T], order: Tensor) -> T:
+    """Chunks of rows that were taken in an order, as one, in the order of their numbers: tensors, or tuples of them."""
+    if isinstance(chunks[0], tuple):
+        return cast(T, tuple(_in_order(list(parts), order) for parts in zip(*cast(Any, chunks), strict=True)))
+    return cast(T, torch.cat(cast(list[Tensor], chunks))[order.argsort().to(cast(Any, chunks[0]).device)])
 
 
 def _fastest_batch(score: BoundScore) -> int:
