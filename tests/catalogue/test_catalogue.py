@@ -31,6 +31,7 @@ WITHOUT_CASES = {
     "methods.Problem": "what a method is asked",
     "methods.method": "tests/methods/test_method.py",
     "Judgment": "what verdict returns",
+    "every_class": "tests/test_attribution.py",
     "Preparation": "what prepare reports",
     "Prepared": "what prepare returns",
     "evaluation.AbsoluteChange": "its Masking is a case",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import leastpath as lp
+from helpers import seeded
 from leastpath.score import frozen as room
 from leastpath.score.frozen import FrozenParameters
 
@@ -155,3 +157,31 @@ def test_weights_train_in_another_thread_meanwhile():
         thread.start()
         thread.join()
     assert found[0] is not None and bool(found[0].any())
+
+
+def test_what_was_compiled_does_not_run_in_steps():
+    """Neither as a whole nor in a part; binding runs nothing."""
+    net, inputs = convolutional().eval(), torch.randn(1, 3, 12, 12)
+    assert lp.Score(net, 1).bind(inputs).calls.runs_step_by_step
+    assert not lp.Score(torch.compile(net, backend="eager"), 1).bind(inputs).calls.runs_step_by_step
+    net[0].compile(backend="eager")
+    assert not lp.Score(net, 1).bind(inputs).calls.runs_step_by_step
+
+
+@pytest.mark.parametrize("how", ["hooks", "autocast"])
+def test_models_that_are_hooked_or_mixed(how: str, monkeypatch: pytest.MonkeyPatch):
+    """Oracle: the same model with nothing frozen."""
+    monkeypatch.setattr(room, "WORTH_FREEZING", 0)
+    net, inputs = seeded(lambda: convolutional().eval()), seeded(lambda: torch.randn(3, 3, 12, 12))
+    seen, context = [], nullcontext()
+    if how == "hooks":
+        net[0].register_forward_hook(lambda *_: seen.append("forward"))
+        net[0].register_full_backward_hook(lambda *_: seen.append("backward"))
+    else:
+        context = torch.autocast("cpu", torch.bfloat16)
+    with context:
+        found = lp.Score(net, 1).bind(inputs).gradients(inputs, torch.arange(3))[1]
+        leaf = inputs.clone().requires_grad_()
+        (plain,) = torch.autograd.grad(net(leaf)[:, 1].float().sum(), leaf)
+    torch.testing.assert_close(found, plain, rtol=1e-3, atol=2e-2 if how == "autocast" else 1e-6)
+    assert how != "hooks" or {"forward", "backward"} == set(seen)
