@@ -294,7 +294,8 @@ def _find_head(
 
 def _may_cut(score: Score, ids: Tensor, logits: Tensor, there: Tensor) -> bool:
     """Whether the shortest text has the same logits without padding, so that calls may end where their texts do."""
-    wrapped, row = score.model, int(there.sum(1).argmin())
+    wrapped: Any = score.model
+    row = int(there.sum(1).argmin())
     if type(wrapped).forward is not ReplacedTokens.forward or bool(there[row].all()):
         return False
     wrapped.cuts = True

@@ -47,8 +47,9 @@ class FrozenParameters(TorchFunctionMode):
             found = func(*args, **kwargs)
             self._gate = weakref.ref(found), args[0].detach()
             return found
-        if func is Tensor.mul and self._gate is not None and args[0] is self._gate[0]():
-            with _forget(args[0], partial(silu, self._gate[1])):
+        gate = self._gate[0]() if func is Tensor.mul and self._gate is not None else None
+        if gate is not None and self._gate is not None and args[0] is gate:
+            with _forget(gate, partial(silu, self._gate[1])):
                 return func(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -70,7 +71,7 @@ def _constant(value: Any) -> Any:
 def _is_plain(value: Any) -> bool:
     """Whether this is a tensor whose gradient is asked for, and not one that stands for several (`torch.func`)."""
     return (
-        isinstance(value, Tensor) and value.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(value)  # type: ignore[attr-defined]
+        isinstance(value, Tensor) and value.requires_grad and not torch._C._functorch.is_functorch_wrapped_tensor(value)
     )
 
 
