@@ -160,7 +160,7 @@ def every_class(
         n = problem.bound.outputs(problem.end[:1], torch.tensor([0])).shape[-1]
         wanted = torch.arange(n) if classes is None else torch.as_tensor(classes).reshape(-1).long()
         if not len(wanted) or int(wanted.min()) < 0 or int(wanted.max()) >= n:
-            raise ValueError(f"classes={show_value(classes)} are not among the model's {n}, 0 to {n - 1}: pass indices")
+            raise ValueError(f"classes={classes!r} are not among the model's {n}, 0 to {n - 1}: pass indices")
         return problem.mean(chosen.explain(replace(problem, classes=wanted), **{**chosen.defaults, **settings}).values)
 
 
