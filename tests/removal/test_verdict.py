@@ -10,8 +10,9 @@ from helpers import Counted, Polyline, cnn, flat_points, mlp
 from leastpath import Outcome
 from leastpath.account.run import Clock, Run
 from leastpath.evaluation.support import symmetric_relevance_gain
+from leastpath.removal.chance import Tail
 from leastpath.removal.referee import Referee
-from leastpath.removal.verdict import count_supported, headline
+from leastpath.removal.verdict import Evidence, count_supported, headline, say
 
 BENT = Polyline()
 WEIGHTS = torch.tensor([3.0, 0.1, 1.0, 0.3])
@@ -29,6 +30,19 @@ def note_of(values, score=None, line=None, **given):
     starts, bent = torch.zeros_like(x)[:, None], torch.tensor([True])
     line = torch.full_like(values, torch.nan) if line is None else line
     return Referee.of_problem(score.bind(x), x, starts, None, Run()).judge_points(values, line, bent).status[0]
+
+
+@pytest.mark.parametrize(
+    ("beaten_by", "outcome"),
+    [(24, Outcome.SUPPORTED), (25, Outcome.UNDECIDED), (99, Outcome.UNDECIDED), (100, Outcome.UNSUPPORTED)],
+)
+def test_what_nearly_passes_is_neither_confirmed_nor_refuted(beaten_by, outcome):
+    """Oracle: p = (1 + as good) / 500 by hand; up to .05 it passes, up to .2 it is open, beyond that it fails."""
+    found = Evidence(Tail(beaten_by, 499), Tail(1, 499), 0.04, is_decidable=True, is_moved=True)
+    assert say(found, 0.47).outcome is outcome
+    assert (f"better than {499 - beaten_by} of 499" in say(found, 0.47).sentence) == (
+        outcome is not Outcome.UNSUPPORTED
+    )
 
 
 # ---- what the number says -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from leastpath.result.attribution import Attribution
 from leastpath.result.status import Note, Outcome, Status
 
 ALPHA = 0.05
+NEARLY = 0.2  # p-values up to this are no evidence, and none against: more removals may decide
 LEAST_UNITS = 4  # fewer can be ordered in at most six ways, and no p-value reaches .05
 CLEARLY = 0.25  # of the line's support that an explanation must lack to be called worse, beside p ≤ .05
 ASK = Note(Outcome.NOT_TESTED, "the explanation was not tested: support=True tests it")
@@ -30,7 +31,7 @@ class Judgment:
     """What removal says of explanations: numbers (batch,) in float64 on the CPU, and a status for each example.
 
     `status[i].outcomes[0]` is SUPPORTED (both p-values are at most .05; only this one is `ok`), BETTER_THAN_CHANCE (the
-    first alone), UNDECIDED (not even an ideal explanation would have passed) or UNSUPPORTED.
+    first alone), UNDECIDED (the first is at most .2, or not even an ideal explanation would pass) or UNSUPPORTED.
 
     Example:
         >>> leave_untested(1).status[0].value
@@ -109,12 +110,14 @@ def say(evidence: Evidence, support: float, line: float = math.nan) -> Note:
         return Note(Outcome.SUPPORTED, f"{better}, and {blind}")
     if by_chance.p <= ALPHA:
         return Note(Outcome.BETTER_THAN_CHANCE, f"{better}, but only {blind}: the input alone may show as much")
+    more = 'support="full", more removals, finer groups or another baseline may decide it'
+    if by_chance.p <= NEARLY:
+        return Note(Outcome.UNDECIDED, f"{better}, which is too few to tell from chance; {more}")
     if evidence.is_decidable:
         remedy = "try another method, several baselines or another output"
         only = f"{what}: better than only {by_chance.beaten} of {orders}"
         return Note(Outcome.UNSUPPORTED, f"removal does not confirm this explanation: {only}; {remedy}")
     why = "not even an ideal explanation would stand out, as there are too few features or the score hardly moves"
-    more = 'support="full", more removals, finer groups or another baseline may decide it'
     return Note(Outcome.UNDECIDED, f"{what}: {why}; {more}")
 
 
