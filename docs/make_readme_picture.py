@@ -53,8 +53,8 @@ def draw_photograph(axes: Any, x: Tensor) -> None:
     for axis, (title, values) in zip(axes[1:], maps.items(), strict=True):
         found = referee.judge(values)
         heat_row([axis], [values], x, view="smooth", colorbar=False)
-        said = found.status[0].outcomes[0].value
-        axis.set_title(f"{title}\nsupport {float(found.support[0]):+.2f}: {said}", fontsize=9)
+        numbers = f"support {float(found.support[0]):+.2f}, chance ±{float(found.chance[0]):.2f}"
+        axis.set_title(f"{title}\n{numbers}", fontsize=9)
         print(title, found.status[0].value, flush=True)
 
 
