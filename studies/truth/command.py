@@ -18,7 +18,7 @@ from studies.truth.candidates import CANDIDATES, IG, LINE, Candidate
 from studies.truth.choice import choose
 from studies.truth.earlier import with_earlier
 from studies.truth.nets import NETS, SIZE
-from studies.truth.page import truth_page
+from studies.truth.page import nets_page, truth_page
 from studies.truth.pictures import heat_map, marks_picture
 from studies.truth.problem import HALVES, Half, Net
 from studies.truth.results import Rows, evidence, examples, gains_by_example, gates, summary, tests
@@ -171,12 +171,14 @@ def write_results(run: RunFolder, rows: Sequence[Rows], told: Mapping[str, Any],
     }
     here = run.path / "truth.md"
     run.write("truth.md", truth_page(told, here.read_text(encoding="utf-8") if here.is_file() else ""))
+    run.write("truth_nets.md", nets_page(told))
     if save is not None:
         (save / "_generated").mkdir(parents=True, exist_ok=True)
         page = save / "truth.md"
         kept = page.read_text(encoding="utf-8") if page.is_file() else ""
         write_atomically(page, truth_page(told, kept).encode())
-        write_atomically(save / "_generated" / "truth.json", (run.path / "truth.json").read_bytes())
+        for name in ("truth.json", "truth_nets.md"):
+            write_atomically(save / "_generated" / name, (run.path / name).read_bytes())
         for name, file in pictures.items():
             write_atomically(save / "_generated" / f"{name}.png", file.read_bytes())
     print(f"page: {here}")

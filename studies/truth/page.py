@@ -24,9 +24,26 @@ regressions. What is removed is filled in several ways, and *worst* is the lowes
 on the development half of the examples; the tables are of the reporting half, which also has nets that no setting was
 chosen on. "Clearly" means that a paired test, corrected by Holm over all cells of a method, has p < 0.05. Methods with
 fewer examples (n) than IG are compared with it on theirs. Controls, which know no model, a model without training or
-another class, stand at the bottom: what a method is worth is its lead over the best of them. Here are the main rows;
-every method, fill, test and setting is in the [data](_generated/truth.json), each example in its last part.
+another class, stand at the bottom: what a method is worth is its lead over the best of them. The
+[tables of each net](_generated/truth_nets.md) have costs, worst fills, tests, gates and objects; every method, fill and
+example is in the [data](_generated/truth.json).
 """
+TABLES = """# Truth, net by net
+
+The tables of [When is an explanation true?](../truth.md), which says how to read them.
+"""
+SHOWN = (
+    "in-context",
+    "staircase-two",
+    "windows-two",
+    "idgi-two",
+    "ig-two",
+    IG,
+    "smooth-grad",
+    "lrp",
+    "edges",
+    "random",
+)
 KINDS = {"image": "Images", "text": "Tokens", "table": "Tables", "few": "Few features"}
 
 
@@ -39,15 +56,35 @@ def truth_page(told: Mapping[str, Any], kept: str = "") -> str:
     """
     inside = kept.partition(BEGIN)[2].partition(END)[0] if BEGIN in kept and END in kept else EMPTY
     head = HEAD.format(begin=BEGIN, summary=inside, end=END)
-    sections = [
-        _pictures(told),
-        _best(told),
-        _choices(told),
-        *(_net(told, net) for net in told["nets"]),
-        _gates(told),
-        _objects(told),
-    ]
+    sections = (_pictures(told), _best(told), _choices(told), _gains(told))
     return "\n".join([head, *(section for section in sections if section)])
+
+
+def nets_page(told: Mapping[str, Any]) -> str:
+    """The tables of each net, the gates and the objects, as Markdown."""
+    sections = (*(_net(told, net) for net in told["nets"]), _gates(told), _objects(told))
+    return "\n".join([TABLES, *(section for section in sections if section)])
+
+
+def _gains(told: Mapping[str, Any]) -> str:
+    """One table: the gain of those that are asked for most, net by net."""
+    found = {
+        net: of for net, of in told["summaries"]["reporting"].items() if told["nets"][net]["gate"] in ("", "marks")
+    }
+    names = [name for name in SHOWN if any(name in of for of in found.values())]
+    rows = [
+        [told["nets"][net]["title"], *(_gain(of[name]) if name in of else "–" for name in names)]
+        for net, of in found.items()
+    ]
+    if not rows:
+        return ""
+    text = "Mean over the fills and the n examples of the reporting half."
+    heads = ["net", *(told["candidates"][name] for name in names)]
+    return f"## Gains, net by net\n\n{text}\n\n{markdown_table(heads, rows)}"
+
+
+def _gain(found: Mapping[str, Any]) -> str:
+    return f"{_number(found.get('gain'))} (n {found['n']})"
 
 
 def _choices(told: Mapping[str, Any]) -> str:

@@ -40,7 +40,8 @@ def test_files_and_page(whole):
     place, told = whole
     page = (place.path / "truth.md").read_text()
     assert json.loads((place.path / "truth.json").read_text()) == json.loads(json.dumps(told))
-    assert "## tiny" in page and "| IG | 12 |" in page and "## Objects" in page
+    tables = (place.path / "truth_nets.md").read_text()
+    assert "| tiny |" in page and "## tiny" in tables and "| IG | 12 |" in tables and "## Objects" in tables
     assert (place.figures / "truth_heat.png").is_file()
     assert (place.path / "truth.csv").read_text().startswith("net,half,method,row,gain black")
 

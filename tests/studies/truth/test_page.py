@@ -2,7 +2,7 @@
 
 from tiny_truth import tiny_results
 
-from studies.truth.page import BEGIN, EMPTY, END, truth_page
+from studies.truth.page import BEGIN, EMPTY, END, nets_page, truth_page
 
 
 def cells(page, section, method):
@@ -16,7 +16,7 @@ def test_numbers_and_signs():
     told["candidates"] |= {"edges": "edges", "band": "band"}
     tiny = told["summaries"]["reporting"]["tiny"]
     tiny |= {"edges": tiny["ig"] | {"gain": 0.9}, "band": tiny["ig"]}
-    page = truth_page(told)
+    page = nets_page(told)
     # n, mean, worst, no examples to test the lead over controls with, and the difference to IG.
     assert cells(page, "Tiny net", "Descent")[1:6] == ["9", "0.38", "0.25", "–", "+0.000 (0.9)"]
     assert cells(page, "Gates", "Descent") == ["Descent", "0.50"]
@@ -31,8 +31,12 @@ def test_leads_over_controls_and_over_the_second():
     gains = {"ig": 0.75, "descent": 0.5, "edges": 0.25, "random": 0.0}
     told["candidates"] |= {"edges": "edges", "random": "random"}
     told["examples"] = {"tiny": {name: {str(i): gain + i / 100 for i in range(9)} for name, gain in gains.items()}}
-    page = truth_page(told)
-    assert cells(page, "Tiny net", "IG")[4] == "+0.500 (0.008)" and "best control: edges" in page
+    tables, page = nets_page(told), truth_page(told)
+    assert cells(tables, "Tiny net", "IG")[4] == "+0.500 (0.008)" and "best control: edges" in tables
+    assert (
+        cells(page, "Gains, net by net", "Tiny net")[1]
+        == f"{told['summaries']['reporting']['tiny']['ig']['gain']:.2f} (n 9)"
+    )
     assert cells(page, "The best for each sort of input", "Photographs")[1:5] == [
         "IG", "0.79", "+0.250 over Descent (0.004)", "9",
     ]  # fmt: skip
@@ -49,4 +53,4 @@ def test_only_the_summary_is_kept():
 def test_gated_nets_have_no_table_of_gains():
     told = tiny_results()
     told["nets"]["tiny"]["gate"] = "randomised"
-    assert "## Tiny net" not in truth_page(told)
+    assert "## Tiny net" not in nets_page(told) and "Tiny net" not in truth_page(told)
