@@ -21,6 +21,10 @@ from studies.truth.references import REFERENCES
 
 IG, IDGI, LINE = "ig", "idgi", "line"
 STEPS = 50
+SHOWN = (  # by picture and page, the other candidates being data
+    "in-context", "staircase-two", "windows-two", "owen-two", "idgi-two", "ig-two", IG, "occlusion", "smooth-grad",
+    "lrp", "descent", "edges", "distance", "random",
+)  # fmt: skip
 CLASSES: tuple[Kind, ...] = ("image", "text", "table")  # kinds of input whose nets are classifiers
 
 

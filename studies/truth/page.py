@@ -8,7 +8,7 @@ from typing import Any
 
 from studies.findings.measuring import written
 from studies.markdown import markdown_table
-from studies.truth.candidates import CANDIDATES, CONTROLS, IDGI, IG
+from studies.truth.candidates import CANDIDATES, CONTROLS, IDGI, IG, SHOWN
 from studies.truth.leads import SORTS, Lead, best_of, lead_over_controls
 
 BEGIN, END = "<!-- summary: written by hand, kept when the page is written anew -->", "<!-- end of the summary -->"
@@ -32,18 +32,6 @@ TABLES = """# Truth, net by net
 
 The tables of [When is an explanation true?](../truth.md), which says how to read them.
 """
-SHOWN = (
-    "in-context",
-    "staircase-two",
-    "windows-two",
-    "idgi-two",
-    "ig-two",
-    IG,
-    "smooth-grad",
-    "lrp",
-    "edges",
-    "random",
-)
 KINDS = {"image": "Images", "text": "Tokens", "table": "Tables", "few": "Few features"}
 
 
@@ -99,7 +87,7 @@ def _choices(told: Mapping[str, Any]) -> str:
 
 
 def _pictures(told: Mapping[str, Any]) -> str:
-    lines = ["## In one picture\n", "![Gains relative to IG](_generated/truth_heat.png)\n"]
+    lines = ["## In one picture\n", "![Gains, net by net](_generated/truth_heat.png)\n"]
     if any(told["gates"].values()):
         lines.append("![The planted mark](_generated/truth_marks.png)\n")
     return "\n".join(lines)

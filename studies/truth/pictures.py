@@ -1,4 +1,4 @@
-"""Two pictures: gains of every method relative to IG's, and how methods treat a planted mark."""
+"""Two pictures: gains of methods, net by net, and how methods treat a planted mark."""
 
 from __future__ import annotations
 
@@ -7,51 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from studies.truth.candidates import IG
+from studies.truth.candidates import CANDIDATES, IG, SHOWN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def heat_map(told: Mapping[str, Any]) -> Figure | None:
-    """Method × (net, fill): the gain minus IG's on the same examples, of the reporting half where there is one.
+    """Method × net: the gain, of the reporting half where there is one; those that are asked for most, in numbers.
 
     None of no results.
     """
     from matplotlib.figure import Figure
 
     half = "reporting" if told["summaries"]["reporting"] else "development"
-    found = {
-        net: of for net, of in told["summaries"][half].items()
-        if IG in of and told["nets"][net]["gate"] in ("", "marks")
-    }  # fmt: skip
-    if not found:
+    found = {net: of for net, of in told["summaries"][half].items() if told["nets"][net]["gate"] in ("", "marks")}
+    methods = [name for name in SHOWN if any(name in of for of in found.values())]
+    if not methods:
         return None
-    methods = [method for method in told["candidates"] if any(method in of for of in found.values())]
-    columns = [(net, fill) for net, of in found.items() for fill in of[IG]["gains"]]
-    paired = {
-        (test["method"], test["net"], test["measure"]): test["difference"]
-        for test in told["tests"]
-        if (test["half"], test["rival"]) == (half, IG)
-    }
-    table = np.array(
-        [[paired.get((method, net, f"gain {fill}"), np.nan) for net, fill in columns] for method in methods]
-    )
-    table[methods.index(IG)] = 0
-    figure = Figure(figsize=(3.5 + 0.32 * len(columns), 1.8 + 0.27 * len(methods)), layout="constrained")
+    table = np.array([[of.get(name, {}).get("gain", np.nan) for of in found.values()] for name in methods])
+    figure = Figure(figsize=(4 + 0.6 * len(found), 2.4 + 0.32 * len(methods)), layout="constrained")
     ax = figure.add_subplot()
-    limit = max(0.05, float(np.nanquantile(np.abs(table), 0.95)))
-    ax.set_facecolor("0.85")  # not measured: neither better nor worse
-    shown = ax.imshow(table, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+    ax.set_facecolor("0.85")  # not measured: neither good nor bad
+    shown = ax.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    for (row, column), gain in np.ndenumerate(table):
+        if np.isfinite(gain):
+            ax.text(column, row, f"{gain:.2f}", ha="center", va="center", fontsize=8)
     ax.set_yticks(range(len(methods)), [told["candidates"][method] for method in methods], fontsize=8)
-    labels = [f"{told['nets'][net]['title']}: {fill}" for net, fill in columns]
-    ax.set_xticks(range(len(columns)), labels, rotation=90, fontsize=7)
-    for edge in range(1, len(columns)):
-        if columns[edge][0] != columns[edge - 1][0]:
-            ax.axvline(edge - 0.5, color="black", linewidth=0.8)
-    figure.colorbar(
-        shown, ax=ax, label=f"gain − IG's on the same examples ({half} half); grey: not measured", shrink=0.8
-    )
+    labels = [told["nets"][net]["title"].split(", which")[0] for net in found]
+    ax.set_xticks(range(len(found)), labels, rotation=35, ha="right", fontsize=8)
+    figure.colorbar(shown, ax=ax, label=f"gain, {half} half; grey: not measured", shrink=0.8)
     return figure
 
 
@@ -60,7 +45,10 @@ def marks_picture(told: Mapping[str, Any]) -> Figure | None:
     from matplotlib.figure import Figure
 
     half = "reporting" if told["gates"]["reporting"] else "development"
-    found = {m: of for m, of in told["gates"][half].items() if "mark among the first" in of}
+    found = {
+        m: of for m, of in told["gates"][half].items()
+        if "mark among the first" in of and m in CANDIDATES and CANDIDATES[m].main
+    }  # fmt: skip
     if not found:
         return None
     figure = Figure(figsize=(8, 1 + 0.3 * len(found)), layout="constrained")

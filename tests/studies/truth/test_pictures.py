@@ -8,11 +8,14 @@ from studies.truth.pictures import heat_map, marks_picture
 pytest.importorskip("matplotlib")
 
 
-def test_the_heat_map_shows_gains_minus_those_of_ig():
-    (ax, _) = heat_map(tiny_results()).axes
-    assert ax.images[0].get_array().tolist() == [[0.0, 0.0], [0.25, -0.25]]
+def test_the_heat_map_shows_gains_net_by_net():
+    told = tiny_results()
+    (ax, _) = heat_map(told).axes
+    gains = [told["summaries"]["reporting"]["tiny"][name]["gain"] for name in ("ig", "descent")]
+    assert ax.images[0].get_array().tolist() == [[gain] for gain in gains]
+    assert [text.get_text() for text in ax.texts] == [f"{gain:.2f}" for gain in gains]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["IG", "Descent"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["Tiny net: black", "Tiny net: blur"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["Tiny net"]
 
 
 def test_bars_are_the_gates_and_the_line_is_five_points_below_ig():
