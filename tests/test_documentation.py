@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import leastpath as lp
+
 ROOT = Path(__file__).parent.parent
 PAGES = [
     page
@@ -32,6 +34,8 @@ def blocks(text: str) -> list[tuple[int, str]]:
 def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what a page writes does not stay
     monkeypatch.setenv("MPLBACKEND", "agg")
+    for table in (lp.METHODS, lp.MEASURES):  # what a page registers does not stay either
+        monkeypatch.setattr(table, "_things", dict(table._things))
     namespace = {"__name__": "__main__"}
     for line, code in blocks(page.read_text(encoding="utf-8")):
         padded = "\n" * line + code  # so that a traceback shows the page's own line numbers

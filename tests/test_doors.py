@@ -75,7 +75,6 @@ SEEDED = {
     "an interval": lambda seed: evaluation.bootstrap_interval(torch.rand(9), seed=seed),
     "randomize": lambda seed: next(evaluation.randomize(NET, seed=seed)),
     "fine_tune": lambda seed: evaluation.fine_tune(NET, (X, torch.zeros(2).long()), epochs=1, seed=seed),
-    "roar": lambda seed: evaluation.roar(lambda x, y, s: None, {"a": (X, X)}, (X, X), (X, X), seed=seed),
     "planted data": lambda seed: evaluation.planted_patch(2, seed=seed),
 }
 CALLS = (

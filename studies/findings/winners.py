@@ -60,7 +60,7 @@ def brief(told: Mapping[str, Any]) -> Record:
     }
     nets: dict[str, Record] = {}
     for net, found in told["summaries"]["reporting"].items():
-        if told["nets"][net]["gate"] in ("control", "randomised"):
+        if told["nets"][net]["gate"] in ("control", "randomised") or IG not in found:
             continue
         methods = {}
         for name, of in found.items():

@@ -30,7 +30,8 @@ def test_values_and_support_against_the_method_and_the_measure(tmp_path, name):
     case = picture_case()
     (found,) = answers(case, run_of(tmp_path), [METHODS[name]], {"max_gradients": None}, 0)
     expected = METHODS[name](case.score, case.inputs, case.baselines)
-    assert torch.equal(found.values, expected.values)
+    # What was seen before is not asked again, so batches have other rows, and sums other roundings.
+    torch.testing.assert_close(found.values, expected.values, atol=1e-6, rtol=1e-4)
     gains = [
         symmetric_relevance_gain(case.score, case.inputs, expected.values, start, groups="patches")
         for start in TWO.unbind(1)

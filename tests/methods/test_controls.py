@@ -102,7 +102,7 @@ def test_two_classes_turn_the_sign_round():
 @pytest.mark.parametrize(
     ("method", "score", "sentence"),
     [
-        (untrained, lp.Score(lambda x: x.sum(1)), "no weights to draw anew: Score.model, …. needs a torch.nn.Module"),
+        (untrained, lp.Score(lambda x: x.sum(1)), "no weights to draw anew: Score needs a torch.nn.Module"),
         (untrained, lp.Score(nn.Flatten().eval(), 0), "Flatten has no parameters to draw anew"),
         (other_class, lp.Score(lambda x: x.sum(1)), "other_class needs a score of a class"),
     ],

@@ -295,13 +295,13 @@ class BoundScore:
         seen = None if self._per_example else memory_of(self.score.model)
         if seen is not None and seen.is_safe:
             value = self._read(seen.ask(self, points, examples), examples).to(self.work_dtype)
-            return self._check_finite(value, examples) if strict else value
+            return _check_finite(self.space, value, examples) if strict else value
         self.count_forwards(examples)
 
         def chunk(some: Tensor, of: Tensor, rows: slice) -> Tensor:
             with torch.no_grad():
                 value = self.evaluate(some, of).detach().to(self.work_dtype)
-            return self._check_finite(value, of) if strict else value
+            return _check_finite(self.space, value, of) if strict else value
 
         values = self.in_batches(chunk, points, examples)
         return values[0] if len(values) == 1 else torch.cat(values)
@@ -316,7 +316,7 @@ class BoundScore:
 
         def chunk(some: Tensor, of: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
             value, gradient = self.differentiate(some, of)
-            return self._check_finite(value, of) if strict else value, gradient
+            return _check_finite(self.space, value, of) if strict else value, gradient
 
         chunks = self.in_batches(chunk, points, examples)
         if self.after_gradients is not None:
@@ -432,14 +432,15 @@ class BoundScore:
         """The rows of the inputs that examples (n,) belong to, where somebody looks them up."""
         return self.space.source[examples].to(self.device) if self._looks_up_rows else examples
 
-    def _check_finite(self, value: Tensor, examples: Tensor) -> Tensor:
-        if not torch.isfinite(value).all():
-            bad = self.space.row(int(examples[int((~torch.isfinite(value)).nonzero()[0].cpu())]))
-            raise ValueError(
-                f"the score of example {bad} is NaN or infinite along its path: explain a finite output "
-                f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
-            )
-        return value
+
+def _check_finite(space: Space, value: Tensor, examples: Tensor) -> Tensor:
+    if not torch.isfinite(value).all():
+        bad = space.row(int(examples[int((~torch.isfinite(value)).nonzero()[0].cpu())]))
+        raise ValueError(
+            f"the score of example {bad} is NaN or infinite along its path: explain a finite output "
+            f'(output="log_softmax" rather than the logarithm of a softmax), or drop this example'
+        )
+    return value
 
 
 def _in_order(chunks: list[T], order: Tensor) -> T:
