@@ -221,8 +221,8 @@ class WatchedDraws(TorchDispatchMode):
 
 
 def _is_alone() -> bool:
-    """Whether no other thread of this program runs Python code."""
-    return threading.active_count() == 1
+    """Whether no other thread of this program may draw random numbers: tqdm's, which watches bars, draws none."""
+    return threading.active_count() == 1 or all(t.name in ("MainThread", "tqdm_monitor") for t in threading.enumerate())
 
 
 @contextmanager
