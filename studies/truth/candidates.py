@@ -159,13 +159,13 @@ def _integrated(candidate: Candidate, problem: Problem, baselines: Tensor) -> tu
     if candidate.geometry is None:
         result = lp.attribute(
             score, problem.inputs, baselines, method=_solver(candidate, problem), metric=metric, weighting=weighting,
-            max_gradients=candidate.max_gradients, **how,
+            max_gradients=candidate.max_gradients, support=False, **how,
         )  # fmt: skip
         assert isinstance(result.values, Tensor)
         return result.values, result.score_change, result.n_gradients, result.length_ratio
     found = lp.attribute(
         problem.score(candidate.geometry), problem.inputs, baselines, method=_solver(candidate, problem),  # type: ignore[arg-type]
-        metric=metric, tolerance=None, n_steps=STEPS // 5, max_gradients=candidate.max_gradients,
+        metric=metric, tolerance=None, n_steps=STEPS // 5, max_gradients=candidate.max_gradients, support=False,
     )  # fmt: skip
     assert found.path is not None
     m = baselines.shape[1]
