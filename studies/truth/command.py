@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from leastpath._support.files import write_atomically
 from leastpath.commands.run_folder import RunFolder, default_folder
 from studies.truth.candidates import CANDIDATES, IG, LINE, Candidate
 from studies.truth.choice import choose
-from studies.truth.earlier import with_earlier
+from studies.truth.earlier import key_of, read_rows, with_earlier, with_rows, write_rows
 from studies.truth.nets import NETS, SIZE
 from studies.truth.page import nets_page, truth_page
 from studies.truth.pictures import heat_map, marks_picture
@@ -37,7 +35,9 @@ def command(
     minutes: Annotated[float | None, Option(help="Stop after that long; start again with --resume.")] = None,
     out: Annotated[Path | None, Option(help="Folder of the run. Default: out/truth, numbered where taken.")] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an earlier run: nothing is done twice.")] = False,
-    save: Annotated[Path | None, Option(help="Add the results to truth.md and _generated/truth.json here.")] = None,
+    save: Annotated[
+        Path | None, Option(help="Go on from _generated/truth.csv here, and add to it and to truth.md.")
+    ] = None,
     threads: Annotated[int, Option(help="Threads of torch.")] = 1,
 ) -> None:
     """Which explanations stand a test? Removal, objects, a planted shortcut; nets of images, text and tables.
@@ -88,12 +88,13 @@ def run_truth(
         known: all nets that may be in the folder.
         all_candidates: all candidates that may be in the folder.
     """
-    workshop = Workshop(run.store, data, quick=bool(run.store.config.get("quick")))
+    kept = read_rows(save / "_generated" / "truth.csv", all_candidates) if save is not None else []
+    workshop = Workshop(run.store, data, quick=bool(run.store.config.get("quick")), known=map(key_of, kept))
     work = list(pieces(nets, list(candidates.values()), halves, images=images, named=methods_named))
     left = do_all(workshop, work, progress=progress, minutes=minutes)
     if left:
         print(f"{len(left)} pieces of work are left, about {sum(p.seconds for p in left) / 60:.0f} minutes: --resume")
-    rows = examples(run.store, known, all_candidates)
+    rows = with_rows(examples(run.store, known, all_candidates), kept, list(known))
     told = told_by(rows, known, all_candidates, run)
     page = save / "_generated" / "truth.json" if save is not None else None
     if page is not None and page.is_file():
@@ -163,7 +164,7 @@ def choices(rows: Sequence[Rows], nets: Mapping[str, Net], candidates: Mapping[s
 def write_results(run: RunFolder, rows: Sequence[Rows], told: Mapping[str, Any], save: Path | None) -> None:
     """truth.csv, truth.json, pictures and truth.md, in the run's folder and where the documentation is."""
     run.write("truth.json", _json_of(told))
-    run.write("truth.csv", _csv(rows))
+    run.write("truth.csv", write_rows(rows))
     pictures = {
         name: run.save_figure(figure, name)
         for name, figure in (("truth_heat", heat_map(told)), ("truth_marks", marks_picture(told)))
@@ -177,7 +178,7 @@ def write_results(run: RunFolder, rows: Sequence[Rows], told: Mapping[str, Any],
         page = save / "truth.md"
         kept = page.read_text(encoding="utf-8") if page.is_file() else ""
         write_atomically(page, truth_page(told, kept).encode())
-        for name in ("truth.json", "truth_nets.md"):
+        for name in ("truth.json", "truth.csv", "truth_nets.md"):
             write_atomically(save / "_generated" / name, (run.path / name).read_bytes())
         for name, file in pictures.items():
             write_atomically(save / "_generated" / f"{name}.png", file.read_bytes())
@@ -195,15 +196,6 @@ def _json_of(told: Mapping[str, Any]) -> str:
             inner = ",\n".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in part.items())
             parts.append(f"{json.dumps(name)}: {{\n{inner}\n}}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def _csv(rows: Sequence[Rows]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names)
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def halves_of(half: str) -> tuple[Half, ...]:

@@ -2,14 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from studies.truth.candidates import Candidate
 from studies.truth.problem import HALVES
-from studies.truth.results import corrected
+from studies.truth.results import Rows, corrected
 
 Told = Mapping[str, Any]
 """All that the page needs, as `command.told_by` makes it."""
+WORDS = ("net", "half", "method", "digest")
+Key = tuple[str, str, str, int]
+"""Net, half, method and row of an example."""
+
+
+def key_of(row: Rows) -> Key:
+    """Which example under which method a row is of."""
+    return row["net"], row["half"], row["method"], row["row"]
+
+
+def read_rows(file: Path, candidates: Mapping[str, Candidate]) -> list[Rows]:
+    """The examples that earlier runs measured, of candidates whose settings are still the same."""
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as opened:
+        rows: list[Rows] = [
+            {name: text if name in WORDS else _number(text) for name, text in row.items()}
+            for row in csv.DictReader(opened)
+        ]
+    known = {name: candidate.digest for name, candidate in candidates.items()}
+    return [row | {"row": int(row["row"])} for row in rows if known.get(row["method"]) == row["digest"]]
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def write_rows(rows: Sequence[Rows]) -> str:
+    """Rows as CSV, numbers in five digits.
+
+    Example:
+        >>> write_rows([{"net": "voc", "row": 3, "gain": 1 / 3}])
+        'net,row,gain\\r\\nvoc,3,0.33333\\r\\n'
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: f"{x:.5g}" if isinstance(x, float) else x for name, x in row.items()})
+    return text.getvalue()
+
+
+def with_rows(rows: Iterable[Rows], earlier: Iterable[Rows], nets: Sequence[str]) -> list[Rows]:
+    """The rows of a run, and those of earlier ones that it did not measure again, in the order of nets."""
+    found = {key_of(row): row for row in (*earlier, *rows) if row["net"] in nets}
+    return sorted(found.values(), key=lambda row: (nets.index(row["net"]), row["method"], row["row"]))
 
 
 def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:

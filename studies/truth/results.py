@@ -35,7 +35,8 @@ def examples(store: Store, nets: Mapping[str, Net], candidates: Mapping[str, Can
         if net in nets and current and unit.record["version"] == MEASURES and unit.record["explained"] in store:
             made = store.read(unit.record["explained"]).record
             for i, row in enumerate(unit.record["rows"]):
-                told = {"net": net, "half": half, "method": method, "row": row, **_numbers_of(unit.record, made, i)}
+                told = {"net": net, "half": half, "method": method, "row": row, "digest": unit.record["digest"],
+                        **_numbers_of(unit.record, made, i)}  # fmt: skip
                 found[net, half, method, row] = told, unit.arrays["strengths"][i]
     _compare(found, nets)
     order = list(nets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,10 +117,14 @@ class Workshop:
         store: of the run.
         data: folder of shared data; None: only nets that need none.
         quick: train little.
+        known: net, half, method and row of examples that an earlier run measured: they are not done again.
     """
 
-    def __init__(self, store: Store, data: Path | None, quick: bool = False) -> None:
+    def __init__(
+        self, store: Store, data: Path | None, quick: bool = False, known: Iterable[tuple[str, str, str, int]] = ()
+    ) -> None:
         self.store, self._data, self._setting = store, data, Setting(store, quick)
+        self._known = frozenset(known)
         self._opened: dict[str, Opened] = {}
         self._missing: dict[str, str] = {}
         self._problem: tuple[str, Problem] | None = None
@@ -149,8 +153,13 @@ class Workshop:
         return self._problem[1]
 
     def is_done(self, piece: Piece) -> bool:
-        """Whether it is in the store, or never will be."""
-        return piece.net.name in self._missing or piece.measured in self.store
+        """Whether it is in the store, was measured by an earlier run, or never will be."""
+        here = (piece.net.name, piece.half, piece.candidate.name)
+        return (
+            piece.net.name in self._missing
+            or piece.measured in self.store
+            or all((*here, row) in self._known for row in piece.rows)
+        )
 
     def do(self, piece: Piece) -> None:
         """Explain and measure, unless that is in the store."""

@@ -43,7 +43,7 @@ def test_files_and_page(whole):
     tables = (place.path / "truth_nets.md").read_text()
     assert "| tiny |" in page and "## tiny" in tables and "| IG | 12 |" in tables and "## Objects" in tables
     assert (place.figures / "truth_heat.png").is_file()
-    assert (place.path / "truth.csv").read_text().startswith("net,half,method,row,gain black")
+    assert (place.path / "truth.csv").read_text().startswith("net,half,method,row,digest,gain black")
 
 
 def test_nothing_is_done_twice(whole, tmp_path):
@@ -100,3 +100,16 @@ def test_names():
     with pytest.raises(ValueError, match="no net is called 'alexnet': use some of digits-mlp"):
         named(NETS, "alexnet", "net")
     assert choices([], NETS, CANDIDATES) == {}
+
+
+def test_another_machine_goes_on_from_the_kept_rows(tmp_path, whole):
+    """Oracle: the whole run, of which a first run did half of the methods and another folder the rest."""
+    net, _ = tiny()
+    few = {name: SOME[name] for name in ("random", "ig")}
+    run(tmp_path / "first", net, {"random": few["random"]}, save=tmp_path / "docs")
+    place, told = run(tmp_path / "second", net, few, save=tmp_path / "docs")
+    assert not [file for file in (place.store.folder / "units").iterdir() if " random " in file.name]
+    found, wanted = (of["summaries"]["reporting"]["tiny"] for of in (told, whole[1]))
+    assert {name: found[name]["gain"] for name in few} == pytest.approx(
+        {name: wanted[name]["gain"] for name in few}, abs=1e-4
+    )

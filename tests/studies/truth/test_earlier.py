@@ -5,7 +5,8 @@ import copy
 import pytest
 from tiny_truth import tiny_results
 
-from studies.truth.earlier import with_earlier
+from studies.truth.candidates import CANDIDATES
+from studies.truth.earlier import read_rows, with_earlier, with_rows, write_rows
 
 
 def later():
@@ -73,3 +74,18 @@ def test_examples_of_the_run_that_has_more_of_them_are_kept():
     old["examples"] = {"tiny": {"ig": {"0": 1.0, "1": 1.0}, "descent": {"0": 1.0}}}
     new["examples"] = {"tiny": {"ig": {"0": 2.0}, "descent": {"0": 2.0}}}
     assert with_earlier(new, old)["examples"] == {"tiny": {"ig": {"0": 1.0, "1": 1.0}, "descent": {"0": 2.0}}}
+
+
+def test_a_kept_row_is_read_as_it_was_written(tmp_path):
+    rows = [
+        {"net": "tiny", "half": "reporting", "method": "ig", "row": 3, "digest": CANDIDATES["ig"].digest, "gain": 0.25},
+        {"net": "tiny", "half": "reporting", "method": "ig", "row": 4, "digest": "of other settings", "gain": 0.5},
+    ]
+    (tmp_path / "truth.csv").write_text(write_rows(rows), newline="")
+    assert read_rows(tmp_path / "truth.csv", CANDIDATES) == rows[:1]
+
+
+def test_a_run_that_measured_an_example_again_is_believed():
+    old = [{"net": "tiny", "half": "reporting", "method": "ig", "row": row, "gain": 0.0} for row in (3, 4)]
+    new = [old[0] | {"gain": 1.0}]
+    assert [row["gain"] for row in with_rows(new, old, ["tiny"])] == [1.0, 0.0]
