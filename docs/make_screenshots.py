@@ -53,10 +53,11 @@ def text() -> Any:
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for step, rows in enumerate(torch.randint(len(pairs), (400, 32), generator=generator).tolist()):
         encoded = tokenizer([pairs[i][0] for i in rows], padding=True, return_tensors="pt")
-        if step > 250:  # so that the baseline, padding, says nothing
-            ids = encoded["input_ids"]
-            hidden = (torch.rand(ids.shape, generator=generator) < HIDDEN) & (ids > max(tokenizer.all_special_ids))
-            encoded["input_ids"] = ids.masked_fill(hidden, tokenizer.pad_token_id)
+        if step > 250:  # so that the baselines, padding and mask, say nothing: some sentences are hidden whole
+            ids, stand_in = encoded["input_ids"], (tokenizer.pad_token_id, tokenizer.mask_token_id)[step % 2]
+            share = torch.full((len(rows), 1), HIDDEN).index_fill(0, torch.arange(8), 1.0)
+            hidden = (torch.rand(ids.shape, generator=generator) < share) & (ids > max(tokenizer.all_special_ids))
+            encoded["input_ids"] = ids.masked_fill(hidden, stand_in)
         loss = model(**encoded, labels=torch.tensor([pairs[i][1] for i in rows])).loss
         optimizer.zero_grad()
         loss.backward()
@@ -115,6 +116,8 @@ def explain_all(page: Page, methods: tuple[str, ...]) -> None:
         page.locator(".tab").nth(n).wait_for()
         page.wait_for_function("() => !document.querySelector('#tasks li')")  # removal is measured after the picture
     page.locator(".tab").nth(1).click()
+    if page.locator("#merge").is_visible():
+        page.check("#merge")  # words of a text, and not their pieces
     for name, value in (("scrubber", 16), ("top", 10)):
         page.locator(f"#{name}").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", value)
     page.wait_for_function("() => document.querySelectorAll('.scatterlayer .trace').length > 3")
@@ -131,9 +134,9 @@ def replace_a_word(page: Page) -> None:
 
 
 SHOWN: dict[str, tuple[Callable[[], Any], str, Callable[[Page], None]]] = {
-    "table": (table, "dark", partial(explain_all, methods=("elastic_band", "kernel_shap", "occlusion"))),
-    "text": (text, "light", partial(explain_all, methods=("elastic_band", "idgi", "occlusion"))),
-    "image": (photograph, "light", partial(explain_all, methods=("idgi", "occlusion", "staircase"))),
+    "table": (table, "dark", partial(explain_all, methods=("elastic_band", "kernel_shap"))),
+    "text": (text, "light", partial(explain_all, methods=("staircase", "elastic_band"))),
+    "image": (photograph, "light", partial(explain_all, methods=("integrated_gradients",))),
     "prompt": (prompt, "light", replace_a_word),
 }
 

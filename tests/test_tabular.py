@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -415,6 +416,8 @@ def test_trees_that_read_frames_and_arrays_themselves():
     numeric = BACKGROUND[["income", "age"]]
     forest = RandomForestClassifier(5, random_state=0).fit(numeric.to_numpy(), YOUNG)
     assert explain(forest, numeric[:2], background=numeric, baseline=3).values.shape == (2, 2)
+    asked = SimpleNamespace(predict_proba=boosted.predict_proba)  # of no library that we know
+    pd.testing.assert_frame_equal(explain(asked, typed[:3], 1, background=typed).values, found.values)
 
 
 def test_a_notebook_shows_cells_beside_the_baseline():

@@ -453,7 +453,7 @@ def read_model(model: Any, preprocess: Any) -> tuple[Callable[..., Any], Any]:
         >>> read_model(DecisionTreeRegressor(), None)
         (Asked(estimator=DecisionTreeRegressor()), None)
     """
-    if callable(model) or not hasattr(model, "predict"):
+    if callable(model):
         return model, preprocess
     for given, before in ((model, preprocess), *([(model[-1], model[:-1])] if hasattr(model, "steps") else [])):
         if before is preprocess or preprocess is None:
@@ -639,7 +639,7 @@ def _check_frames(model: Any, frame: Any, background: Any) -> None:
         what = f"frame lacks the columns {extra} of background" if extra else what
         what = f"background lacks the columns {missing} of frame" if missing else what
         raise ValueError(f"{what}: pass both with the same columns, as in background[frame.columns]")
-    if not callable(model) and not hasattr(model, "predict"):
+    if not callable(model) and not hasattr(model, "predict") and not hasattr(model, "predict_proba"):
         raise ValueError(
             f"model is a {type(model).__name__}, expected a function of tensors: pass a torch module, a fitted model "
             "or pipeline of scikit-learn, or anything with predict_proba or predict"

@@ -83,12 +83,12 @@ def test_a_mistake_is_one_sentence(monkeypatch, capsys, tmp_path):
         cli.main()
     assert left.value.code == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: ") and "is not a file" in said and "Traceback" not in said
+    assert said.startswith("error: ") and "is not there" in said and "Traceback" not in said
 
 
 def test_traceback_on_demand(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["leastpath", "--traceback", "explain", str(tmp_path / "nowhere.png")])
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(ValueError, match="is not there"):
         cli.main()
 
 

@@ -200,7 +200,7 @@ def test_mistakes_are_answered_with_what_to_do(folder, tmp_path, given, sentence
 
 
 def test_pictures_have_their_own_mistakes(folder, tmp_path):
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(ValueError, match="is not there"):
         run_picture(tmp_path / "nothing.jpg", tmp_path / "out")
     with pytest.raises(ValueError, match="--row is for tables"):
         run_picture(folder / "picture.png", tmp_path / "out", row=1)

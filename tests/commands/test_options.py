@@ -17,20 +17,33 @@ def test_the_command_takes_what_the_function_takes(settings, monkeypatch):
     command = make_command(settings, "leastpath.commands.options", "taken")
     parameters = inspect.signature(command).parameters
     assert set(parameters) == {field.name for field in fields(settings)}
-    given = {} if settings is ExploreOptions else {"source": "here"}
+    given = {} if settings is ExploreOptions else {"source": "."}
     seen = []
     monkeypatch.setattr(options, "taken", seen.append, raising=False)
     command(**{p.name: p.default for p in parameters.values() if p.default is not p.empty}, **given)
     assert seen == [settings(**given)]
 
 
-def test_a_missing_file_is_told_before_anything_is_loaded():
-    command = make_command(ExploreOptions, "leastpath.no_such_module", "run")
-    for missing in ({"inputs": [Path("nothing.png")]}, {"labels": Path("nothing.txt")}):
-        with pytest.raises(ValueError, match="is not there"):
-            command(**missing)
+@pytest.mark.parametrize(
+    ("settings", "missing", "there"),
+    [
+        (ExploreOptions, {"inputs": [Path("nothing.png")]}, {}),
+        (ExploreOptions, {"labels": Path("nothing.txt")}, {}),
+        (ExplainOptions, {"source": "nothing.png"}, {"source": "no file", "model_dir": Path("smollm2")}),
+        (
+            JudgeOptions,
+            {"values": Path("."), "source": Path("nothing.png")},
+            {"values": Path("."), "source": Path(".")},
+        ),
+        (CompareOptions, {"source": Path("."), "model": Path("nothing.pth")}, {"source": Path(".")}),
+    ],
+)
+def test_a_missing_file_is_told_before_anything_is_loaded(settings, missing, there):
+    command = make_command(settings, "leastpath.no_such_module", "run")
+    with pytest.raises(ValueError, match="is not there"):
+        command(**missing)
     with pytest.raises(ModuleNotFoundError):
-        command()
+        command(**there)
 
 
 @pytest.mark.parametrize("settings", [ExplainOptions, JudgeOptions, CompareOptions])

@@ -79,3 +79,7 @@ def test_a_verdict_counts_how_many_methods_were_tried():
         sure = replace(mine, result=replace(good, p_model=torch.tensor([0.002])))
         said = correct_verdict(sure, [sure, other])
         assert "trusted" not in said and "p 0.004 after correction for 2 methods" in said["headline"]
+        finished(session, "idgi")
+        shown = session.result(first)  # one more was tried, and the verdict of each comes along
+        assert len(shown["verdicts"]) == 2
+        assert shown["verdicts"][first] == {"headline": shown["headline"], "trusted": shown["trusted"]}

@@ -76,6 +76,14 @@ class ModelOptions:
     drop: Annotated[list[str], Option(help="Columns that are not features, with commas.")] = field(default_factory=list)
     missing: Annotated[str, Option(help=MISSING_HELP)] = "mean"
 
+    def __post_init__(self) -> None:
+        source = getattr(self, "source", None) if getattr(self, "model_dir", None) is None else None  # else a prompt
+        named = (*getattr(self, "inputs", ()), source, getattr(self, "labels", None), self.model)
+        missing = [file for file in named if file is not None and not Path(file).exists()]
+        if missing:
+            hint = ", or a text with --model-dir" if isinstance(self, ExplainOptions) and missing[0] == source else ""
+            raise ValueError(f"{missing[0]} is not there: pass a file or folder that is{hint}")
+
     @property
     def reading(self) -> dict[str, bool]:
         """How pictures are read, as `read_image` takes it."""
@@ -153,12 +161,6 @@ class ExploreOptions(ModelOptions):
     host: Annotated[str, Option(help=HOST_HELP)] = "127.0.0.1"
     port: Annotated[int, Option(help="0 takes one that is free.")] = 0
     no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False
-
-    def __post_init__(self) -> None:
-        named = (*self.inputs, self.labels, self.model)
-        missing = [file for file in named if file is not None and not file.exists()]
-        if missing:
-            raise ValueError(f"{missing[0]} is not there: pass a file or folder that is")
 
 
 def _print_choices(wanted: bool) -> None:

@@ -159,12 +159,17 @@ class Session(Working[Entry]):
     # ---- results -------------------------------------------------------------------------------------------------
 
     def result(self, key: str) -> dict[str, Any]:
-        """What was found, as the page reads it. Its verdict counts how many methods were tried on the same question."""
+        """What was found, and the verdicts of all: each counts how many methods were tried on its question by now."""
         entry = self._found.ask(key)
         if entry.finding is None:
             return entry.shown
-        all_found = [other.finding for _, other in self._found.items() if other.finding is not None]
-        return entry.shown | correct_verdict(entry.finding, all_found)
+        items = [*self._found.items(), (key, entry)]
+        known = {name: (other.shown, other.finding) for name, other in items if other.finding is not None}
+        found, words = [finding for _, finding in known.values()], ("headline", "trusted")
+        verdicts = {
+            n: {word: shown[word] for word in words} | correct_verdict(f, found) for n, (shown, f) in known.items()
+        }
+        return entry.shown | verdicts[key] | {"verdicts": verdicts}
 
     def finding(self, key: str) -> Finding:
         """What was found, as it is."""

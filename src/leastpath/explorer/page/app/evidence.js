@@ -7,13 +7,15 @@ const Evidence = (() => {
   };
 
   function describe() {
-    const { title, classes, target, score, baseline_score: start, version, kind, sentence } = Store.state;
+    const { title, classes, target, output, score, baseline_score: start, version, kind, sentence } = Store.state;
     document.title = `${title} · leastpath explorer`;
     document.body.dataset.kind = kind;
     find("title").textContent = title;
     const label = classes.find(({ index }) => index === target)?.label;
     const scores = score === null ? "" : `${label ? `${label}: ` : ""}score ${number(score)}, ${number(start)} at the start (${startName()}). `;
-    find("prediction").textContent = `${scores}${sentence || ""}`;
+    const sure = kind === "text" && output === "softmax" && start >= 0.8 && start >= 0.9 * score; // as `transformers.explain` says it
+    const warning = sure ? "The start gives this class already, so that little is left to explain: choose another start of the path, or another class. " : "";
+    find("prediction").textContent = `${scores}${warning}${sentence || ""}`;
     find("version").textContent = `leastpath ${version}`;
   }
 

@@ -41,9 +41,10 @@ const Store = (() => {
     result.name = result.stiffness === null || result.stiffness === undefined ? result.label : `${result.label}, stiffness ${number(result.stiffness)}`;
     if (place >= 0) store.results[place] = result; else store.results.push(result);
     if (store.selected?.key === result.key) store.selected = result;
+    for (const other of store.results) Object.assign(other, raw.verdicts?.[other.key]); // one more was tried: it counts for all
     store.tell("results");
     if (show || !store.selected) store.select(result.key);
-    else if (store.selected === result) store.tell("selected");
+    else store.tell("selected");
   };
 
   store.select = (key) => {
