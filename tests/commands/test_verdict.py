@@ -29,7 +29,11 @@ def test_those_that_removal_cannot_tell_apart_are_trusted_together():
 def test_none_is_trusted_after_correction():
     """A p-value of .02 among four methods is .08."""
     said = verdict({name: trial(0.1, p, p) for name, p in {"A": 0.02, "B": 0.5, "C": 0.6, "D": 0.9}.items()})
-    assert said.startswith("None of these 4 methods is better than chance here.")
+    assert said.startswith(
+        "None of these 4 methods is better than chance here once all are counted (A would be alone)."
+    )
+    few = Trial(0.1, 1.0, 1.0, TRUTH[:3], TRUTH[:3])
+    assert verdict({"A": few, "B": few}).startswith("3 features have too few orders to tell from chance: at least 4")
     assert verdict({"A": trial(-0.1, 0.9, 0.9)}).startswith("A is not better than chance here")
 
 

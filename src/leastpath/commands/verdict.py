@@ -11,7 +11,7 @@ from torch import Tensor
 from leastpath._support.checks import write_number
 from leastpath.evaluation.statistics import holm
 from leastpath.removal.chance import Probe, p_worse
-from leastpath.removal.verdict import ALPHA
+from leastpath.removal.verdict import ALPHA, LEAST_UNITS
 
 
 class Trial(NamedTuple):
@@ -52,7 +52,7 @@ def verdict(tests: Mapping[str, Trial], *, is_probability: bool = True) -> str:
     each = ", ".join(
         f"{name} {write_number(tests[name].support, 2)} (p {write_number(adjusted[name], 2)})" for name in names
     )
-    first = _praise(tests, passed, is_probability) if passed else _doubt(names, above)
+    first = _praise(tests, passed, is_probability) if passed else _doubt(tests, above)
     return f"{first}\nSupport: {each}{tried}."
 
 
@@ -75,16 +75,18 @@ def _is_worse(one: Trial, other: Trial) -> bool:
     return p_worse(Probe(one.weights, one.weights[None], none), one.strengths, other.strengths) <= ALPHA
 
 
-def _doubt(names: list[str], above: list[str]) -> str:
-    remedy = "Do not read the pictures as reasons; try another --baseline, --target or --methods."
+def _doubt(tests: Mapping[str, Trial], above: list[str]) -> str:
+    names, remedy = list(tests), "Do not read the pictures as reasons; try another --baseline, --target or --methods."
     if above:
-        more = "is" if len(above) == 1 else "are"
-        return (
-            f"{_join_words(above)} {more} better than chance, but no better than what the input shows without the "
-            f"model. {remedy}"
-        )
+        more = "is better than chance, but no" if len(above) == 1 else "are better than chance, but no"
+        return f"{_join_words(above)} {more} better than what the input shows without the model. {remedy}"
+    count = tests[names[0]].strengths.numel()
+    if count < LEAST_UNITS:
+        return f"{count} features have too few orders to tell from chance: at least {LEAST_UNITS} are needed."
     who = f"None of these {len(names)} methods is" if len(names) > 1 else f"{names[0]} is not"
-    return f"{who} better than chance here. {remedy}"
+    alone = [name for name in names if tests[name].p_value <= ALPHA]
+    counted = f" once all are counted ({_join_words(alone)} would be alone)" if alone else ""
+    return f"{who} better than chance here{counted}. {remedy}"
 
 
 def _join_words(names: list[str]) -> str:
