@@ -107,15 +107,16 @@ def prompt() -> Any:
 # ---- the browser -----------------------------------------------------------------------------------------------------
 
 
-def explain_all(page: Page, methods: tuple[str, ...]) -> None:
-    """One explanation after the other; then a step in the middle of the walk, and a tenth removed."""
+def explain_all(page: Page, methods: tuple[str, ...], shown: int = 1) -> None:
+    """What the page opens with, and more methods; then a step in the middle of the walk, and a tenth removed."""
     page.locator(".tab").first.wait_for()
-    for n, method in enumerate(methods, start=1):
-        page.select_option("#method", method)
-        page.click("#explain")
-        page.locator(".tab").nth(n).wait_for()
+    for method in (None, *methods):
+        if method is not None:
+            page.select_option("#method", method)
+            page.click("#explain")
+            page.locator("#tasks li").wait_for()
         page.wait_for_function("() => !document.querySelector('#tasks li')")  # removal is measured after the picture
-    page.locator(".tab").nth(1).click()
+    page.locator(".tab").nth(shown).click()
     if page.locator("#merge").is_visible():
         page.check("#merge")  # words of a text, and not their pieces
     for name, value in (("scrubber", 16), ("top", 10)):
@@ -136,7 +137,7 @@ def replace_a_word(page: Page) -> None:
 SHOWN: dict[str, tuple[Callable[[], Any], str, Callable[[Page], None]]] = {
     "table": (table, "dark", partial(explain_all, methods=("elastic_band", "kernel_shap"))),
     "text": (text, "light", partial(explain_all, methods=("staircase", "elastic_band"))),
-    "image": (photograph, "light", partial(explain_all, methods=("integrated_gradients",))),
+    "image": (photograph, "light", partial(explain_all, methods=("occlusion",), shown=0)),
     "prompt": (prompt, "light", replace_a_word),
 }
 
@@ -148,7 +149,7 @@ def in_few_colors(picture: Image.Image) -> Image.Image:
     others = picture.quantize(COLORS - len(exact), Image.Quantize.MAXCOVERAGE).getpalette() or []
     palette = Image.new("P", (1, 1))
     palette.putpalette([*(part for color in exact for part in color), *others])
-    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
+    return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
 
 def main() -> None:

@@ -17,7 +17,6 @@ ONE_BY_ONE = "explains one example a call"
 # column -> row -> why the cell has no test. A row is named by its name, or by its kind and its name.
 REASONS: dict[str, dict[str, str]] = {
     "batch = loop": {
-        "verdict": "other rows of a table stand in for what is removed: the docstring says so",
         "evaluation.compare": "its test is the verdict's",
         "language.explain": ONE_BY_ONE,
         "explore": ONE_BY_ONE,
@@ -55,14 +54,17 @@ CELLS = [(row, column) for row in ROWS for column in COLUMNS if reason_of(row, c
 
 
 def markdown() -> str:
-    """The table as the documentation prints it: ✓ is a test, a number the reason below the table."""
-    reasons: dict[str, int] = {}
-    lines = [f"| | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
+    """The table as the documentation prints it: which cells have no test, and why. All others are tests."""
+    without: dict[tuple[str, str], list[Row]] = {}
     for row in ROWS:
-        marks = []
         for column in COLUMNS:
             reason = reason_of(row, column)
-            marks.append("✓" if reason is None else str(reasons.setdefault(reason, len(reasons) + 1)))
-        lines.append(f"| {row.kind} `{row.name}` | {' | '.join(marks)} |")
-    notes = [f"{number}. {reason[0].upper()}{reason[1:]}." for reason, number in reasons.items()]
-    return "\n".join([*lines, "", *notes]) + "\n"
+            if reason is not None:
+                without.setdefault((column, reason), []).append(row)
+    lines = ["| column | has no test for | because |", "|---|---|---|"]
+    for (column, reason), found in without.items():
+        kinds = dict.fromkeys(row.kind for row in found)
+        names = "; ".join(f"{kind} {', '.join(f'`{r.name}`' for r in found if r.kind == kind)}" for kind in kinds)
+        lines.append(f"| {column} | {names} | {reason} |")
+    rows = "; ".join(f"{sum(row.kind == kind for row in ROWS)} {kind}s" for kind in dict.fromkeys(r.kind for r in ROWS))
+    return "\n".join([f"{len(ROWS)} rows ({rows}), {len(CELLS)} cells that are tests.", "", *lines]) + "\n"
