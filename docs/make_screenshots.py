@@ -31,6 +31,7 @@ from leastpath.explorer.sources.texts import TextSource
 COLORS = 256  # of the picture's palette: a page needs few, and the file is a third of the size
 GOOD, BAD = ("wonderful", "fine", "moving"), ("predictable", "dull", "awful")
 HIDDEN = 0.15  # of the words of a sentence late in training
+SCREEN = 1010  # pixels from the top of the page to the end of the walk
 PLAIN = ("the", "film", "story", "was", "and", "acting", "today", "really")
 
 
@@ -51,11 +52,11 @@ def text() -> Any:
     generator = torch.Generator().manual_seed(0)
     pairs = [_sentence(generator) for _ in range(3000)]
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
-    for step, rows in enumerate(torch.randint(len(pairs), (400, 32), generator=generator).tolist()):
+    for step, rows in enumerate(torch.randint(len(pairs), (1000, 32), generator=generator).tolist()):
         encoded = tokenizer([pairs[i][0] for i in rows], padding=True, return_tensors="pt")
-        if step > 250:  # so that the baselines, padding and mask, say nothing: some sentences are hidden whole
+        if step > 400:  # so that the baselines, padding and mask, say nothing: some sentences are hidden whole
             ids, stand_in = encoded["input_ids"], (tokenizer.pad_token_id, tokenizer.mask_token_id)[step % 2]
-            share = torch.full((len(rows), 1), HIDDEN).index_fill(0, torch.arange(8), 1.0)
+            share = torch.full((len(rows), 1), HIDDEN).index_fill(0, torch.arange(4), 1.0)
             hidden = (torch.rand(ids.shape, generator=generator) < share) & (ids > max(tokenizer.all_special_ids))
             encoded["input_ids"] = ids.masked_fill(hidden, stand_in)
         loss = model(**encoded, labels=torch.tensor([pairs[i][1] for i in rows])).loss
@@ -63,7 +64,8 @@ def text() -> Any:
         loss.backward()
         optimizer.step()
     print(f"loss of the last batch {float(loss.detach()):.3f}")
-    texts = ["the story was not predictable and the acting was really wonderful", "the film was not wonderful today"]
+    first = "the story was not predictable and the acting was really wonderful today"
+    texts = [first, "the film was not wonderful today"]
     return TextSource(model.eval().requires_grad_(False), tokenizer, texts)
 
 
@@ -136,7 +138,7 @@ def replace_a_word(page: Page) -> None:
 
 SHOWN: dict[str, tuple[Callable[[], Any], str, Callable[[Page], None]]] = {
     "table": (table, "dark", partial(explain_all, methods=("elastic_band", "kernel_shap"))),
-    "text": (text, "light", partial(explain_all, methods=("staircase", "elastic_band"))),
+    "text": (text, "light", partial(explain_all, methods=("staircase", "elastic_band"), shown=0)),
     "image": (photograph, "light", partial(explain_all, methods=("occlusion",), shown=0)),
     "prompt": (prompt, "light", replace_a_word),
 }
@@ -170,6 +172,9 @@ def main() -> None:
                 page.close()
             file = options.out / f"explorer_{kind}.png"
             in_few_colors(picture).save(file, optimize=True)
+            if kind == "image":  # the first screen, for the first page
+                small = picture.crop((0, 0, picture.width, SCREEN)).resize((640, SCREEN // 2))
+                in_few_colors(small).save(options.out / "explorer_small.png", optimize=True)
             print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
         browser.close()
 
