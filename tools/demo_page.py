@@ -15,9 +15,15 @@ from leastpath.explorer.session import Session, session_of
 
 METHODS, MOST_SECONDS = 2, 600
 EXAMPLES = {
-    "photos": ("A photograph", "why does EfficientNet-lite0 see a daisy? Remove parts of it, and watch the classes."),
+    "photos": (
+        "A photograph",
+        "why does EfficientNet-lite0 see a daisy? One of two maps is supported; the other can be walked.",
+    ),
     "digits": ("A handwritten digit", "walk from black to the digit, and see where its values come from."),
-    "table": ("A patient of a table", "a net of breast cancer's 30 columns: remove some, and see what it says then."),
+    "table": (
+        "A patient of a table",
+        "30 measurements and a small net: remove the first columns, and see the score fall.",
+    ),
 }
 HEAD = (
     '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>leastpath: three examples</title>'
@@ -51,7 +57,8 @@ def main(folder: Path) -> None:
         print(f"{folder / name}.html", flush=True)
     lead = (
         "<h1>leastpath</h1><p>Explanations of three models, by two methods each, and what removal says of them: "
-        "the explorer, saved as pages that need no server (5 to 15 MB each).</p>"
+        "the explorer, saved as pages that need no server (5 to 15 MB each). They hold no model, so that "
+        "what nobody asked it before stays open; <code>leastpath explore</code> asks it.</p>"
     )
     (folder / "index.html").write_text(f"{HEAD}{lead}<ul>{''.join(links)}</ul></body></html>\n", encoding="utf-8")
 
