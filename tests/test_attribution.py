@@ -188,8 +188,10 @@ def test_fields_against_their_definitions(solver, metric):
     error = (result.length - length).abs()
     assert (error <= 0.02 * length).all()  # twice the tolerance
     assert (error <= result.length_error + 1e-3 * length).float().mean() >= 0.9  # an estimate, which a kink can deceive
-    # Both lines are measured, each to the tolerance of 1 %, and for the ratio only the length has to reach it.
-    torch.testing.assert_close(result.length_ratio, length / line, rtol=0.02, atol=0)
+    # The line is only compared: to 10 %, or to half of the difference where the two are nearer to each other.
+    allowed = 0.02 + (1 - length / line).abs().div(2).clamp_max(0.1)
+    off = (result.length_ratio * line / length - 1).abs()
+    assert (off <= allowed).float().mean() >= 0.9 and (off <= 2 * allowed).all()  # by the same estimate
     assert solver is not STRAIGHT or torch.equal(result.length_ratio, torch.ones(20))
     # Without a clamp: what bounds the score is the metric, not the code.
     assert (length >= change.abs() * (1 - 1e-3)).all() and (result.length >= change.abs() - result.length_error).all()

@@ -41,10 +41,22 @@ def test_allowed_errors_against_their_definition():
 
 def test_a_length_that_is_only_compared_against_its_definition():
     """Length 5: 10 % beside a length far away, half of the difference beside a near one, its own 1 % at least."""
+    asked = replace(TENTH, length_tolerance=0.01, measure="length")
     for rival, allowed in ((50.0, 0.5), (0.1, 0.5), (5.4, 0.2), (5.0, 0.05)):
-        assert float(example(rival=rival).allow(replace(TENTH, length_tolerance=0.01), 0.0).length) == pytest.approx(
-            allowed
-        )
+        assert float(example(rival=rival).allow(asked, 0.0).length) == pytest.approx(allowed)
+
+
+def test_what_nobody_takes_against_its_definition():
+    """Length 5: beside a shorter rival it is only compared; where the rival is longer, all is as exact as asked for."""
+    asked = replace(TENTH, length_tolerance=0.01)
+    for rival, length in ((0.1, 0.5), (4.6, 0.2), (5.0, 0.05), (5.4, 0.05), (50.0, 0.05)):
+        found, alone = example(rival=rival).allow(asked, 0.0), example().allow(asked, 0.0)
+        assert float(found.length) == pytest.approx(length)
+        others = [found.attribution, found.gap, found.residual]
+        if rival < 5:
+            assert all(map(torch.isinf, others))
+        else:
+            assert others == [alone.attribution, alone.gap, alone.residual]
 
 
 def test_averaged_errors_against_random_walks():

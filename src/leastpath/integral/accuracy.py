@@ -200,7 +200,8 @@ class Sums(NamedTuple):
     def allow(self, asked: Accuracy, eps: float) -> Errors:
         """The errors allowed for each example.
 
-        A length that is only compared may err by 10 %, if that cannot change which of the two is longer.
+        A length that is only compared may err by 10 %, if that cannot change which of the two is longer. Where the
+        rival is shorter, nothing else need be known, since nobody takes what is longer.
 
         Residuals of pieces cancel if the score goes up and down. If what remains, the gap, is within the tolerance,
         their sum may be as large as the error of the attributions.
@@ -214,8 +215,11 @@ class Sums(NamedTuple):
         residual = torch.where(self.errors.gap <= gap, torch.maximum(gap, attribution), gap)
         length = max(asked.length_tolerance or tolerance, 8 * eps) * self.length
         apart = torch.minimum(COMPARED * self.length, (self.length - self.rival).abs() / 2)
-        length = torch.where(torch.isnan(self.rival), length, torch.maximum(length, apart))
-        return Errors(attribution, gap, length + rounding, residual)
+        lost = self.length > self.rival  # not if there is none, which is NaN
+        only_compared = lost if asked.measure == "all" else ~torch.isnan(self.rival)
+        length = torch.where(only_compared, torch.maximum(length, apart), length) + rounding
+        attribution, gap, residual = (torch.where(lost, torch.inf, of) for of in (attribution, gap, residual))
+        return Errors(attribution, gap, length, residual)
 
 
 @dataclass(frozen=True)

@@ -81,20 +81,19 @@ def _refine(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
     waiting, finished = [_begin(block, known)], list[tuple[Tensor, Integral]]()
     try:
         while waiting and not interrupted:
-            leaving: _State | None
-            state = waiting[-1]
+            state, staying = waiting[-1], list[_State]()
+            leaving = torch.arange(len(state.rows))
             chosen = _choose_payable(state, state.block.affordable(), _limit_round(state))
-            if not chosen.any():
-                leaving, staying = state, list[_State]()
-            else:
-                leaving, staying = _split(_cut_round(state, chosen))
+            if chosen.any():
+                state = _cut_round(state, chosen)
+                leaving, staying = _split(state)
             # In one statement each, so that no interruption can fall between.
-            ended = [] if leaving is None else [(leaving.rows, _conclude(leaving, False))]
+            ended = [(state.rows[leaving], _conclude(state, leaving, False))] if len(leaving) else []
             waiting, finished = [*waiting[:-1], *staying], [*finished, *ended]
-            bar.advance(sum(len(rows) for rows, _ in ended))
+            bar.advance(len(leaving))
     except KeyboardInterrupt:
         interrupted = True
-    finished += [(state.rows, _conclude(state, interrupted)) for state in waiting]
+    finished += [(state.rows, _conclude(state, torch.arange(len(state.rows)), interrupted)) for state in waiting]
     bar.advance(sum(len(state.rows) for state in waiting))
     rows, integrals = zip(*finished, strict=True)
     return join_integrals(integrals, torch.argsort(torch.cat(rows))), interrupted
@@ -237,15 +236,18 @@ def _is_large(state: _State) -> bool:
     return len(sketches) * (2 * sketches.shape[1] + SCALARS) + sums.numel() > HELD_NUMBERS
 
 
-def _split(state: _State) -> tuple[_State | None, list[_State]]:
-    """The examples that leave, if enough are done, and those that stay: in two halves if they hold too much."""
+def _split(state: _State) -> tuple[Tensor, list[_State]]:
+    """(leaving,) the examples that leave, if enough are done, and those that stay: two halves if they hold too much."""
     ready, rest = state.done.nonzero()[:, 0], (~state.done).nonzero()[:, 0]
-    leaving = None
-    if len(rest) and len(ready) >= LEAVING_SHARE * len(state.done):
-        leaving, state = _part_of(state, ready), _part_of(state, rest)
+    if not len(rest):
+        return ready, []
+    if len(ready) < LEAVING_SHARE * len(state.done):
+        ready = ready[:0]
+    elif len(ready):
+        state = _part_of(state, rest)
     if not _is_large(state):
-        return leaving, [state]
-    return leaving, [_part_of(state, half) for half in torch.arange(len(state.rows)).tensor_split(2)]
+        return ready, [state]
+    return ready, [_part_of(state, half) for half in torch.arange(len(state.rows)).tensor_split(2)]
 
 
 def _find_small(state: _State, chosen: Tensor) -> Tensor:
@@ -480,20 +482,21 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
     return state.to_cut & chosen[table.total]
 
 
-def _conclude(state: _State, interrupted: bool) -> Integral:
-    """The result, with one note per example."""
-    block, sums, stuck = state.block, state.sums, state.stuck
+def _conclude(state: _State, rows: Tensor, interrupted: bool) -> Integral:
+    """The result of some examples (rows,), with one note each."""
+    block, sums, stuck = state.block, state.sums.take(rows), state.stuck[rows]
     plan, errors, clock, tolerance = block.plan, sums.errors, block.plan.run.clock, block.plan.accuracy.tolerance
     limits = sums.allow(plan.accuracy, plan.score.eps)
     assert tolerance is not None
-    by_rounding, done = limits.gap / tolerance > 2 * sums.scale, errors.within(limits, plan.accuracy.measure)
-    dtype, gradients, flat = str(plan.score.dtype).removeprefix("torch."), block.gradients(), sums.flat.cpu()
+    by_rounding = torch.isfinite(limits.gap) & (limits.gap / tolerance > 2 * sums.scale)
+    done, flat = errors.within(limits, plan.accuracy.measure), sums.flat.cpu()
+    dtype, gradients = str(plan.score.dtype).removeprefix("torch."), block.gradients()[rows]
     notes = [note_done(tolerance, round(spent)) for spent in gradients.numpy().tolist()]
     others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say
     of_errors, of_limits = (torch.stack(of, 1).cpu()[others] for of in (errors, limits))
-    columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[others], of_errors
+    columns = others, flat[others], done[others], stuck[others], gradients[others], block.budget[rows][others]
     for i, is_flat, ok, stays, spent, budget, error, limit in zip(
-        *(of.numpy().tolist() for of in (*columns, of_limits)), strict=True
+        *(of.numpy().tolist() for of in (*columns, of_errors, of_limits)), strict=True
     ):
         if is_flat:
             notes[i] = FLAT
@@ -503,7 +506,8 @@ def _conclude(state: _State, interrupted: bool) -> Integral:
             late = clock.words if clock.asked is not None and budget - spent >= 2 * plan.order else ""
             missing, asked = say_missing(error, limit), plan.run.max_gradients
             notes[i] = note_shortfall(tolerance, dtype, missing, interrupted, stays, spent, budget, asked, late)
-    return Integral.of(sums, notes, gradients, state.value_cost, plan.score.space.source[block.examples])
+    inputs = plan.score.space.source[block.examples[rows]]
+    return Integral.of(sums, notes, gradients, state.value_cost[rows], inputs)
 
 
 DEFAULT_MAX_GRADIENTS = 10_000  # per example, if the user gives no budget: every call comes to an end
@@ -539,8 +543,9 @@ def integrate(
         max_gradients: per example, one number for all or (batch,). None: 10,000, or what fixed steps take. A path of
             more segments than that still takes one gradient per segment.
         known: segments that a solver has measured already; they are only verified.
-        rival: (batch,) lengths that these are only compared with. Then 10 % is enough, or less where the two are
-            close: never so little that it could change which one is longer.
+        rival: (batch,) lengths that these are only compared with. Where the rival is shorter, 10 % is enough, or less
+            if the two are close: never so little that it could change which one is longer. Values are exact where the
+            rival is longer.
         run: seed, time and progress display.
         words: fields of `accuracy`.
 

@@ -481,28 +481,32 @@ def _compare_with_line(work: _Measuring, solution: Solution, integral: Integral)
         torch.where(is_bent, torch.nan, integral.length),
         torch.where(per_row(is_bent, integral.values), torch.nan, integral.values),
     )
-    measured = None
+    measured, may_replace = None, solution.never_longer and work.how.weighting is None
     if payable.any():
-        rival = None if _has_few_features(work) else integral.length
-        measured = _measure_lines(work, lines.only(payable), known=solution.line, measure="length", rival=rival)
+        measured = _measure_lines(
+            work, lines.only(payable), known=solution.line, rival=integral.length,
+            measure="all" if may_replace else "length",
+        )  # fmt: skip
     if measured is None:
         return solution, integral, line
-    line = _put_lines(line, payable, measured)
-    longer = payable & (integral.length > line.length).cpu()
+    # A line that could not be measured to the end takes no path's place: what was not looked at would make it longer.
+    cut_short = (Outcome.BUDGET_SPENT, Outcome.INTERRUPTED)
+    is_known = torch.tensor([note.outcome not in cut_short for note in measured.notes])
+    shorter = (measured.length < integral.length).cpu()
+    line = _put_lines(line, payable & (is_known | ~shorter), measured)
+    longer = payable & is_known & shorter
     if not solution.never_longer or not longer.any():
         return solution, integral, line
-    again = longer & (work.for_path.left() >= measured.n_gradients.clamp_min(1))
-    better = None
-    if again.any():
-        better = _measure_lines(work, lines.only(again), known=solution.line, weighting=work.how.weighting)
-    if better is not None:
-        measured = measured.where(again, better)
-    if work.how.weighting is not None:  # the attributions of the first measurement are not those that were asked for
-        longer = again if better is not None else torch.zeros_like(again)
-    if longer.any():
-        solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
-        line = _put_lines(line, longer, integral)
-    return solution, integral, line
+    if not may_replace:  # the attributions of the first measurement are not those that were asked for
+        longer &= work.for_path.left() >= measured.n_gradients.clamp_min(1)
+        better = None
+        if longer.any():
+            better = _measure_lines(work, lines.only(longer), known=solution.line, weighting=work.how.weighting)
+        if better is None:
+            return solution, integral, line
+        measured = better
+    solution, integral = _with_lines(solution, longer), integral.where(longer, measured)
+    return solution, integral, _put_lines(line, longer, integral)
 
 
 def _put_lines(line: _Line, rows: Tensor, measured: Integral) -> _Line:

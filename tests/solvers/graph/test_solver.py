@@ -284,7 +284,9 @@ def test_a_built_graph_keeps_within_the_budget():
     for budget in (40, 150, 400):
         result = explain(graph, STEEP, torch.ones(2, 2), torch.zeros(1, 2), max_gradients=budget)
         assert (result.n_gradients <= budget).all()
-        assert ("max_gradients" in result.status[0].value) == (budget < 2 * 2 * 10 * 3)
+        # 40 do not join it to the graph. 150 do, and measure neither route nor line, which takes no route's place then.
+        assert ("max_gradients" in result.status[0].value) == (budget < 400)
+        assert result.path.is_straight.all() == (budget == 40) and result.length_ratio.isnan().all() == (budget == 150)
 
 
 def test_a_route_that_is_longer_gives_way_to_the_line():
