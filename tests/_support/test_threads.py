@@ -11,7 +11,7 @@ from torch import nn
 
 import leastpath as lp
 from helpers import mlp
-from leastpath._support.threads import in_this_thread, own_draws
+from leastpath._support.threads import finish, in_this_thread, own_draws
 from leastpath.methods import METHODS
 
 NET = mlp(activation=nn.ReLU)
@@ -96,3 +96,18 @@ def test_threads_against_one_thread(switching_often):
         drawing.result()
     assert not wrong
     assert len(drawn) == len(set(drawn)) > 0  # nobody put the random state back meanwhile
+
+
+def test_what_is_put_back_is_put_back_before_an_interruption_is_raised():
+    """Oracle: the list of what was done. Ctrl-C comes in the middle of the first try."""
+    done = []
+
+    def put_back():
+        done.append("first")
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append("second")
+
+    with pytest.raises(KeyboardInterrupt):
+        finish(put_back)
+    assert done == ["first", "first", "second"]

@@ -1,4 +1,5 @@
-"""Several threads explain at once: hooks of one thread, random numbers of one block, one lock for the rest."""
+"""Several threads explain at once: hooks of one thread, random numbers of one block, one lock for the rest. And Ctrl-C,
+which reaches one of them at any moment."""
 
 from __future__ import annotations
 
@@ -77,3 +78,16 @@ def in_this_thread(hook: Hook) -> Hook:
         return None
 
     return of_owner  # type: ignore[return-value]
+
+
+def finish(step: Callable[[], object]) -> None:
+    """Put something back, also if Ctrl-C is pressed meanwhile: it is raised when all is done.
+
+    Args:
+        step: what is done; a second time it does no harm.
+    """
+    try:
+        step()
+    except KeyboardInterrupt:
+        step()
+        raise

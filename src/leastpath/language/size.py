@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from leastpath._support.threads import finish
+
 QUANTIZED = ("Linear8bitLt", "Linear4bit", "QuantLinear", "WQLinear", "AqlmLinear", "HQQLinear")
 
 
@@ -27,13 +29,12 @@ def frozen(model: nn.Module) -> Iterator[None]:
         True
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trained:
-        parameter.requires_grad_(False)
     try:
+        for parameter in trained:
+            parameter.requires_grad_(False)
         yield
     finally:
-        for parameter in trained:
-            parameter.requires_grad_(True)
+        finish(lambda: [parameter.requires_grad_(True) for parameter in trained])
 
 
 @contextmanager

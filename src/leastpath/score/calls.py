@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from leastpath._support.checks import check_tensor
 from leastpath._support.rows import flat_rows
-from leastpath._support.threads import in_this_thread
+from leastpath._support.threads import finish, in_this_thread
 from leastpath.score.arguments import Answers, Marked, per_example, readings_of, settle_readings, shared
 from leastpath.score.failures import UnfitInputs, explain_failure
 
@@ -67,10 +67,10 @@ def leave_untouched(model: Any, inputs: Any, *parts: Any) -> Iterator[None]:
         if any(model is guarded for guarded in _GUARDED.models) and not modules_of(parts):
             yield
             return
-        _GUARDED.models.append(model)
         modules = modules_of(model) + modules_of(parts)
         may_draw = any(module.training for module in modules)
-        try:
+        try:  # nothing stands between the two lines: Ctrl-C there would leave a model that only seems guarded
+            _GUARDED.models.append(model)
             with _keep_buffers(modules), _keep_random_state(device_of(inputs), may_draw), cpu_by_default():
                 yield
         finally:
@@ -122,14 +122,18 @@ def _behind(thing: Any) -> list[Any]:
 @contextmanager
 def _keep_buffers(modules: Sequence[nn.Module]) -> Iterator[None]:
     saved = [(m, name, buffer, buffer.clone()) for m in modules for name, buffer in m.named_buffers(recurse=False)]
-    try:
-        yield
-    finally:
+
+    def put_back() -> None:
         with torch.inference_mode():  # writes to buffers of every kind, and records nothing
             for module, name, buffer, copy in saved:
                 if getattr(module, name) is not buffer and not isinstance(module, torch.jit.ScriptModule):
                     module._buffers[name] = buffer  # the model has put another tensor in its place
                 _put_back(buffer, copy)
+
+    try:
+        yield
+    finally:
+        finish(put_back)
 
 
 def _put_back(buffer: Tensor, copy: Tensor) -> None:
@@ -163,16 +167,22 @@ def _keep_random_state(device: torch.device, may_draw: bool) -> Iterator[None]:
     alone, on_gpu = _is_alone(), device.type == "cuda"
     state = torch.get_rng_state()
     gpu_state = torch.cuda.get_rng_state(device) if on_gpu else None
-    _GUARDED.drew.append(False)
-    try:
-        yield
-    finally:
-        drew = _GUARDED.drew.pop()
-        if (alone and _is_alone()) or may_draw or drew:
+
+    def put_back() -> None:
+        if (alone and _is_alone()) or may_draw or _GUARDED.drew[-1]:
             if not torch.equal(state, torch.get_rng_state()):
                 torch.set_rng_state(state)
             if gpu_state is not None:
                 torch.cuda.set_rng_state(gpu_state, device)
+
+    try:
+        _GUARDED.drew.append(False)
+        yield
+    finally:
+        try:
+            finish(put_back)
+        finally:
+            _GUARDED.drew.pop()
 
 
 @contextmanager
