@@ -37,9 +37,7 @@ def draw(found):
 # Ask for a contrast: why "Paris" rather than "Rome"? Without one, the last word of a
 # prompt often comes first, since the next word's grammar rests on it. A value says
 # by how much log p(Paris) − log p(Rome) falls when words of everyday sentences stand
-# in for that word, times the probability that another word could have stood there,
-# over 1 + what Paris and Rome both lose. So a word that those before it had already
-# said counts little, and so does one that any answer needs.
+# in for that word; words that could be foreseen count less ([page](../../language.md)).
 # `support=False` leaves out the test by removal, which takes longer.
 
 # %%

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from leastpath import tabular
+from leastpath.report import bars
 
 wines = load_wine(as_frame=True)
 columns = ["alcohol", "malic_acid", "magnesium", "flavanoids", "proline"]
@@ -40,8 +41,9 @@ print(explained.result.status[0].value)
 # Each cell beside that of the baseline, which is the mean:
 
 # %%
-for label in explained.labels(0):
-    print(label)
+title = f"class {explained.target.iloc[0]}, log-probability"
+figure = bars(explained.values.iloc[0], explained.labels(0), title=title)
+figure.savefig("pipeline-bars.png", dpi=110)
 
 # %% [markdown]
 # A forest has no gradients. Its columns get Shapley values, from a typical row, and
