@@ -26,8 +26,14 @@ SEARCHES: dict[str, tuple[Callable[[], SearchStrategy[Recipe]], Callable[[Recipe
 Found = dict[tuple[str, str], Recipe]
 
 
-def search(name: str, seed: int, n: int, counts: Counter[str], found: Found, until: float = float("inf")) -> None:
-    """Judge up to n recipes; a finding is put in `found` by its signature, as small as it goes."""
+def search(
+    name: str, seed: int, n: int, counts: Counter[str], found: Found, until: float = float("inf"),
+    last: Path | None = None,
+) -> None:  # fmt: skip
+    """Judge up to n recipes; a finding is put in `found` by its signature, as small as it goes.
+
+    The file `last` has the recipe that is being judged, for whoever finds that the process did not survive it.
+    """
     recipes, judge = SEARCHES[name]
 
     @seeded(seed)
@@ -39,6 +45,8 @@ def search(name: str, seed: int, n: int, counts: Counter[str], found: Found, unt
     def look(recipe: Recipe) -> None:
         if time.monotonic() > until:
             return
+        if last is not None:
+            last.write_text(json.dumps(recipe), encoding="utf-8")
         outcome = judge(recipe)
         counts[outcome.verdict] += 1
         if outcome.is_finding and (name, signature_of(outcome)) not in found:
