@@ -69,7 +69,7 @@ def main() -> None:
         axis.set_xticks([])
         axis.set_yticks([])
     figure.savefig(given.out, dpi=110, bbox_inches="tight", pad_inches=0.03)
-    picture = Image.open(given.out).convert("RGB").quantize(256)
+    picture = Image.open(given.out).convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE, colors=256)  # dithered
     picture.save(given.out, optimize=True)
     print(f"{given.out}: {given.out.stat().st_size // 1000} kB")
 

@@ -113,7 +113,8 @@ class TextExplanation(_Explained):
         return self.to_html()
 
     def _text_html(self, text: int, end: float) -> str:
-        tested = html.escape(_headline(self.result, text))
+        said = headline(self.result.status[text : text + 1])
+        tested = html.escape(f"{said[:1].upper()}{said[1:]}")
         probability = float(self.probabilities[text])
         share = "" if math.isnan(probability) else f"probability {write_number(probability)}, "
         score, start = write_number(float(self.scores[text])), write_number(float(self.base_values[text]))
@@ -124,7 +125,7 @@ class TextExplanation(_Explained):
     def __repr__(self) -> str:
         lengths = [len(tokens) for tokens in self.tokens]
         what = f"{len(lengths)} texts of {min(lengths)} to {max(lengths)} tokens"
-        return f"TextExplanation({_headline(self.result)}; {what}; {self.result!r})"
+        return f"TextExplanation({headline(self.result.status)}; {what}; {self.result!r})"
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class ImageExplanation(_Explained):
         return self.values.sum(1)
 
     def __repr__(self) -> str:
-        return f"ImageExplanation({_headline(self.result)}; {len(self.values)} images; {self.result!r})"
+        return f"ImageExplanation({headline(self.result.status)}; {len(self.values)} images; {self.result!r})"
 
 
 def explain(
@@ -363,12 +364,6 @@ def _legend_html(end: float) -> str:
         if (number := write_number(at, 2, sign=True))
     ]
     return f"<div><small>{' '.join(spans)}</small></div>"
-
-
-def _headline(result: Attribution, example: int | None = None) -> str:
-    """Support and status, of one example or of all."""
-    chosen = slice(None) if example is None else slice(example, example + 1)
-    return headline(result.status[chosen])
 
 
 def _as_tuple(baseline: Any) -> tuple[Any, ...]:

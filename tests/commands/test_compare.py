@@ -238,11 +238,8 @@ def test_mistakes_are_sentences(folder, tmp_path, more, sentence):
 
 def test_sources_that_are_none(folder, tmp_path):
     with pytest.raises(ValueError, match="neither a folder of pictures nor a table"):
-        run_compare(
-            CompareOptions(
-                source=folder / "nowhere", out=tmp_path / "out", model=folder / "rows.safetensors", model_class="a:b"
-            )
-        )
+        weights = folder / "rows.safetensors"
+        run_compare(CompareOptions(source=weights, out=tmp_path / "out", model=weights, model_class="a:b"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds no pictures"):
         picture_files(tmp_path / "empty")

@@ -158,8 +158,6 @@ def _check_source(source: Path, kind: Kind, model: GivenModel) -> None:
     if kind != "table":
         picture_files(source)
         return
-    if not source.is_file():
-        raise ValueError(f"{source} is not a file: pass a folder of pictures, or a table as .csv")
     if not model.is_given:
         raise ValueError(
             "a table needs its model: leastpath compare table.csv --model weights.safetensors --model-class "

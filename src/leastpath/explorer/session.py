@@ -165,11 +165,9 @@ class Session(Working[Entry]):
             return entry.shown
         items = [*self._found.items(), (key, entry)]
         known = {name: (other.shown, other.finding) for name, other in items if other.finding is not None}
-        found, words = [finding for _, finding in known.values()], ("headline", "trusted")
-        verdicts = {
-            n: {word: shown[word] for word in words} | correct_verdict(f, found) for n, (shown, f) in known.items()
-        }
-        return entry.shown | verdicts[key] | {"verdicts": verdicts}
+        found = [finding for _, finding in known.values()]
+        said = {name: shown | correct_verdict(finding, found) for name, (shown, finding) in known.items()}
+        return said[key] | {"verdicts": {n: {w: one[w] for w in ("headline", "trusted")} for n, one in said.items()}}
 
     def finding(self, key: str) -> Finding:
         """What was found, as it is."""
