@@ -194,8 +194,12 @@ class Sums(NamedTuple):
     @property
     def errors(self) -> Errors:
         """The errors of each example, as far as they are known."""
-        gap = (flat_rows(self.values).sum(1) - self.change).abs()
-        return Errors(self.moved, gap, self.length_moved, self.residual)
+        return Errors(self.moved, self.gap.abs(), self.length_moved, self.residual)
+
+    @property
+    def gap(self) -> Tensor:
+        """Σ values − Δf."""
+        return flat_rows(self.values).sum(1) - self.change
 
     def allow(self, asked: Accuracy, eps: float) -> Errors:
         """The errors allowed for each example.

@@ -104,7 +104,8 @@ class PieceTable(NamedTuple):
     length: Tensor
     low: Tensor  # smallest and largest score met
     high: Tensor
-    residual: Tensor  # |Σ attributions − change of score|, beyond what rounding explains
+    gap: Tensor  # Σ attributions − change of score, from tail to head
+    residual: Tensor  # its size, beyond what rounding explains
     moved: Tensor  # how far attributions moved when this piece was cut from its parent; inf if it was not cut
     length_moved: Tensor
     shift: Tensor  # (pieces, few) the sketch of that move, half of it in each part: moves of several pieces may cancel
@@ -468,7 +469,7 @@ class Block:
         residual, unknown = (gap.abs() - noise).clamp_min(0), torch.full_like(length, torch.inf)
         summary, none = sketch(attributions), torch.zeros_like(segment)
         table = PieceTable(
-            segment, t0, t1, f0, f1, summary, length, low, high, residual, unknown, unknown,
+            segment, t0, t1, f0, f1, summary, length, low, high, gap, residual, unknown, unknown,
             torch.zeros_like(summary), torch.zeros_like(length), none,
         )  # fmt: skip
         if self._sign is not None:

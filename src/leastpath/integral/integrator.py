@@ -69,7 +69,9 @@ MANY_SEGMENTS = 6  # of a path, each of which is a small part of it
 SMALL = 0.25  # of what a piece may err by: one that adds no more than this is not cut, but gets one more gradient
 VERIFIED_SHARE = 0.764  # of a small segment, its last part: the middle of this lies off the nodes of the first time
 HELD_NUMBERS = 2**21  # of pieces and totals: a block with more is halved, if it has several examples
-GAP_STEP = 0.1  # of the gradients spent so far, in a round that only closes the gap
+GAP_STEP = 1  # gradients after which a round that only closes the gap ends: it cuts one piece, and looks again
+LENGTH_STEP = 0.2  # of the gradients spent so far, in a round for which only length and gap are left
+LEFT_OF_GAP = 0.3  # of the gap of a piece is left in its parts, in the mean, with either sign
 SCALARS = 16  # numbers of a piece, beside its sketches
 
 
@@ -428,19 +430,19 @@ def _choose_cuts(block: Block, division: Division, allowance: _Allowance, is_ope
 
 
 def _limit_round(state: _State) -> Tensor:
-    """(batch,) gradients to spend before errors are looked at again: all, or a few where only the gap is too large.
+    """(batch,) gradients to spend before errors are looked at again: all, or a few where attributions are known.
 
-    The gap is a sum of errors of both signs, and it is known exactly. To cut every piece that adds to it would take
-    many gradients that change neither attributions nor lengths any more.
+    What is left then is one number, the length, or another, the gap: a few pieces make most of its error. The gap is a
+    sum of errors of both signs, and it is known exactly. To cut every piece that adds to it would take many gradients
+    that change neither attributions nor lengths any more; where it alone is left, the limit is `GAP_STEP`.
     """
     block, plan, measured = state.block, state.block.plan, state.block.plan.accuracy.measure
     if not plan.errors_average or measured == "length":
         return torch.full((len(block),), torch.inf, dtype=torch.float64)
     errors, limits = state.sums.errors, state.sums.allow(plan.accuracy, plan.score.eps)
-    only_gap = errors.attribution <= limits.attribution
-    if measured == "all":
-        only_gap &= errors.length <= limits.length
-    return torch.where(only_gap.cpu(), GAP_STEP * block.gradients(), torch.inf)
+    known, has_length = ((e <= limit).cpu() for e, limit in ((errors[0], limits[0]), (errors[2], limits[2])))
+    step = GAP_STEP + torch.where(has_length | (measured != "all"), 0.0, LENGTH_STEP * block.gradients())
+    return torch.where(known, step, torch.inf)
 
 
 def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
@@ -469,9 +471,13 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
     bill = sum_by(part, payer, batch)
     if bool((bill <= may_spend).all()):
         return state.to_cut
-    errors = torch.stack([table.residual, torch.maximum(table.moved, table.residual)]).cpu().double()[:, state.to_cut]
-    closing, badness = (sum_by(of_piece.clamp_max(1e300), total, n)[wanted] / count for of_piece in errors)
-    badness = torch.where(torch.isfinite(round_limit[payer]), closing[item], badness[item])
+    errors = torch.stack([table.gap, table.length_moved, torch.maximum(table.moved, table.residual)])
+    errors = errors[:, rows.to(errors.device)].cpu().double().clamp_max(1e300)
+    gap, of_length, badness = (sum_by(of_piece, total, n)[wanted][item] for of_piece in errors)
+    gap, whole, limit = gap * s.leg_sign[leg], state.sums.gap.cpu().double()[payer], round_limit[payer]
+    missed = (whole - gap).abs() + LEFT_OF_GAP * gap.abs()  # what is about left of the gap when a total is cut
+    badness = torch.where(torch.isfinite(limit), of_length, badness) / count[item]
+    badness = torch.where(limit == GAP_STEP, -missed, badness)
     order = torch.as_tensor(np.lexsort((-badness.numpy(), payer.numpy())))
     item, payer, part = item[order], payer[order], part[order]
     so_far = part.cumsum(0) - (bill.cumsum(0) - bill)[payer]
