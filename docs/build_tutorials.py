@@ -130,6 +130,8 @@ def build(file: Path) -> None:
 
 def build_all(names: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    for page_of_none in [one for one in PAGES.glob("*.md") if not (SCRIPTS / f"{one.stem}.py").exists()]:
+        page_of_none.unlink()  # its tutorial is gone
     for file in sorted(SCRIPTS.glob("*.py")):
         if not names or file.stem in names:
             build(file)
