@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import torch
+from torch import nn
 from typer import Option
 
 from leastpath._support.files import write_atomically
@@ -108,8 +109,9 @@ def _control(model: Any, tokenizer: Any, cases: Sequence[Case], out: Path) -> li
     file = out / "float64.json"
     if not file.is_file():
         single = [control_precision(model, tokenizer, case) for case in cases]
-        double = [control_precision(model.double(), tokenizer, case) for case in cases]
-        model.float()
+        # Past transformers' own method, which refuses a model that came from a quantised file.
+        double = [control_precision(nn.Module.double(model), tokenizer, case) for case in cases]
+        nn.Module.float(model)
         told = [{"prompt": c.prompt, "float32": s, "float64": d} for c, s, d in zip(cases, single, double, strict=True)]
         write_atomically(file, json.dumps(told).encode())
     told = json.loads(file.read_text(encoding="utf-8"))

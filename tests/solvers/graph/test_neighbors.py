@@ -375,3 +375,15 @@ def test_a_long_chain():
     _, predecessors = shortest_paths(n, edges, np.ones(n - 1), [0])
     route, offsets = routes(predecessors[0], 0, [n - 1, 5])
     assert route.tolist() == [*range(n), *range(6)] and offsets.tolist() == [0, n, n + 6]
+
+
+def test_a_length_below_zero_is_refused():
+    """Dijkstra would walk in circles: a file with such lengths took all memory and ended the process."""
+    with pytest.raises(ValueError, match="lengths down to -1, expected none below 0"):
+        adjacency(2, np.array([[0, 1]]), np.array([-1.0]))
+
+
+@pytest.mark.parametrize("targets", [[1], [1, 0]])
+def test_routes_that_go_in_circles_are_refused(targets):
+    with pytest.raises(ValueError, match="routes go in circles"):
+        routes(np.array([1, 0, 0]), 2, targets)

@@ -328,6 +328,8 @@ def adjacency(n_nodes: int, edges: Integers, lengths: Floats) -> csr_array:
 
     finite = np.isfinite(lengths)
     pairs, values = edges[finite], lengths[finite]
+    if (values < 0).any():  # Dijkstra would walk in circles, and take all memory
+        raise ValueError(f"edges have lengths down to {values.min():g}, expected none below 0: a metric's speed is one")
     rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
     order = np.lexsort((columns, rows))
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_nodes))])
@@ -342,17 +344,22 @@ def routes(predecessors: Integers, source: int, targets: ArrayLike) -> tuple[Int
     `predecessors` (n,) are those of one source, from Dijkstra. Route b is `route[offsets[b]:offsets[b + 1]]`, source
     first, target last; for the source itself it is that single node. All targets can be reached: the graph has bridges.
     """
-    ends = np.asarray(targets, dtype=np.int64).ravel()
+    ends, longest = np.asarray(targets, dtype=np.int64).ravel(), len(predecessors) + 1
+    circles = ValueError("routes go in circles: this graph is not as it was built. Build it anew")
     if len(ends) == 1:  # one more input: plain steps back are quicker than arrays of one number
         back = [int(ends[0])]
         while back[-1] != source:
             back.append(int(predecessors[back[-1]]))
+            if len(back) > longest:
+                raise circles
         return np.array(back[::-1]), np.array([0, len(back)])
     rows, nodes = np.arange(len(ends)), ends
     steps = [(rows, nodes)]  # from every target back to the source
     while (going := nodes != source).any():
         rows, nodes = rows[going], predecessors[nodes[going]]
         steps.append((rows, nodes))
+        if len(steps) > longest:
+            raise circles
     rows, nodes = (np.concatenate(part) for part in zip(*reversed(steps), strict=True))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(ends)))])
     return nodes[np.argsort(rows, kind="stable")], offsets
