@@ -138,8 +138,8 @@ def _bars(names: Sequence[str], found: Sequence[Answer]) -> Figure:
     """Two methods beside each other, on one scale where their scales are within tenfold."""
     columns = min(2, len(found))
     names = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in names]
-    rows = -(-len(found) // columns)
-    figure = new_figure(5.5 * columns, rows * (1.2 + 0.3 * (min(MOST_BARS, len(names)) + 1)))
+    rows, wide = -(-len(found) // columns), 5.5 + 0.06 * max(0, max(map(len, names)) - 20)  # bars keep their room
+    figure = new_figure(wide * columns, rows * (1.2 + 0.3 * (min(MOST_BARS, len(names)) + 1)))
     grid = figure.subplots(rows, columns, squeeze=False)
     largest = [float(a.values.abs().max()) for a in found if a.values.any()]
     for ax in grid.flatten()[len(found) :]:
