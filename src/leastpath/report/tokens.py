@@ -73,7 +73,7 @@ def _write_token(figure: Figure, token: str, number: float, end: float, fontsize
 def _legend(figure: Figure, end: float, width: float, height: float) -> None:
     """A thin colour bar below the text."""
     figure.set_layout_engine("none")
-    axes = figure.add_axes((MARGIN / width, 0.3 / height, 2.2 / width, 0.1 / height))
+    axes = figure.add_axes((2 * MARGIN / width, 0.3 / height, 2.2 / width, 0.1 / height))  # its first number has room
     shades = np.array([[_rgb(step) for step in np.linspace(-1, 1, 101)]])
     axes.imshow(shades, aspect="auto", extent=(-end, end, 0, 1))
     axes.set_yticks([])
