@@ -78,8 +78,3 @@ print(route.status[shown[0]].value)
 # %% [markdown]
 # A route zig-zags between the points that happen to be there. `refine=True` shortens it
 # under the same metric: see [the neighbour graph](../../graph.md).
-
-# %%
-solver = lp.NeighborGraph(points[:800], n_neighbors=15, refine=True)
-refined = lp.attribute(score, inputs[shown], baseline, method=solver)
-print("shortened:", [round(float(ratio), 3) for ratio in refined.length_ratio])
