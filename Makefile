@@ -5,6 +5,7 @@ BENCH ?= history
 MINUTES ?= 5
 
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
 # Idle threads that spin slow everything else down on a loaded machine.
@@ -12,7 +13,7 @@ OMP_WAIT_POLICY ?= passive
 export OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format types docs unit demo fuzz soak bench release site clean distclean
+.PHONY: help venv lock test lint format types docs unit demo fuzz soak bench release site clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,12 +21,20 @@ help: ## list the targets
 
 venv: $(STAMP) ## install the package and everything it can use into .venv
 
-$(STAMP): pyproject.toml constraints.txt
+# First the very files of requirements.lock, checked by their hashes, on the kind of machine that it is for. Then torch,
+# whose build is the user's choice, and on other machines everything, in the versions of constraints.txt.
+$(STAMP): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "leastpath needs Python 3.11 or newer, but $(PYTHON) is missing or older. Try: make venv PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	@if [ "$$($(BIN)/python tools/lock.py --fits)" = yes ]; then \
+	  echo "$(PIP) --no-deps --require-hashes -r requirements.lock"; \
+	  $(PIP) --no-deps --require-hashes -r requirements.lock; fi
+	$(PIP) -c constraints.txt -e '.[all]'
 	@touch $@
+
+lock: $(STAMP) ## write requirements.lock anew from constraints.txt: versions with the hashes of their files
+	$(BIN)/python tools/lock.py
 
 test: lint types docs unit ## all that CI checks: lint, types, docs, unit
 

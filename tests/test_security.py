@@ -64,3 +64,13 @@ def test_the_page_names_tests_that_exist():
         pytest.skip("an installed package has no SECURITY.md beside it")
     named = re.findall(r"`(tests/[\w/.]+)`", page.read_text(encoding="utf-8"))
     assert named and [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_version_that_is_locked_by_its_hash_is_the_one_that_is_pinned():
+    """Oracle: constraints.txt. torch, whose build is the user's choice, is pinned and not locked."""
+    pins = set(re.findall(r"^([\w.-]+==\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8").lower(), re.M))
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()[1:]
+    locked = {line.split(" --hash=sha256:")[0] for line in lines}
+    assert all(re.fullmatch(r"[\w.-]+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
+    assert {name.replace("_", "-") for name in pins} >= locked and not any(name.startswith("torch=") for name in locked)
+    assert len(locked) > 100
