@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import leastpath as lp
 import toy_jobs
 from leastpath import jobs
 from leastpath.commands.case import table_case
+from leastpath.commands.model_files import make_model
 from leastpath.jobs import Job, source_of
 from leastpath.score.baselines import Several
 
@@ -112,3 +116,20 @@ def test_units_of_a_table_do_not_change_its_line(tmp_path):
     found = jobs.explain(**job, method="integrated_gradients", out=tmp_path / "out", show=False)
     np.testing.assert_allclose(found.frame(0, 6), frame**2 - frame.mean() ** 2, rtol=1e-3, atol=1e-3)
     assert list(found.frame(0, 6).columns) == ["a", "b", "c"]
+
+
+def fitted():
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, rows[:, 0] > 0)
+
+
+def test_estimators_are_models():
+    """Oracle: the estimator itself. Jobs and --factory serve what can be written as a module, and refuse the rest."""
+    rows = torch.randn(5, 3, dtype=torch.float64)
+    wanted = torch.as_tensor(fitted().predict_proba(rows.numpy()))
+    for model in (a_job(model_factory=fitted).model(torch.device("cpu")), make_model(f"{__name__}:fitted")):
+        assert torch.allclose(model(rows).softmax(1), wanted)
+    with pytest.raises(ValueError, match="not fitted"):
+        make_model("sklearn.linear_model:Ridge")
+    with pytest.raises(ValueError, match="makes a dict, expected a model"):
+        make_model("builtins:dict")

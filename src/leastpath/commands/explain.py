@@ -129,14 +129,11 @@ def choose_methods(methods: str | None, method: str | None, solver: str | None, 
 
 def check_source(options: ExplainOptions | JudgeOptions, model: GivenModel) -> None:
     """Refuse what is neither a picture, nor a table with its model and a row."""
-    source = Path(options.source)
-    if not source.is_file():
-        raise ValueError(f"{source} is not a file: pass a picture, or a table as .csv")
-    of_table = kind_of_file(source) == "table"
+    of_table = kind_of_file(Path(options.source)) == "table"
     if of_table and (not model.is_given or options.row is None):
         raise ValueError(
             "a table needs its model and a row: leastpath explain table.csv --model weights.safetensors "
             "--model-class package.module:Class --row 12"
         )
     if not of_table and options.row is not None:
-        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {source.name} is a picture")
+        raise ValueError(f"--row is for tables ({', '.join(TABLES)}), and {Path(options.source).name} is a picture")

@@ -23,6 +23,7 @@ from leastpath._support.fingerprint import digest
 from leastpath._support.optional import import_by_name, import_optional
 from leastpath.commands.classifier import EfficientNetLite0
 from leastpath.commands.options import ModelOptions
+from leastpath.score.estimators import as_module
 
 ADD_CLASS = "add --model-class package.module:Class, the class they belong to"
 FORMATS = (
@@ -97,7 +98,8 @@ def make_model(factory: str, arguments: str | None = None) -> Callable[[Tensor],
         >>> make_model("torch.nn:Flatten", '{"start_dim": 1}')
         Flatten(start_dim=1, end_dim=-1)
     """
-    model: Callable[[Tensor], Any] = call_factory(factory, arguments)
+    made = call_factory(factory, arguments)
+    model = as_module(made) if hasattr(made, "predict") and not callable(made) else made  # of scikit-learn
     if not callable(model):
         raise ValueError(f"--factory {factory!r} makes a {type(model).__name__}, expected a model")
     return model.eval() if isinstance(model, nn.Module) else model

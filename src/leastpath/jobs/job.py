@@ -25,6 +25,7 @@ from leastpath.methods import Method
 from leastpath.methods.explainer import Contender, Explainer, explainer_of
 from leastpath.score.baselines import BASELINES, Several, baseline, several
 from leastpath.score.calls import Output
+from leastpath.score.estimators import as_module
 from leastpath.score.score import Baselines, Inputs, Score
 from leastpath.solvers.solution import Solver
 from leastpath.tabular import ONE_ROW, unit_of
@@ -96,7 +97,8 @@ class Job(Settings):
             )
         if not callable(factory):
             raise ValueError(f"model_factory={self.model_factory!r} is a {type(factory).__name__}, expected a function")
-        model = factory(**self.model_settings)
+        made = factory(**self.model_settings)
+        model = as_module(made) if hasattr(made, "predict") and not callable(made) else made  # of scikit-learn
         if not callable(model):
             raise ValueError(
                 f"model_factory={self.model_factory!r} returned {type(model).__name__}, expected a model, which is a "
