@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +58,11 @@ def read_values(file: Path) -> np.ndarray:
     """
     if not file.is_file():
         raise ValueError(f'{file} is not a file: save the values first, numpy.save("values.npy", values)')
-    try:
+    with suppress(ValueError, OSError, EOFError):
         found = np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f'{file} holds no array of numbers: save it by numpy.save("values.npy", values)') from error
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
-        raise ValueError(f'{file} holds no array of numbers: save it by numpy.save("values.npy", values)')
-    return found
+        if isinstance(found, np.ndarray) and found.dtype.kind in "fiu":
+            return found
+    raise ValueError(f'{file} holds no array of numbers: save it by numpy.save("values.npy", values)')
 
 
 def _fit(values: np.ndarray, case: Case) -> torch.Tensor:

@@ -163,8 +163,7 @@ class Session(Working[Entry]):
         entry = self._found.ask(key)
         if entry.finding is None:
             return entry.shown
-        items = [*self._found.items(), (key, entry)]
-        known = {name: (other.shown, other.finding) for name, other in items if other.finding is not None}
+        known = {name: (one.shown, one.finding) for name, one in self._found.items() if one.finding is not None}
         found = [finding for _, finding in known.values()]
         said = {name: shown | correct_verdict(finding, found) for name, (shown, finding) in known.items()}
         return said[key] | {"verdicts": {n: {w: one[w] for w in ("headline", "trusted")} for n, one in said.items()}}

@@ -13,14 +13,14 @@ from leastpath.explorer.subject import Start, Subject, adding_code
 from leastpath.explorer.uploads import keep_together, refusing, table_from
 from leastpath.score.failures import home_of
 from leastpath.score.score import Score
-from leastpath.tabular import Layout, Scored, typical_row
+from leastpath.tabular import Asked, Layout, Scored, read_model, typical_row
 
 
 class TableSource:
     """A model of tables, as `leastpath.tabular.explain` takes it, and the rows to look at.
 
     Args:
-        model: (rows, width) numbers in, logits out.
+        model: (rows, width) numbers in, logits out; or a linear model, network or pipeline of scikit-learn.
         frame: the rows to explain.
         background: a frame with the same columns; None: the frame itself.
         preprocess: what turns a frame into the model's numbers; see `leastpath.tabular.explain`.
@@ -52,19 +52,20 @@ class TableSource:
         titles: Sequence[str] | None = None,
         recipe: Sequence[str] | None = None,
     ) -> None:
+        asked, prepared = read_model(model, preprocess)
+        if isinstance(asked, Asked):
+            raise ValueError(f"{type(model).__name__} has no gradients to walk along: use leastpath.tabular.explain")
         self._background = frame if background is None else background
-        self._space = Layout.of(frame, self._background, preprocess, None, None)
-        device, dtype = home_of(model)
+        self._space = Layout.of(frame, self._background, prepared, None, None)
+        device, dtype = home_of(asked)
         self._points = self._space.encode(self._background).to(device, dtype)
-        self._score = Score(Scored(model, self._space, device, dtype), target)
+        self._score = Score(Scored(asked, self._space, device, dtype), target)
         also, settings = ("", "") if preprocess is None else (", preprocess", ", preprocess=preprocess")
-        yours = f"# model, frame, background{also}: as you gave them to TableSource"
+        yours = (f"# model, frame, background{also}: as you gave them to TableSource",) if recipe is None else recipe
         made = f"source = TableSource(model, frame, background{settings})"
-        self._recipe = (f"from {__name__} import TableSource", *((yours,) if recipe is None else recipe), made)
-        self._classes = classes
-        self._rows: list[tuple[str, Any, str]] = []  # its title, itself, and the code of its number
-        for i in range(len(frame)):
-            self._rows.append((titles[i] if titles else f"row {frame.index[i]}", frame.iloc[[i]], str(i)))
+        self._recipe, self._classes = (f"from {__name__} import TableSource", *yours, made), classes
+        names = titles or [f"row {index}" for index in frame.index]  # a row: title, itself, the code of its number
+        self._rows: list[tuple[str, Any, str]] = [(names[i], frame.iloc[[i]], str(i)) for i in range(len(frame))]
 
     @property
     def samples(self) -> list[str]:
@@ -120,7 +121,7 @@ def _decode(space: Layout, inputs: Tensor, points: Tensor) -> Tensor:
 def _cell(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"text": value, "category": value}
-    return {"text": f"{value:.6g}" if isinstance(value, float) else str(value), "category": None}
+    return {"text": f"{value:.6g}".replace("nan", "–") if isinstance(value, float) else str(value), "category": None}
 
 
 def _draw_rows(points: Tensor) -> Tensor:
