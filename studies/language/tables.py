@@ -13,7 +13,7 @@ from studies.markdown import markdown_table
 
 Found = Mapping[str, Any]
 REMOVALS = ("natural", "end of text", "deleted")
-DEFAULT = "left out, natural × 4, by surprise, specific"
+DEFAULT = "left out, natural × 4, joined"
 
 
 def of_half(found: Sequence[Found], half: Half) -> list[Found]:

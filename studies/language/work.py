@@ -108,7 +108,8 @@ def _by_forwards(
     """Values (words,) by a method that only runs the model forwards.
 
     "By surprise": what a word does is multiplied by the probability that something else would stand there. "Specific":
-    and divided by 1 + the nats that answer and foil lose on average.
+    and divided by 1 + the nats that answer and foil lose on average. "Joined": the mean of what a word does and of the
+    specific value, both of one size.
     """
     each, lost = {}, {}
     for name in ("end of text", *NATURAL):
@@ -121,7 +122,13 @@ def _by_forwards(
     by_surprise = {f"{name}, by surprise": surprise * own for name, own in each.items()}
     specific = {name: surprise * each[name] / (1 + lost[name].clamp_min(0)) for name in each}
     by_surprise |= {f"{name}, by surprise, specific": own for name, own in specific.items()}
-    return {f"{title}, {name}": own for name, own in (each | by_surprise).items()}
+    joined = {f"{name}, joined": _join(each[name], specific[name]) for name in each}
+    return {f"{title}, {name}": own for name, own in (each | by_surprise | joined).items()}
+
+
+def _join(one: Tensor, other: Tensor) -> Tensor:
+    """Their mean, the other with the Σ|values| of the one."""
+    return (one + other * (one.abs().sum() / other.abs().sum().clamp_min(1e-12))) / 2
 
 
 def _by_gradients(

@@ -55,8 +55,8 @@ def test_a_word_counts_as_far_as_it_was_not_expected(toy):
     torch.testing.assert_close(named.values, found.values)
 
 
-def test_with_a_contrast_what_both_answers_lose_is_left_out_of_account(toy):
-    """Against the two answers' own falls; to exchange the answers turns the sign."""
+def test_with_a_contrast_half_of_a_value_leaves_out_of_account_what_both_answers_lose(toy):
+    """Against the two answers' own falls: their mean with the weighted ones, of one size; exchange turns the sign."""
     model, tokenizer = toy
     settings = {"baseline": TEXTS, "support": False}
     own, other = (explain(model, tokenizer, PROMPT, a, method="leave_one_out", **settings).values for a in ANSWERS)
@@ -64,7 +64,9 @@ def test_with_a_contrast_what_both_answers_lose_is_left_out_of_account(toy):
     plain = explain(model, tokenizer, PROMPT, ANSWERS[0], method="by_surprise", **settings)
     surprise = plain.values / own
     both = ((own + other) / 2).clamp_min(0)
-    torch.testing.assert_close(found.values, surprise * (own - other) / (1 + both), atol=1e-4, rtol=1e-3)
+    weighted = surprise * (own - other) / (1 + both)
+    joined = (own - other + weighted * (own - other).abs().sum() / weighted.abs().sum()) / 2
+    torch.testing.assert_close(found.values, joined, atol=1e-4, rtol=1e-3)
     turned = explain(model, tokenizer, PROMPT, ANSWERS[1], contrast=ANSWERS[0], **settings)
     torch.testing.assert_close(turned.values, -found.values, atol=1e-5, rtol=1e-4)
 

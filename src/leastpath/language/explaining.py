@@ -85,9 +85,9 @@ def explain(
             prompt in reading order, ["France", "is"], or (begin, end) in characters; all else is fixed.
         method: by default "by_surprise", and for long prompts "owen", whose cost does not grow. A word is left out, and
             what the score falls by is multiplied by the probability that another word would have stood there, after
-            those before it, and with a contrast divided by 1 + the nats that both answers lose. "leave_one_out" is the
-            fall itself, for any baseline; "token_staircase", "integrated_gradients", "elastic_band", "lrp", or any
-            other of `leastpath.attribute`.
+            those before it. With a contrast that is also divided by 1 + the nats that both answers lose, and averaged
+            with the fall itself. "leave_one_out" is the fall, for any baseline; "token_staircase",
+            "integrated_gradients", "elastic_band", "lrp", or any other of `leastpath.attribute`.
 
     Rarely needed:
         matrix: what each feature and each earlier token of the answer does to each token of the answer. None: where the

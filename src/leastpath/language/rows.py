@@ -31,31 +31,35 @@ def leave_one_out(
         groups: what is left out together, one after another. None: tokens.
         log_p: (length,) of each token after those before it. A group's fall is multiplied by its surprise, the
             probability that something else would stand there: what the words before it have said already counts little.
-        n_answer: of one example: so many columns are those of the answer, all others of its contrast. A group's fall is
-            divided by 1 + the nats that both lose on average, also over baselines: what every next word needs, grammar,
-            is not what a contrast asks for.
+        n_answer: of one example: so many columns are those of the answer, all others of its contrast. What surprise
+            leaves of a fall is divided by 1 + the nats that both lose on average, also over baselines: what every next
+            word needs, grammar, is not what a contrast asks for. The value is the mean of the fall itself, which stands
+            removal best, and of this, which finds the cause most often, both of one size.
     """
     rows, counts = [], []
-    lost = torch.zeros(problem.end.shape[:2], dtype=torch.float64)  # (rows, length) by both answers
+    lost, surprise = (torch.full(problem.end.shape[:2], x, dtype=torch.float64) for x in (0, 1))  # (rows, length)
     for row, places in enumerate(_moving_groups(problem, groups)):
         start, end = problem.start[row], problem.end[row]
         points = torch.stack([end, *(torch.where(_here(place, end), start, end) for place in places)])
         outputs = problem.bound.outputs(points, torch.full((len(points),), row)).cpu()  # (groups + 1, columns)
         falls = outputs[0] - outputs[1:]
-        if n_answer is not None:
-            both = (falls[:, :n_answer].sum(1) - falls[:, n_answer:].sum(1)) / 2  # a contrast's sign is turned
-            for place, one in zip(places, both.double(), strict=True):
-                lost[row, place] = one
-        if log_p is not None and places:
-            falls = falls * torch.stack([-log_p[place].sum().expm1() for place in places])[:, None]
+        for place, fall in zip(places, falls.double(), strict=True):
+            if n_answer is not None:
+                lost[row, place] = (fall[:n_answer].sum() - fall[n_answer:].sum()) / 2  # a contrast's sign is turned
+            if log_p is not None:
+                surprise[row, place] = -log_p[place].double().sum().expm1().cpu()
         rows.append(_spread(falls, places, len(end)))
         counts.append(len(places))
         problem.bar.advance()
     how = "each of {} groups of tokens left out once" + ", by surprise" * (log_p is not None)
-    how += ", over what both answers lose" * (n_answer is not None)
-    if n_answer is not None:
-        rows = [row / (1 + lost.mean(0).clamp_min(0)) for row in rows]
-    return _explained(problem, rows, [how.format(n) for n in counts])
+    how += ", and over what both answers lose" * (n_answer is not None)
+    weights = surprise / (1 + lost.mean(0).clamp_min(0))
+    weighted = [row * weight for row, weight in zip(rows, weights, strict=True)]
+    if n_answer is not None and rows:
+        sizes = [torch.stack(each).mean(0).sum(0).abs().sum() for each in (rows, weighted)]
+        share = sizes[0] / sizes[1].clamp_min(torch.finfo(torch.float64).tiny)
+        weighted = [(one + share * other) / 2 for one, other in zip(rows, weighted, strict=True)]
+    return _explained(problem, weighted, [how.format(n) for n in counts])
 
 
 @method("Token staircases", "One word after another enters and gets what is gained.", complete=True, fits=("tokens",))

@@ -35,7 +35,7 @@ def test_values_are_those_of_the_library(toy):
         set(more["gaps"]) == {"zeros", "mean", "end of text", *NATURAL} and "elastic band, natural 0" in more["values"]
     )
     default = explain(*toy, CASE.prompt, " Rome", contrast=" Paris", support=False).values.tolist()
-    assert found["values"]["left out, natural × 4, by surprise, specific"] == pytest.approx(default, abs=1e-4)
+    assert found["values"]["left out, natural × 4, joined"] == pytest.approx(default, abs=1e-4)
     gains = study_case(*toy, CASE, "removal", found)["gains"]
     assert all(set(gains[kind]) == set(found["values"]) for kind in ("natural", "end of text", "deleted"))
 
