@@ -90,14 +90,3 @@ for b, words in enumerate(sentences):
     title = f"log-odds {float(score(batch)[b]):+.1f}"
     figure = text(words, straight.values[b, : len(words)], title=title, width=5)
     figure.savefig(f"words-{b}.png", dpi=110)
-
-# %% [markdown]
-# Along an elastic band every word goes from padding to its embedding on a schedule of
-# its own. It bends little here, and the story is the same.
-
-# %%
-bent = lp.attribute(score, batch, 0, method=lp.ElasticBand(groups="tokens"))
-for name, result in {"straight line": straight, "elastic band": bent}.items():
-    values = zip(sentences[0], result.values[0].sum(1).tolist(), strict=True)
-    print(f"{name}, cancellation {float(result.cancellation[0]):.2f}:", end=" ")
-    print({word: round(value, 2) for word, value in values})
