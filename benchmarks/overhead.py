@@ -2,7 +2,8 @@
 
     python benchmarks/overhead.py [--repeats 15] [--steps 50]
 
-Same model, same inputs, same number of steps, same rows in a model call, one thread. The three take turns in every
+Same model, same inputs, same number of steps, same rows in a model call, one thread, and no test by removal, which asks
+for hundreds of forwards that the others do not. The three take turns in every
 repeat, so that whatever else the machine does hits all of them alike; ratios are formed within a repeat, and their
 median and quartiles are printed. Times are CPU times, which leave out what other processes take. The heap is told not
 to give memory back: otherwise page faults, which depend on the luck of its layout, drown differences of a few percent
@@ -82,7 +83,7 @@ def compare(name: str, steps: int, repeats: int) -> None:
         "bare": lambda: bare_loop(model, inputs, 1, steps),
         "captum": lambda: ig.attribute(inputs, target=1, n_steps=steps, internal_batch_size=batch),
         "leastpath": lambda: (
-            lp.attribute(score, inputs, method=lp.StraightLine(), tolerance=None, n_steps=steps).values
+            lp.attribute(score, inputs, method=lp.StraightLine(), tolerance=None, n_steps=steps, support=False).values
         ),  # type: ignore[dict-item, return-value]
     }
     answers = {key: run() for key, run in rivals.items()}  # warms up, and checks that all compute the same thing

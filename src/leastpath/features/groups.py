@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leastpath._support.checks import check_integer
 from leastpath.score.score import BoundScore
@@ -173,7 +173,7 @@ def group_features(groups: Groups, points: Tensor, kind: Kind) -> tuple[Tensor, 
 
 
 def share_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = None) -> Tensor:
-    """The coefficient of each group (k, …), shared by its features: groups (*shape) -> (*shape, …).
+    """The coefficient of each group (k, …), shared by its features: groups (*shape) -> (…, *shape).
 
     Args:
         coefficients: (k,), or (k, classes) for several questions at once.
@@ -182,9 +182,10 @@ def share_evenly(coefficients: Tensor, groups: Tensor, among: Tensor | None = No
     """
     counted = groups if among is None else groups[among]
     size = torch.bincount(counted.flatten(), minlength=len(coefficients)).clamp_min(1)
-    more = [1] * (coefficients.ndim - 1)
-    each = (coefficients / size.to(coefficients).reshape(-1, *more))[groups.to(coefficients.device)]
-    return each if among is None else each * among.to(each).reshape(*groups.shape, *more)
+    each = coefficients.movedim(0, -1) / size.to(coefficients)  # (…, k)
+    if among is not None:  # what gets nothing is one more group: 1,000 classes are many numbers to multiply by zero
+        each, groups = nn.functional.pad(each, (0, 1)), torch.where(among, groups, len(coefficients))
+    return each.index_select(-1, groups.flatten().to(each.device)).unflatten(-1, groups.shape)
 
 
 # ---- images ------------------------------------------------------------------------------------------------------

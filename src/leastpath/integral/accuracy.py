@@ -114,8 +114,6 @@ class Accuracy:
 # ---- errors --------------------------------------------------------------------------------------------------------
 
 COMPARED = 0.1  # accuracy of a length that another one is compared with, if they are so different
-
-
 ROUNDING = 64  # in units of eps · max|f|: errors allowed for arithmetic, beside those of quadrature
 
 

@@ -66,29 +66,13 @@ def rank_by(index: Tensor) -> Tensor:
 
 
 OWN_TOTALS = 48  # pieces of a path that have a total of their own
-
-
 STRANDS = 2  # totals of about equal errors: a budget that does not pay for both may pay for one
-
-
 LEVELS = 8  # classes of error, each twice the one before
-
-
 LOWEST = -4  # the first class: errors below 2⁻³ of what a piece may err by
-
-
 NEVER = LEVELS * STRANDS  # the class of pieces that cannot be cut
-
-
 CLASSES = NEVER + 1
-
-
 ALONE = -1  # the class of pieces with a total of their own
-
-
 SKETCH = 127  # numbers that stay of a piece's attributions; a prime, so that rows of images do not fall on one number
-
-
 PARTS_HELD = 8  # measurements that are collected before their totals are added
 
 
@@ -254,8 +238,6 @@ def _signs(n: int) -> Tensor:
 
 
 SUM_ELEMENTS = 2**22  # numbers gathered at once while summing along routes
-
-
 ADDED_FEATURES = 4  # up to so many, errors of pieces are added up as if all had the same sign
 
 

@@ -70,7 +70,7 @@ SMALL = 0.25  # of what a piece may err by: one that adds no more than this is n
 VERIFIED_SHARE = 0.764  # of a small segment, its last part: the middle of this lies off the nodes of the first time
 HELD_NUMBERS = 2**21  # of pieces and totals: a block with more is halved, if it has several examples
 GAP_STEP = 1  # gradients after which a round that only closes the gap ends: it cuts one piece, and looks again
-LENGTH_STEP = 0.2  # of the gradients spent so far, in a round for which only length and gap are left
+LENGTH_STEP = 0.1  # of the gradients spent so far, in a round for which only length and gap are left
 LEFT_OF_GAP = 0.3  # of the gap of a piece is left in its parts, in the mean, with either sign
 SCALARS = 16  # numbers of a piece, beside its sketches
 

@@ -174,7 +174,8 @@ def staircase(problem: Problem, *, n_orders: Count = 4, patch: Count | None = No
     moves = (problem.end != problem.start).cpu()
     rows = [_average(problem, row, n_orders, draw, moves[row]) for row in range(len(moves))]
     said = f"the mean over {2 * n_orders} random orders, each of which adds up to the change of score"
-    return Explained(torch.stack(rows), remarks=[said] * len(rows))
+    values = rows[0][None] if len(rows) == 1 else torch.stack(rows)  # of 1,000 classes they are large
+    return Explained(values, remarks=[said] * len(rows))
 
 
 def _draw_patches(shape: torch.Size, patch: int | None, generator: torch.Generator) -> Tensor:
@@ -193,14 +194,14 @@ def _average(
 ) -> Tensor:
     """The mean gain of each feature (*shape) of a row over random orders of drawn groups, and their reverses."""
     generator, bound = torch.Generator().manual_seed(problem.seed), problem.bound
-    total = torch.zeros((*bound.shape, *problem.change.shape[1:]), dtype=bound.work_dtype)
+    total = torch.zeros((*problem.change.shape[1:], *bound.shape), dtype=bound.work_dtype)
     for _ in range(n_orders):
         groups = draw(row, generator)
         order = torch.randperm(int(groups.max()) + 1, generator=generator)
         both = _gains(problem, row, groups, torch.stack([order, order.flip(0)]))
         total += share_evenly(both.mean(0) / n_orders, groups, among)
     problem.bar.advance()
-    return (total if problem.classes is None else total.movedim(-1, 0)).to(problem.end.device)
+    return total.to(problem.end.device)
 
 
 def _gains(problem: Problem, row: int, groups: Tensor, orders: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def occlusion(
     whole = problem.scores(problem.end, rows).cpu()
     falls = whole[:, None] - score_masks(problem, rows, n, lambda i: ~window_masks(inside, i))  # (rows, windows, …)
     by_row = falls.movedim(1, -1)
-    spread = spread_over_windows(by_row.reshape(-1, n), inside) / math.prod(size)
+    spread = spread_over_windows(by_row.reshape(-1, n) / math.prod(size), inside)
     values = spread.reshape(*by_row.shape[:-1], *problem.bound.shape)
     return Explained(values.to(problem.end.device), {"window": size, "stride": step})
 
@@ -108,11 +108,10 @@ def window_masks(inside: Sequence[Tensor], windows: Tensor) -> Tensor:
 def spread_over_windows(amounts: Tensor, inside: Sequence[Tensor]) -> Tensor:
     """The mean of the amounts (rows, windows) over all windows that cover a feature: (rows, *shape)."""
     total = amounts.reshape(len(amounts), *(len(line) for line in inside))
-    counts = torch.ones_like(total[:1])
     for line in inside:  # the first dimension left is used up, and comes back as the last
-        cover = line.to(total)
-        total, counts = (torch.tensordot(each, cover, dims=([1], [0])) for each in (total, counts))
-    return total / counts.clamp_min(1)
+        cover = line.to(total) / line.sum(0).clamp_min(1).to(total)  # the mean, before there are as many as features
+        total = torch.tensordot(total, cover, dims=([1], [0]))
+    return total
 
 
 def _hide_groups(problem: Problem, window: Any, stride: Any, groups: Groups) -> Explained:
@@ -127,5 +126,4 @@ def _hide_groups(problem: Problem, window: Any, stride: Any, groups: Groups) -> 
         scores = problem.scores(points, torch.full((k + 1,), row))
         values.append(share_evenly(scores[0] - scores[1:], members))
         problem.bar.advance()
-    stacked = torch.stack(values) if problem.classes is None else torch.stack(values).movedim(-1, 1)
-    return grouped.explain(problem, stacked, "each of {} groups of features hidden once")
+    return grouped.explain(problem, torch.stack(values), "each of {} groups of features hidden once")

@@ -19,7 +19,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import batch_norm, silu
 from torch.overrides import TorchFunctionMode
 
-WORTH_FREEZING = 65_536  # numbers of a batch: below it, looking at every step costs more than it saves
+WORTH_FREEZING = 262_144  # numbers of a batch: below it, looking at every step costs more than it saves
 _NEEDS_ONLY_SHAPE = {torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d}
 
 
