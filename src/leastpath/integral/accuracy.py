@@ -49,8 +49,6 @@ def _is_number(given: object) -> TypeGuard[float]:
 
 
 Rule = Literal["gauss_legendre", "midpoint", "trapezoid"]
-
-
 Measured = Literal["all", "values", "length"]
 """What must be known: attributions and length, attributions alone, or the length alone."""
 
@@ -312,15 +310,11 @@ FLAT = Note(
 
 
 UNKNOWN = Note(Outcome.INTERRUPTED, "interrupted before the integral was known, so there are no attributions")
-
-
 SHORTFALLS = (  # in the order of `accuracy.Errors`
     "the attributions may still be wrong by {} in total ({} allowed)",
     "the completeness gap is {} ({} allowed)",
     "the length may still be wrong by {} ({} allowed)",
 )
-
-
 # The fourth of these errors, if nothing else is missing.
 OF_PIECES = "the completeness gaps of single pieces of the path add up to {} ({} allowed)"
 
