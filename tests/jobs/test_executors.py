@@ -1,7 +1,6 @@
 """Executors: by name, and on a real Ray cluster that loses a node."""
 
 import functools
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -69,9 +68,7 @@ class _Ending:
 
 def replaced(code, *, begun):
     """What becomes of a worker that died with this code, known only at the third look."""
-    flag = threading.Event()
-    if begun:
-        flag.set()
+    flag = SimpleNamespace(value=int(begun))
     pool = SimpleNamespace(_processes={1: _Ending(code)}, shutdown=lambda wait: None)
     return Processes(workers=1)._replacement(_OneWorker(pool, flag))
 
@@ -93,6 +90,16 @@ def test_a_script_that_no_worker_can_import_is_told_from_a_worker_that_died(code
         return
     with pytest.raises(ValueError, match=words):
         replaced(code, begun=begun)
+
+
+def test_a_worker_says_that_it_began_without_a_lock():
+    """A worker that is killed while it holds a lock keeps it, and whoever asks then waits for ever."""
+    worker = Processes(workers=1, start_method="fork")._worker()
+    try:
+        assert worker.pool.submit(int, "1").result() == 1
+        assert worker.begun.value == 1 and not hasattr(worker.begun, "get_lock")
+    finally:
+        end_pool(worker.pool)
 
 
 def test_a_worker_that_never_began_needs_no_exit_code(monkeypatch):

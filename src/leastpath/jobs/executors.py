@@ -6,6 +6,7 @@ themselves, to storage that all of them see. Only counts come back.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -19,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, current_process, get_all_start_methods, get_context, parent_process
 from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Event
 from typing import Annotated, Any, Protocol
 
 import torch
@@ -126,7 +126,7 @@ class Processes(Settings):
 
     def _worker(self) -> _OneWorker:
         context = get_context(self.start_method)
-        begun = context.Event()
+        begun = context.RawValue("b", 0)  # no Event: a worker that is killed while it holds its lock keeps it for ever
         return _OneWorker(ProcessPoolExecutor(1, context, initializer=begin_worker, initargs=(begun,)), begun)
 
     def _replacement(self, dead: _OneWorker) -> _OneWorker:
@@ -141,7 +141,7 @@ class _OneWorker:
     """A pool of one process, and whether that process has got as far as being ready for work."""
 
     pool: ProcessPoolExecutor
-    begun: Event
+    begun: ctypes.c_byte  # in shared memory: 1
 
 
 def end_if_imported_by_a_worker() -> None:
@@ -162,7 +162,7 @@ def _refuse_a_script_that_no_worker_can_import(dead: _OneWorker, code: int | Non
     That is known from the worker itself, and does not depend on who collects its exit code. A worker that the system
     killed, which has a negative code, may have better luck next time.
     """
-    if dead.begun.is_set() or (code is not None and code < 0):
+    if dead.begun.value or (code is not None and code < 0):
         return
     if code == FAILED:
         raise ValueError(
@@ -188,13 +188,13 @@ def _warn_of_loss(shard: int, reason: str) -> None:
     warnings.warn(f"shard {shard} was given up: {reason}. Start the job again to retry it", UserWarning, stacklevel=3)
 
 
-def begin_worker(begun: Event | None = None) -> None:
+def begin_worker(begun: ctypes.c_byte | None = None) -> None:
     """A worker says that it has begun, if somebody waits for that.
 
     It ignores Ctrl-C, which its parent handles, and ends when its parent ends.
     """
     if begun is not None:
-        begun.set()
+        begun.value = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
 
