@@ -1,7 +1,7 @@
 """What an explanation costs: gradients of each part, seconds beside Captum's Integrated Gradients, and memory.
 
     python benchmarks/cost.py IMAGES [--count 24] [--size 128] [--outputs softmax log_softmax] [--solvers line …]
-                              [--ready] [--ranks]
+                              [--ready] [--ranks] [--tolerance .01]
     python benchmarks/cost.py --memory
     python benchmarks/cost.py --system PHOTOGRAPH [--methods integrated_gradients,idgi]
 
@@ -52,8 +52,9 @@ MEMORY_CASES = {"1 straight": (1, 2), "1 bent": (1, 6), "16 straight": (16, 2), 
 
 
 def costs(
-    net: torch.nn.Module, ready: lp.Prepared | None, file: Path, size: int, output: str, solver: lp.Solver, ranks: bool
-) -> dict[str, float]:
+    net: torch.nn.Module, ready: lp.Prepared | None, file: Path, size: int, output: str, solver: lp.Solver, ranks: bool,
+    tolerance: float = 0.01,
+) -> dict[str, float]:  # fmt: skip
     """One photograph: gradients and forwards of each part, and seconds relative to Captum's IG with 50 steps."""
     from captum.attr import IntegratedGradients
 
@@ -61,6 +62,7 @@ def costs(
     target = int(net(image).argmax())
 
     def explained(model: torch.nn.Module, **how: Any) -> lp.Attribution:
+        how = {"tolerance": tolerance, **how}
         return lp.attribute(lp.Score(model, target, output), image, 0.0, method=solver, **how)
 
     rows = lp.Score(net, target).bind(image).batch_size
@@ -159,6 +161,7 @@ def main() -> None:
     parser.add_argument("--solvers", nargs="+", choices=list(SOLVERS), default=list(SOLVERS))
     parser.add_argument("--ready", action="store_true", help="also with the model made ready")
     parser.add_argument("--ranks", action="store_true", help="compare with a tolerance of .001")
+    parser.add_argument("--tolerance", type=float, default=0.01)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--system", type=Path, metavar="PHOTOGRAPH")
     parser.add_argument("--methods", help="of --system; those of `leastpath explain` by default")
@@ -186,7 +189,7 @@ def main() -> None:
     rows = dict[tuple[str, str], list[dict[str, float]]]()
     for output in arguments.outputs:
         for name in arguments.solvers:
-            how = arguments.size, output, SOLVERS[name], arguments.ranks
+            how = arguments.size, output, SOLVERS[name], arguments.ranks, arguments.tolerance
             rows[output, name] = [costs(net, ready, file, *how) for file in files]
             table({(output, name): rows[output, name]})
     table(rows)
