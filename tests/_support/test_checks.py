@@ -104,6 +104,8 @@ class Settings:
         ({"count": 2.5}, "count=2.5 must be a whole number"),
         ({"count": True}, "count=True must be a whole number"),
         ({"share": math.nan}, "share=nan must be a number, and NaN is not a number"),
+        ({"share": 1e39}, r"share=1e\+39 is beyond float32, which ends at 3.4e\+38: pass a smaller one"),
+        ({"share": -1e39}, r"share=-1e\+39 is beyond float32"),
         ({"share": torch.tensor([1.0])}, r"share=a tensor of shape \(1,\) must be a number"),
         ({"share": None}, "share=None must be a number"),
         ({"name": "c"}, r"name='c' is unknown: use one of \['a', 'b'\]"),
@@ -156,6 +158,7 @@ def test_values_in_sentences_and_settings_that_pass():
     assert seed_of(-1) == 2**63 - 1
     check_integer("n_steps", None, 1, or_none=", or None")
     check_setting("spread", 0.5, float | None)
+    check_setting("spread", math.inf, float | None)
     check_kind("out", "results", str, "a name in quotation marks")
 
 

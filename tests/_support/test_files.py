@@ -35,6 +35,10 @@ def test_what_a_reader_raises_becomes_one_sentence(tmp_path):
         check_readable(file, "a graph", "Graph.save"),
     ):
         raise OSError("odd")
+    with pytest.raises(ValueError, match=r"Graph\.save \(b{199}…\)$"), check_readable(file, "a graph", "Graph.save"):
+        raise OSError("\n" + 500 * "b" + "\nmore")
+    with pytest.raises(ValueError, match=r"Graph\.save \(OSError\)$"), check_readable(file, "a graph", "Graph.save"):
+        raise OSError
     with pytest.raises(FileNotFoundError), check_readable(tmp_path / "none", "a graph", "Graph.save"):
         (tmp_path / "none").read_bytes()
 

@@ -1,6 +1,7 @@
 """The store: what was written comes back, what is broken never does, and kill -9 loses one unit at most."""
 
 import errno
+import json
 import math
 import multiprocessing
 import os
@@ -128,7 +129,9 @@ def test_other_format_is_refused(store, monkeypatch):
 
 def test_a_broken_manifest_loses_nothing_and_admits_no_other_configuration(store):
     store.write("k", {"n": 1})
-    for broken in ("", '{"schema": 1', '{"schema": 1, "config": {"seed": 0}, "fingerprint": "0"}', "[]"):
+    whole = json.loads((store.folder / "manifest.json").read_text())
+    lacking = [json.dumps({k: v for k, v in whole.items() if k != part}) for part in whole]
+    for broken in (*lacking, "", '{"schema": 1', '{"schema": 1, "config": {"seed": 0}, "fingerprint": "0"}', "[]"):
         (store.folder / "manifest.json").write_text(broken)
         with pytest.warns(BrokenUnit), pytest.raises(StoreMismatch, match="lost its manifest"):
             Store(store.folder, {"seed": 1})

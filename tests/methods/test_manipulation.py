@@ -83,5 +83,5 @@ def test_wrong_settings_are_refused():
         METHODS["samp"](score, x, direction="up")
     with pytest.raises(ValueError, match="n_portions=0 must be at least 1"):
         METHODS["samp"](score, x, n_portions=0)
-    with pytest.raises(ValueError, match="max_step=2 must be above 0 and at most 1"):
+    with pytest.raises(ValueError, match=r"max_step=2 must be from 0\.0001 to 1"):
         METHODS["samp_plus_plus"](score, x, max_step=2)

@@ -287,7 +287,7 @@ def test_batch_equals_loop(fill):
         (lambda: find_filler(float("nan")), "is unknown"),
         (lambda: find_filler(None), "is unknown"),
         (lambda: prepared("blur", torch.rand(2, 5)), "needs images"),
-        (lambda: prepared(Blur(-1), images()), "must be at least 0"),
+        (lambda: prepared(Blur(-1), images()), "sigma=-1 must be from 0 to 10000"),
         (lambda: prepared("linear", torch.rand(2, 5)), "needs images"),
         (lambda: prepared(lambda x: x[:, :1], images()), "one fill per value"),
         (lambda: prepared(Samples(torch.rand(3, 5)), images()), "pool of samples has shape"),

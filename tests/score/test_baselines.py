@@ -133,6 +133,8 @@ def test_max_entropy_passes_further_arguments_and_leaves_the_model_alone():
         (lambda: baseline("black", IMAGES, sigma=2), r"has the settings \['limits'\], got \['sigma'\]"),
         (lambda: baseline("blur", torch.rand(2, 4)), "only images can be blurred"),
         (lambda: baseline("blur", IMAGES, sigma=-1.0), "sigma=-1.0 must be"),
+        (lambda: baseline("blur", IMAGES, sigma=1e20), "must be from 0 to 10000"),
+        (lambda: baseline("uniform", IMAGES[:, :0]), "with at least one feature"),
         (lambda: baseline("samples", IMAGES), "pass baseline"),
         (lambda: baseline("samples", IMAGES, points=POINTS, n=21), "n=21 samples of 20 points"),
         (lambda: baseline("samples", IMAGES, points=POINTS[:, :1]), r"expected \(n, 2, 6, 6\)"),

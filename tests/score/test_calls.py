@@ -382,6 +382,7 @@ NAN[3, 1], INF[2, 0] = torch.nan, torch.inf
 INPUTS = {
     "integers": (X.long(), "inputs has dtype torch.int64, which has no gradient: pass inputs.float.*layer=model.embed"),
     "empty": (X[:0], r"inputs has shape \(0, 4\), expected at least one example"),
+    "no features": (X[:, :0], r"inputs has shape \(5, 0\), expected at least one example, with at least one feature"),
     "number": (torch.tensor(1.0), r"inputs has shape \(\), expected at least one example"),
     "list": ([[1.0, 2.0, 3.0, 4.0]], r"inputs is a list, expected a tensor: use torch.as_tensor\(inputs\)"),
     "tuple of lists": ((X, [1.0]), r"inputs\[1\] is a list"),

@@ -71,7 +71,9 @@ def test_baselines_flat_inputs_and_bad_settings_are_refused():
         lp.attribute(score, images(), 0.0, method=lp.BlurIG())
     with pytest.raises(ValueError, match=r"BlurIG needs inputs \(batch, …, height, width\), got \(2, 4\)"):
         lp.attribute(lp.Score(mlp(), 0), flat_points(2, 4), method=lp.BlurIG())
-    with pytest.raises(ValueError, match="max_sigma=0 must be positive"):
+    with pytest.raises(ValueError, match="max_sigma=0 must be above 0 and at most 10000, or None: pixels"):
         lp.BlurIG(max_sigma=0)
+    with pytest.raises(ValueError, match=r"max_sigma=1e\+20 must be above 0 and at most 10000"):
+        lp.BlurIG(max_sigma=1e20)
     with pytest.raises(ValueError, match="n_knots=1 must be at least 2"):
         lp.BlurIG(n_knots=1)

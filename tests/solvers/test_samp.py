@@ -76,5 +76,5 @@ def test_pixels_and_tokens_move_as_a_whole():
 def test_wrong_settings_are_refused():
     with pytest.raises(ValueError, match="direction='up' is unknown"):
         lp.SAMP("up")
-    with pytest.raises(ValueError, match="max_step=0 must be above 0 and at most 1, or None"):
+    with pytest.raises(ValueError, match=r"max_step=0 must be from 0\.0001 to 1, or None: 10,000 steps at most"):
         lp.SAMP(max_step=0)

@@ -115,6 +115,8 @@ Count = Annotated[int, Range(least=1)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Share = Annotated[float, Range(above=0, most=1)]
+Blurring = Annotated[float, Range(least=0, most=10_000, hint="pixels")]  # each pixel of a blur's reach takes memory
+FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Settings:
@@ -127,8 +129,8 @@ class Settings:
 def check_settings_of(settings: Any) -> None:
     """Raise ValueError unless each field of a dataclass holds what its type says. Its `__post_init__` calls this first.
 
-    Numbers of NumPy become Python's. NaN is no number. A type may have a `Range`. Types of other kinds than numbers,
-    words, tensors, functions and classes are not checked here.
+    Numbers of NumPy become Python's. NaN is no number, and float32 must hold all but infinite ones. A type may have a
+    `Range`. Types of other kinds than numbers, words, tensors, functions and classes are not checked here.
     """
     kinds = kinds_of(type(settings))  # type: ignore[arg-type]  # classes are hashable, which mypy does not see
     for field in fields(settings):
@@ -169,6 +171,8 @@ def check_setting(name: str, given: object, kind: Any) -> None:
         raise ValueError(f"{name}={show_value(given)} is unknown: use one of {known}{or_none}")
     if isinstance(given, float) and math.isnan(given):
         raise ValueError(f"{name}=nan must be a number, and NaN is not a number{or_none}")
+    if isinstance(given, float) and float in options and FLOAT32 < abs(given) < math.inf:
+        raise ValueError(f"{name}={given} is beyond float32, which ends at {FLOAT32:.3g}: pass a smaller one{or_none}")
     if Tensor in options and not isinstance(given, (str, bool, numbers.Number)):
         check_tensor(name, given)
     expected = " or ".join(_words(option) for option in options if option not in (type(None), type))
@@ -183,7 +187,9 @@ def _fits(given: object, kind: Any) -> bool | None:
         known = numbers.Integral if kind is int else numbers.Real
         if isinstance(given, bool) or not isinstance(given, known):
             return False
-        return abs(int(given)) < SEEDS if isinstance(given, numbers.Integral) else not math.isnan(given)
+        if isinstance(given, numbers.Integral):
+            return abs(int(given)) < SEEDS
+        return abs(float(given)) <= FLOAT32 or math.isinf(given)
     if get_origin(kind) is Literal:
         return isinstance(given, str) and given in get_args(kind)
     if get_origin(kind) is collections.abc.Callable:

@@ -78,8 +78,14 @@ def check_readable(file: str | os.PathLike[str], what: str, writer: str) -> Iter
         raise
     except Exception as error:  # readers of foreign formats raise errors of every kind
         kind = what.removeprefix("a ").removeprefix("an ")
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{file} is not a saved {kind}: expected a file written by {writer} ({reason})") from error
+        words = f"{file} is not a saved {kind}: expected a file written by {writer} ({reason_of(error)})"
+        raise ValueError(words) from error
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error of others says, for a sentence of ours: its first line, cut where it is long; else its kind."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def check_unpacked_size(file: str | os.PathLike[str]) -> None:

@@ -257,13 +257,14 @@ def _agree_on_config(file: Path, units: Path, given: dict[str, Any] | None) -> d
 def _read_manifest(file: Path) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        intact = manifest["fingerprint"] == _fingerprint(manifest["config"]) and "leastpath" in manifest
+        intact = manifest["fingerprint"] == _fingerprint(manifest["config"])
+        intact = intact and {"leastpath", "schema"} <= manifest.keys()
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
-        _set_aside(file, file.parent / "aside", "its fingerprint does not fit its configuration")
+        _set_aside(file, file.parent / "aside", "it lacks a part, or its fingerprint does not fit its configuration")
         return None
     if manifest["schema"] != SCHEMA:
         raise StoreMismatch(
@@ -379,6 +380,7 @@ def _parse_header(text: bytes, total: int) -> dict[str, Any]:
         header = json.loads(entries["__metadata__"]["leastpath"])
         end = max((e["data_offsets"][1] for name, e in entries.items() if name != "__metadata__"), default=0)
         is_ours = header["schema"] == SCHEMA and isinstance(header["record"], dict)
+        is_ours = is_ours and all(isinstance(digest, str) for digest in header["files"].values())
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         raise _Broken("it was not written by a store") from None
     if not is_ours or 8 + len(text) + end != total:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.files import check_unpacked_size
+from leastpath._support.files import check_unpacked_size, reason_of
 from leastpath._support.fingerprint import digest
 from leastpath._support.optional import import_by_name, import_optional
 from leastpath.commands.classifier import EfficientNetLite0
@@ -64,7 +64,7 @@ def load_model(
         return _from_script(file) if is_script else _from_export(file)
     except Exception as error:  # torch does not say which errors a file that it cannot read raises
         kind = "TorchScript" if is_script else "an exported program"
-        raise ValueError(f"{file} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"{file} cannot be read as {kind}: {reason_of(error)}") from error
 
 
 def _is_torchscript(file: Path) -> bool:

@@ -25,6 +25,7 @@ from typing import Annotated, Any, Protocol
 import torch
 
 from leastpath._support.checks import Count, NotNegative, Range, Settings
+from leastpath._support.files import reason_of
 from leastpath._support.optional import import_optional
 from leastpath.jobs.shards import Assignment, Done, run_shard
 
@@ -291,7 +292,7 @@ class Ray(Settings):
         except ray.exceptions.RayTaskError as error:
             raise error.as_instanceof_cause() from error
         except ray.exceptions.RayError as error:
-            _warn_of_loss(shard, f"{type(error).__name__}, {str(error).splitlines()[0]}")
+            _warn_of_loss(shard, f"{type(error).__name__}, {reason_of(error)}")
             return None
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from leastpath._support.checks import Count, Settings, check_kind
+from leastpath._support.files import reason_of
 from leastpath._support.fingerprint import describe, digest, source_digest
 from leastpath._support.optional import import_by_name, import_optional
 from leastpath.features.images import PICTURES, read_image
@@ -644,10 +645,9 @@ def _readable(file: Path) -> Iterator[None]:
     except (FileNotFoundError, PermissionError, ImportError, MemoryError):
         raise
     except Exception as error:
-        words = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"{file} cannot be read as {file.suffix[1:]}: {words.rstrip('.')}. It may be truncated, or a file of "
-            "another kind with this name: make it anew"
+            f"{file} cannot be read as {file.suffix[1:]}: {reason_of(error).rstrip('.')}. It may be truncated, or a "
+            "file of another kind with this name: make it anew"
         ) from error
 
 

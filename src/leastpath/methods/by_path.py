@@ -72,10 +72,10 @@ class PathSettings:
         geometry = asked if named is None else replace(score, output=named)
         for name, given, kind in zip(EXAMPLES, (metric, geometry, weighting), (Metric, Score, Weighting), strict=True):
             _check_part(name, given, kind, EXAMPLES[name])
-        if words["measure"] == "length":
-            raise ValueError("measure='length' leaves the values out: use 'all' or 'values', or lp.integrate")
         limits = Limits(**{f.name: words[f.name] for f in fields(Limits)})
         accuracy = Accuracy(**{f.name: words[f.name] for f in fields(Accuracy) if f.name in words})
+        if accuracy.measure == "length":
+            raise ValueError("measure='length' leaves the values out: use 'all' or 'values', or lp.integrate")
         accuracy.check_with(weighting, limits.max_gradients)
         return cls(metric or Conformal(), geometry, weighting, accuracy, limits)
 

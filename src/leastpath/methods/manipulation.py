@@ -8,7 +8,7 @@ import torch
 
 from leastpath._support.checks import Count, Share
 from leastpath.methods.method import Explained, Problem, method
-from leastpath.solvers.samp import SAMP, Direction, Manipulation
+from leastpath.solvers.samp import SAMP, Direction, Manipulation, Step
 
 Directions = Literal["both", "insertion", "deletion"]
 
@@ -34,7 +34,7 @@ def samp_plus_plus(
     *,
     n_portions: Count = 14,
     direction: Directions = "both",
-    max_step: Share | None = 0.02,
+    max_step: Step | None = 0.02,
     momentum: Share | None = 0.5,
 ) -> Explained:
     """SAMP++: SAMP in small steps, with a running mean of gradients that chooses features and is what they get.

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import Range, Settings, as_points
+from leastpath._support.checks import Blurring, Range, Settings, as_points
 from leastpath._support.rows import flat_rows, per_row
 from leastpath.score.baselines import blur_images
 from leastpath.score.calls import Output
@@ -73,7 +73,7 @@ class Blur(Settings):
         torch.Size([1, 3, 8, 8])
     """
 
-    sigma: Annotated[float, Range(least=0, hint="in pixels")] | None = None
+    sigma: Blurring | None = None
 
     def prepare(self, points: Tensor, baselines: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """See `Filler`."""

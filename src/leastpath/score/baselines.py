@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from leastpath._support.checks import Count, NotNegative, Range, as_points, check_setting, seed_of
+from leastpath._support.checks import Blurring, Count, NotNegative, Range, as_points, check_setting, seed_of
 from leastpath._support.registry import Registry
 from leastpath._support.rows import draw_uniform, flat_rows
 from leastpath.score.calls import Inputs, check_inputs, leave_untouched, warn_of_training_mode
@@ -196,8 +196,7 @@ def blur_images(images: Tensor, sigma: float) -> Tensor:
         >>> blur_images(torch.ones(1, 1, 5, 5), 2.0).allclose(torch.ones(5, 5))
         True
     """
-    if not 0 <= sigma < float("inf"):
-        raise ValueError(f"sigma={sigma} must be a finite number of pixels, at least 0")
+    check_setting("sigma", sigma, Blurring)
     if sigma == 0:
         return images.clone()
     reach = max(1, round(4 * sigma))  # beyond, weights are below 1/1000 of the centre's

@@ -287,7 +287,7 @@ Baselines = float | Tensor | tuple[float | Tensor | None, ...] | None
 
 
 def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
-    """The inputs as a tuple of tensors (batch, *features) without graphs: finite numbers, at least one example."""
+    """The inputs as a tuple of tensors (batch, *features) without graphs: finite numbers of at least one row."""
     given: Any = inputs
     if isinstance(given, list) and given and all(isinstance(part, Tensor) for part in given):
         raise ValueError("inputs is a list, expected a tensor, or for several inputs a tuple: pass tuple(inputs)")
@@ -297,8 +297,9 @@ def check_inputs(inputs: Inputs, integers_allowed: bool) -> tuple[Tensor, ...]:
     for i, part in enumerate(parts):
         name = f"inputs[{i}]" if isinstance(inputs, tuple) else "inputs"
         check_tensor(name, part)
-        if part.ndim == 0 or len(part) == 0:
-            raise ValueError(f"{name} has shape {tuple(part.shape)}, expected at least one example: (batch, *features)")
+        if part.ndim == 0 or not part.numel():
+            words = "expected at least one example, with at least one feature: (batch, *features)"
+            raise ValueError(f"{name} has shape {tuple(part.shape)}, {words}")
         if len(part) != len(parts[0]):
             raise ValueError(f"{name} has {len(part)} examples, inputs[0] has {len(parts[0])}: expected one batch size")
         if not part.is_floating_point():

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from leastpath._support.checks import check_kind
 from leastpath._support.fastest import clock_of
+from leastpath._support.files import reason_of
 from leastpath.score.calls import Inputs, cpu_by_default, device_of, ordinary, output_tensor
 
 # For a single precision model, of the largest output, and of the gradients' norm: rounding can carry a unit over the
@@ -156,8 +157,7 @@ def _try_step(
             return before, Step(name, False, "there is nothing to do it on")
         apart = _differences(_ask(after, inputs), truth)
     except Exception as error:  # a model may refuse a part that it did not expect, in any way
-        reason = str(error).strip().splitlines()[0][:100]
-        return before, Step(name, False, f"the model does not work with it ({reason})")
+        return before, Step(name, False, f"the model does not work with it ({reason_of(error)})")
     coarse = max(torch.finfo(x.dtype).eps for x in inputs if _is_float(x)) / torch.finfo(torch.float32).eps
     if not all(d <= single * max(1.0, coarse) for d, single in zip(apart, TOLERANCES, strict=True)):
         different = (

@@ -38,7 +38,7 @@ class BlurIG(Settings):
         tensor(True)
     """
 
-    max_sigma: Annotated[float, Range(above=0, hint="pixels")] | None = None
+    max_sigma: Annotated[float, Range(above=0, most=10_000, hint="pixels")] | None = None
     n_knots: Annotated[int, Range(least=2, hint="both ends")] = 33
 
     chooses_start: ClassVar[bool] = True

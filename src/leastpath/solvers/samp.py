@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from leastpath._support.checks import Count, Settings, Share
+from leastpath._support.checks import Count, Range, Settings, Share
 from leastpath.account.run import Run
 from leastpath.features.groups import kind_of
 from leastpath.geometry.metric import Metric
@@ -18,6 +18,7 @@ from leastpath.score.score import BoundScore
 from leastpath.solvers.solution import LINE, Solution, Stop, no_gradients_note, straight_with_note
 
 Direction = Literal["insertion", "deletion"]
+Step = Annotated[float, Range(least=1e-4, most=1, hint="10,000 steps at most")]
 SOLVER_SHARE = 0.4  # of the budget; the integral needs as much for a first look, the rest is for the straight line
 INTERRUPTED = f"interrupted while the path was walked: {LINE}"
 
@@ -34,8 +35,8 @@ class SAMP(Settings):
         direction: "insertion" walks from the baseline and moves what raises the score most. "deletion" walks from the
             input and moves what lowers it most; the path is that walk, backwards.
         n_portions: the features are moved in so many portions, one gradient each.
-        max_step: the largest part of the whole L1 distance that one step may go: the infinitesimal constraint. Then the
-            rest of a move waits for another step. None: no limit.
+        max_step: the largest part of the whole L1 distance that one step may go, at least 0.0001: the infinitesimal
+            constraint. Then the rest of a move waits for another step. None: no limit.
         momentum: weight of the new gradient in the running mean that chooses features. None: the new one alone.
 
     SAMP++ is `SAMP(max_step=0.02, momentum=0.5)`.
@@ -51,7 +52,7 @@ class SAMP(Settings):
 
     direction: Direction = "insertion"
     n_portions: Count = 14
-    max_step: Share | None = None
+    max_step: Step | None = None
     momentum: Share | None = None
 
     @property
