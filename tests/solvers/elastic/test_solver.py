@@ -168,7 +168,7 @@ def test_kinks_bend_the_band_where_double_back_propagation_sees_nothing():
     exactly = {
         "tolerance": 1e-4,
         "max_gradients": 20_000,
-    }  # `length_ratio` compares with a line that is measured roughly
+    }  # `length_ratio` has the line to 10 % only
     line = lp.attribute(score, X, method=lp.StraightLine(), support=False, **exactly)
     length = lp.integrate(score.bind(X), result.path, lp.Conformal(), **exactly).length
     assert float((length / line.length).median()) < 0.95
