@@ -26,7 +26,7 @@ STATE = {
 }  # fmt: skip
 RESULT = {
     "key", "method", "label", "stiffness", "stopped", "headline", "trusted", "status", "evidence", "values", "units",
-    "order", "walk", "sentence_walk", "curves", "tested",
+    "order", "walk", "sentence_walk", "curves", "tested", "verdicts",
 }  # fmt: skip
 
 
