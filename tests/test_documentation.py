@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import leastpath as lp
+from leastpath.score.baselines import BASELINES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -34,7 +35,7 @@ def blocks(text: str) -> list[tuple[int, str]]:
 def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what a page writes does not stay
     monkeypatch.setenv("MPLBACKEND", "agg")
-    for table in (lp.METHODS, lp.MEASURES):  # what a page registers does not stay either
+    for table in (lp.METHODS, lp.MEASURES, BASELINES):  # what a page registers does not stay either
         monkeypatch.setattr(table, "_things", dict(table._things))
     namespace = {"__name__": "__main__"}
     for line, code in blocks(page.read_text(encoding="utf-8")):
