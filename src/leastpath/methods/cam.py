@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leastpath._support.threads import in_this_thread
+from leastpath._support.threads import finish, in_this_thread
 from leastpath.methods.captum_peers import explain_chunks, import_captum
 from leastpath.methods.method import Explained, Problem, method
 from leastpath.score.derivatives import differentiable_values
@@ -185,10 +185,10 @@ def last_maps(bound: BoundScore, model: nn.Module, image: Tensor) -> nn.Module |
             seen.append(module)
 
     leaves = [module for module in model.modules() if not any(module.children())]
-    handles = [module.register_forward_hook(in_this_thread(record)) for module in leaves]
+    handles: list[Any] = []
     try:
+        handles.extend(module.register_forward_hook(in_this_thread(record)) for module in leaves)
         bound.values(image, torch.tensor([0]))
     finally:
-        for handle in handles:
-            handle.remove()
+        finish(lambda: [handle.remove() for handle in handles])
     return seen[-1] if seen else None
