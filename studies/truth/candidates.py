@@ -22,8 +22,8 @@ from studies.truth.references import REFERENCES
 IG, IDGI, LINE = "ig", "idgi", "line"
 STEPS = 50
 SHOWN = (  # by picture and page, the other candidates being data
-    "in-context", "staircase-two", "windows-two", "owen-two", "idgi-two", "ig-two", IG, "occlusion", "smooth-grad",
-    "lrp", "descent", "edges", "distance", "random",
+    "in-context", "in-context-fast", "staircase-two", "windows-two", "owen-two", "idgi-two", "ig-two", IG, "occlusion",
+    "smooth-grad", "lrp", "descent", "edges", "distance", "random",
 )  # fmt: skip
 CLASSES: tuple[Kind, ...] = ("image", "text", "table")  # kinds of input whose nets are classifiers
 
@@ -224,30 +224,31 @@ def _rivals() -> tuple[Candidate, ...]:
 
 
 def _of_pictures() -> tuple[Candidate, ...]:
-    """The strongest rivals, read in the logit. What fits pictures alone is windows and masks."""
+    """The strongest on photographs, read in the logit. What fits pictures alone is windows and masks."""
+    may_win: dict[str, Any] = {"output": "raw", "main": True}
     logit: dict[str, Any] = {"reference": True, "output": "raw"}
     pictures: dict[str, Any] = {**logit, "kinds": ("image",)}
     both: dict[str, Any] = {**pictures, "several": True}
+    windows: dict[str, Any] = {**may_win, "kinds": ("image",), "several": True}
     return (
-        Candidate("in-context", "windows in context", "windows_in_context", gradients=433, main=True, **both),
+        Candidate("in-context", "windows in context", "windows_in_context", gradients=433, **windows),
         Candidate("in-context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
-                  gradients=60, main=True, **both),
+                  gradients=60, **windows),
         Candidate("in-context-best", "windows in context, best", "windows_in_context", {"quality": "best"},
                   gradients=1070, **both),
         Candidate("windows-two", "sliding windows in the logit, several baselines", "sliding_windows", gradients=240,
-                  main=True, **both),
+                  **windows),
         Candidate("staircase-logit-two", "random staircases in the logit, several baselines", "staircase",
                   several=True, gradients=440, main=True, kinds=CLASSES, **logit),
-        Candidate("smooth-grad", "SmoothGrad of |gradient| in the logit", "smooth_grad", {"absolute": True}, main=True,
-                  **logit),
+        Candidate("smooth-grad", "SmoothGrad of |gradient| in the logit", "smooth_grad", {"absolute": True}, **may_win),
         Candidate("smooth-grad-signed", "SmoothGrad in the logit", "smooth_grad", **logit),
         Candidate("smooth-grad-squared", "SmoothGrad² in the logit", "smooth_grad_squared", **logit),
         Candidate("var-grad", "VarGrad in the logit", "var_grad", **logit),
         Candidate("smooth-ig", "IG of noisy copies in the logit", "smooth_integrated_gradients", {"n_steps": 5},
                   **logit),
         Candidate("input-gradient", "Input × Gradient in the logit", "input_x_gradient", gradients=1, **logit),
-        Candidate("gradient", "Saliency in the logit", "saliency", gradients=1, main=True, **logit),
-        Candidate("lrp", "LRP, composite", "lrp", gradients=10, main=True, **logit),
+        Candidate("gradient", "Saliency in the logit", "saliency", gradients=1, **may_win),
+        Candidate("lrp", "LRP, composite", "lrp", gradients=10, **may_win),
         Candidate("lrp-epsilon", "LRP, ε-rule", "lrp", {"rule": "epsilon"}, gradients=5, **logit),
         Candidate("rise-two", "RISE in the logit, several baselines", "rise", gradients=700, main=True, **both),
         Candidate("owen-two", "Owen values in the logit, several baselines", "owen", several=True, gradients=340,

@@ -15,14 +15,14 @@ from leastpath.commands.run_folder import RunFolder, default_folder
 from studies.truth.candidates import CANDIDATES, IG, LINE, Candidate
 from studies.truth.choice import choose
 from studies.truth.earlier import key_of, read_rows, with_earlier, with_rows, write_rows
+from studies.truth.leads import SORTS
 from studies.truth.nets import NETS, SIZE
 from studies.truth.page import nets_page, truth_page
 from studies.truth.pictures import heat_map, marks_picture
 from studies.truth.problem import HALVES, Half, Net
 from studies.truth.results import Rows, evidence, examples, gains_by_example, gates, summary, tests
+from studies.truth.rivals import beside_rivals
 from studies.truth.work import Workshop, do_all, pieces
-
-KINDS = {"image": "images", "text": "tokens", "table": "tables", "few": "few features"}
 
 
 def command(
@@ -126,6 +126,7 @@ def told_by(
         "tests": tests(rows),
         "choices": choices(rows, nets, candidates),
         "examples": gains_by_example(rows),
+        "rivals": beside_rivals(rows, nets),
     }
 
 
@@ -146,15 +147,15 @@ def _of_net(net: Net, run: RunFolder) -> dict[str, Any]:
 
 
 def choices(rows: Sequence[Rows], nets: Mapping[str, Net], candidates: Mapping[str, Candidate]) -> dict[str, Any]:
-    """What the rule chooses for each kind of input."""
+    """What the rule chooses for each sort of input."""
     eligible = [name for name, candidate in candidates.items() if not (candidate.reference or candidate.few)]
     found = {}
-    for kind in KINDS:
-        development, reporting = (evidence(rows, nets, half, kind) for half in HALVES)
+    for sort in SORTS:
+        development, reporting = (evidence(rows, nets, half, sort) for half in HALVES)
         if IG in development:
             choice = choose(development, reporting, eligible, reference=IG, fallback=LINE)
             means = {name: round(of.mean, 6) for name, of in development.items()}
-            found[kind] = {
+            found[sort] = {
                 "name": choice.name, "best": choice.best, "reason": choice.reason, "harms": choice.harms,
                 "confirmation": choice.confirmation, "development": means,
             }  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.truth.candidates import Candidate
+from studies.truth.leads import sort_of
 from studies.truth.problem import HALVES
 from studies.truth.results import Rows, corrected
 
@@ -66,8 +67,8 @@ def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:
     """The results of a run, and those of an earlier one that it did not measure again.
 
     Each pair of a net and a method is taken whole from the one that has more examples, the later one if both have as
-    many. Holm's correction is made anew, over the cells of both. What the rule chose for a kind of input is taken from
-    the later run only if it has all nets of that kind that the earlier one had: the rule looks at single examples.
+    many. Holm's correction is made anew, over the cells of both. What the rule chose for a sort of input is taken from
+    the later run only if it has all nets of that sort that the earlier one had: the rule looks at single examples.
 
     Args:
         told: what this run found.
@@ -86,6 +87,7 @@ def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:
             for net in nets
             if net in earlier.get("examples", {}) or net in told.get("examples", {})
         },
+        "rivals": told.get("rivals") or earlier.get("rivals", {}),
     }
 
 
@@ -127,8 +129,9 @@ def _tests(told: Told, earlier: Told) -> list[dict[str, Any]]:
     return [dict(test) for test in _larger(old, new).values()]
 
 
-def _covers(told: Told, earlier: Told, kind: str) -> bool:
+def _covers(told: Told, earlier: Told, sort: str) -> bool:
     def nets(of: Told) -> set[tuple[str, str]]:
-        return {(half, net) for half in HALVES for net in of["summaries"][half] if of["nets"][net]["kind"] == kind}
+        found = ((half, net) for half in HALVES for net in of["summaries"][half])
+        return {(half, net) for half, net in found if sort_of(net, of["nets"][net]["kind"]) == sort}
 
     return nets(told) >= nets(earlier)

@@ -44,7 +44,7 @@ class Best:
 
 
 def sort_of(net: str, kind: str) -> str:
-    """Photographs, small pictures, or the kind itself.
+    """Photographs, small pictures, or the kind itself: what has a default of its own.
 
     Example:
         >>> sort_of("voc", "image"), sort_of("planted", "image"), sort_of("adult", "table")
@@ -52,7 +52,7 @@ def sort_of(net: str, kind: str) -> str:
     """
     if kind != "image":
         return kind
-    return "digits" if net.startswith(("digits", "planted")) else "photographs"
+    return "photographs" if net.startswith(("voc", "imagenet", "cifar")) else "digits"
 
 
 def lead_over_controls(found: Examples) -> dict[str, Lead]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from studies.findings.measuring import written
 from studies.markdown import markdown_table
-from studies.truth.candidates import CANDIDATES, CONTROLS, IDGI, IG, SHOWN
+from studies.truth.candidates import CANDIDATES, CONTROLS, IDGI, IG
+from studies.truth.choice import CLEAR
 from studies.truth.leads import SORTS, Lead, best_of, lead_over_controls
 
 BEGIN, END = "<!-- summary: written by hand, kept when the page is written anew -->", "<!-- end of the summary -->"
@@ -32,7 +33,6 @@ TABLES = """# Truth, net by net
 
 The tables of [When is an explanation true?](../truth.md), which says how to read them.
 """
-KINDS = {"image": "Images", "text": "Tokens", "table": "Tables", "few": "Few features"}
 
 
 def truth_page(told: Mapping[str, Any], kept: str = "") -> str:
@@ -44,7 +44,7 @@ def truth_page(told: Mapping[str, Any], kept: str = "") -> str:
     """
     inside = kept.partition(BEGIN)[2].partition(END)[0] if BEGIN in kept and END in kept else EMPTY
     head = HEAD.format(begin=BEGIN, summary=inside, end=END)
-    sections = (_pictures(told), _best(told), _choices(told), _gains(told))
+    sections = (_pictures(told), _best(told), _choices(told), _rivals(told))
     return "\n".join([head, *(section for section in sections if section)])
 
 
@@ -54,25 +54,35 @@ def nets_page(told: Mapping[str, Any]) -> str:
     return "\n".join([TABLES, *(section for section in sections if section)])
 
 
-def _gains(told: Mapping[str, Any]) -> str:
-    """One table: the gain of those that are asked for most, net by net."""
-    found = {
-        net: of for net, of in told["summaries"]["reporting"].items() if told["nets"][net]["gate"] in ("", "marks")
-    }
-    names = [name for name in SHOWN if any(name in of for of in found.values())]
-    rows = [
-        [told["nets"][net]["title"], *(_gain(of[name]) if name in of else "–" for name in names)]
-        for net, of in found.items()
-    ]
-    if not rows:
+def _rivals(told: Mapping[str, Any]) -> str:
+    """One table: how far the default of photographs is ahead of each rival, net by net."""
+    rivals = told.get("rivals", {})
+    if not rivals:
         return ""
-    text = "Mean over the fills and the n examples of the reporting half."
-    heads = ["net", *(told["candidates"][name] for name in names)]
-    return f"## Gains, net by net\n\n{text}\n\n{markdown_table(heads, rows)}"
+    leads = rivals["leads"]
+    nets = [net for net in told["nets"] if any(net in of for of in leads.values())]
+    nearest = sorted(leads, key=lambda rival: min(of["difference"] for of in leads[rival].values()))
+    n = {net: max(of[net]["n"] for of in leads.values() if net in of) for net in nets}
+    rows = [
+        [told["candidates"][rival], *(_lead_on(leads[rival].get(net), n[net]) for net in nets)] for rival in nearest
+    ]
+    heads = ["lead over", *(f"{told['nets'][net]['title'].split(', which')[0]} (n {n[net]})" for net in nets)]
+    behind = [f"{told['candidates'][rival]} ({'; '.join(where)})" for rival, where in rivals["behind"].items() if where]
+    text = (
+        "Windows in context, mean over the fills, on the reporting half. Bold: clearly ahead, underlined: clearly "
+        "behind, by a paired test that Holm corrects over the whole table; a smaller n of a rival is beside its lead. "
+        f"In single fills it is clearly behind {', '.join(behind) if behind else 'none of them anywhere'}."
+    )
+    return f"## Photographs: the default beside its rivals\n\n{text}\n\n{markdown_table(heads, rows)}"
 
 
-def _gain(found: Mapping[str, Any]) -> str:
-    return f"{_number(found.get('gain'))} (n {found['n']})"
+def _lead_on(lead: Mapping[str, Any] | None, n: int) -> str:
+    if lead is None:
+        return "–"
+    text = f"{lead['difference']:+.2f}".replace("-", "−")
+    if lead["p"] < CLEAR:
+        text = f"**{text}**" if lead["difference"] > 0 else f"<u>{text}</u>"
+    return text if lead["n"] == n else f"{text} (n {lead['n']})"
 
 
 def _choices(told: Mapping[str, Any]) -> str:
@@ -80,7 +90,7 @@ def _choices(told: Mapping[str, Any]) -> str:
     for kind, choice in told["choices"].items():
         best = told["candidates"].get(choice["best"], "–") if choice["best"] else "–"
         name = told["candidates"].get(choice["name"], choice["name"])
-        rows.append([KINDS[kind], name, best, choice["reason"]])
+        rows.append([SORTS.get(kind, kind), name, best, choice["reason"]])
     if not rows:
         return ""
     return "## What the rule chooses\n\n" + markdown_table(["input", "default", "best in development", "why"], rows)

@@ -12,6 +12,8 @@ from studies.truth.candidates import CANDIDATES, IG, SHOWN
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DARK = 0.6  # from here on the colours are too dark for black numbers
+
 
 def heat_map(told: Mapping[str, Any]) -> Figure | None:
     """Method × net: the gain, of the reporting half where there is one; those that are asked for most, in numbers.
@@ -32,7 +34,8 @@ def heat_map(told: Mapping[str, Any]) -> Figure | None:
     shown = ax.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     for (row, column), gain in np.ndenumerate(table):
         if np.isfinite(gain):
-            ax.text(column, row, f"{gain:.2f}", ha="center", va="center", fontsize=8)
+            ink = "white" if abs(gain) > DARK else "black"
+            ax.text(column, row, f"{gain:.2f}", ha="center", va="center", fontsize=8, color=ink)
     ax.set_yticks(range(len(methods)), [told["candidates"][method] for method in methods], fontsize=8)
     labels = [told["nets"][net]["title"].split(", which")[0] for net in found]
     ax.set_xticks(range(len(found)), labels, rotation=35, ha="right", fontsize=8)

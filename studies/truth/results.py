@@ -16,6 +16,7 @@ from studies.findings.shortcut import TOP, chance_above
 from studies.findings.study import Record
 from studies.truth.candidates import IDGI, IG, Candidate
 from studies.truth.choice import CLEAR, Evidence
+from studies.truth.leads import sort_of
 from studies.truth.problem import HALVES, Half, Net
 from studies.truth.work import MEASURES
 
@@ -78,12 +79,12 @@ def _ratio(total: float | None, change: float | None) -> float | None:
     return total / abs(change) if total is not None and change and abs(change) > 1e-6 else None
 
 
-def evidence(rows: Sequence[Rows], nets: Mapping[str, Net], half: Half, kind: str) -> dict[str, Evidence]:
-    """By method, what the rule looks at: gains by (net, fill), and the gates' numbers.
+def evidence(rows: Sequence[Rows], nets: Mapping[str, Net], half: Half, sort: str) -> dict[str, Evidence]:
+    """By method, what the rule looks at: gains by (net, fill), and the gates' numbers, of one sort of input.
 
     A net counts for a method only with the examples that IG has, too.
     """
-    chosen = [row for row in rows if row["half"] == half and nets[row["net"]].kind == kind]
+    chosen = [row for row in rows if row["half"] == half and sort_of(row["net"], nets[row["net"]].kind) == sort]
     methods = dict.fromkeys(row["method"] for row in chosen)
     found: dict[str, Evidence] = {}
     for method in methods:

@@ -41,7 +41,7 @@ def test_files_and_page(whole):
     page = (place.path / "truth.md").read_text()
     assert json.loads((place.path / "truth.json").read_text()) == json.loads(json.dumps(told))
     tables = (place.path / "truth_nets.md").read_text()
-    assert "| tiny |" in page and "## tiny" in tables and "| IG | 12 |" in tables and "## Objects" in tables
+    assert "| Small pictures |" in page and "## tiny" in tables and "| IG | 12 |" in tables and "## Objects" in tables
     assert (place.figures / "truth_heat.png").is_file()
     assert (place.path / "truth.csv").read_text().startswith("net,half,method,row,digest,gain black")
 
@@ -74,10 +74,10 @@ def test_an_interrupted_run_goes_on(tmp_path, whole):
             assert {k: v for k, v in same.items() if k not in strip} == {k: v for k, v in of.items() if k not in strip}
 
 
-def test_the_rule_is_applied_for_each_kind(whole):
+def test_the_rule_is_applied_for_each_sort(whole):
     found = whole[1]["choices"]
-    assert set(found) == {"image"} and "shapley" not in found["image"]["harms"]
-    assert found["image"]["name"] in (*SOME,)
+    assert set(found) == {"digits"} and "shapley" not in found["digits"]["harms"]
+    assert found["digits"]["name"] in (*SOME,)
 
 
 def test_missing_data_is_said_and_the_rest_goes_on(tmp_path, capsys):

@@ -60,13 +60,13 @@ def test_gates_that_were_not_tried_again_stay():
     }
 
 
-def test_a_choice_needs_all_nets_of_its_kind():
+def test_a_choice_needs_all_nets_of_its_sort():
     old, new = tiny_results(), later()
-    old["choices"], new["choices"] = {"image": {"name": "band"}}, {"image": {"name": "line"}}
-    assert with_earlier(new, old)["choices"]["image"]["name"] == "band"
+    old["choices"], new["choices"] = {"digits": {"name": "band"}}, {"digits": {"name": "line"}}
+    assert with_earlier(new, old)["choices"]["digits"]["name"] == "band"
     new["nets"] |= old["nets"]
     new["summaries"]["reporting"] |= old["summaries"]["reporting"]
-    assert with_earlier(new, old)["choices"]["image"]["name"] == "line"
+    assert with_earlier(new, old)["choices"]["digits"]["name"] == "line"
 
 
 def test_examples_of_the_run_that_has_more_of_them_are_kept():

@@ -33,11 +33,7 @@ def test_leads_over_controls_and_over_the_second():
     told["examples"] = {"tiny": {name: {str(i): gain + i / 100 for i in range(9)} for name, gain in gains.items()}}
     tables, page = nets_page(told), truth_page(told)
     assert cells(tables, "Tiny net", "IG")[4] == "+0.500 (0.008)" and "best control: edges" in tables
-    assert (
-        cells(page, "Gains, net by net", "Tiny net")[1]
-        == f"{told['summaries']['reporting']['tiny']['ig']['gain']:.2f} (n 9)"
-    )
-    assert cells(page, "The best for each sort of input", "Photographs")[1:5] == [
+    assert cells(page, "The best for each sort of input", "Small pictures")[1:5] == [
         "IG", "0.79", "+0.250 over Descent (0.004)", "9",
     ]  # fmt: skip
 
@@ -54,3 +50,17 @@ def test_gated_nets_have_no_table_of_gains():
     told = tiny_results()
     told["nets"]["tiny"]["gate"] = "randomised"
     assert "## Tiny net" not in nets_page(told) and "Tiny net" not in truth_page(told)
+
+
+def test_the_default_stands_beside_its_rivals_on_each_net():
+    told = tiny_results()
+    leads = {"ig": {"difference": 0.25, "p": 0.01, "n": 9}, "descent": {"difference": -0.125, "p": 0.2, "n": 4}}
+    told["rivals"] = {"leads": {name: {"tiny": lead} for name, lead in leads.items()}, "behind": {"ig": []}}
+    page = truth_page(told)
+    section = "Photographs: the default beside its rivals"
+    assert cells(page, section, "IG") == ["IG", "**+0.25**"]
+    assert cells(page, section, "Descent") == ["Descent", "−0.12 (n 4)"] and "none of them anywhere" in page
+    told["rivals"]["behind"] = {"descent": ["tiny, black"]}
+    told["rivals"]["leads"]["descent"]["tiny"]["p"] = 0.01
+    page = truth_page(told)
+    assert cells(page, section, "Descent")[1] == "<u>−0.12</u> (n 4)" and "behind Descent (tiny, black)" in page

@@ -70,6 +70,6 @@ def test_gates_and_evidence():
     expected = {"mark among the first": 0.5, "mark follows removal": 1.0, "told from control": 0.5,
                 "changed by random weights": 0.75}  # fmt: skip
     assert gates(rows, nets) == pytest.approx(expected)
-    found = evidence(rows, nets, "development", "image")["ig"]
+    found = evidence(rows, nets, "development", "digits")["ig"]
     assert found.gains == {("planted", "black"): {0: 0.5, 1: 0.5}} and found.gates == pytest.approx(expected)
-    assert evidence(rows, nets, "reporting", "image") == {}
+    assert evidence(rows, nets, "reporting", "digits") == {}

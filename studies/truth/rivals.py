@@ -1,0 +1,51 @@
+"""The default of photographs beside every rival: on each net, and in each fill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leastpath.evaluation.statistics import holm, paired_test
+from studies.truth.choice import harms
+from studies.truth.problem import Net
+from studies.truth.results import Rows, evidence
+
+OURS = "in-context"
+OWN = (OURS, "in-context-fast", "in-context-best")  # no rivals, but other amounts of the same
+
+
+def beside_rivals(rows: Sequence[Rows], nets: Mapping[str, Net]) -> dict[str, Any]:
+    """Leads of the default on the reporting half, mean over fills, and the single fills in which it is clearly behind.
+
+    Holm's correction is over all rivals and nets for the leads, and over all nets and fills of a rival for the fills.
+    Only rivals and nets with at least two examples of both.
+
+    Args:
+        rows: examples under candidates.
+        nets: by name.
+
+    Returns:
+        `leads` by rival and net (difference, p, n), and `behind` by rival: nets and fills in words. {} of none.
+    """
+    found = evidence(rows, nets, "reporting", "photographs")
+    if OURS not in found:
+        return {}
+    ours = found[OURS]
+    gains: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        if row["half"] == "reporting" and row["method"] in found:
+            gains.setdefault((row["method"], row["net"]), {})[row["row"]] = row["gain"]
+    tests = {}
+    for rival in found:
+        for net in dict.fromkeys(net for net, _ in ours.gains):
+            both = sorted(gains[OURS, net].keys() & gains.get((rival, net), {}).keys())
+            if rival not in OWN and len(both) > 1:
+                own, theirs = ([gains[method, net][row] for row in both] for method in (OURS, rival))
+                tests[rival, net] = paired_test(own, theirs)
+    p_values = holm([test.p_value for test in tests.values()])
+    leads: dict[str, dict[str, Any]] = {}
+    for ((rival, net), test), p in zip(tests.items(), p_values, strict=True):
+        leads.setdefault(rival, {})[net] = {
+            "difference": round(test.difference, 4), "p": round(float(p), 5), "n": test.n
+        }  # fmt: skip
+    return {"leads": leads, "behind": {rival: harms(ours, found[rival]) for rival in leads}}
