@@ -165,7 +165,15 @@ def _table_of_deletions(kept: Kept, titles: Mapping[str, str]) -> str:
 
 
 def _show(error: float) -> str:
-    return f"{error:.3f}" if error < 100 else f"{error:.1e}"
+    """Zero where three digits are.
+
+    Example:
+        >>> _show(0.0004), _show(0.0951), _show(2.6e5)
+        ('0', '.095', '2.6e+05')
+    """
+    if error < 0.0005:
+        return "0"
+    return f"{error:.3f}".removeprefix("0") if error < 100 else f"{error:.1e}"
 
 
 def write_page(told: Mapping[str, Any], flipped: Kept, deleted: Kept) -> str:

@@ -14,7 +14,7 @@ from leastpath.commands.run_folder import RunFolder, default_folder
 from studies.truth.command import named
 from studies.truth.nets import SIZE
 from studies.verdict.judging import Workshop, do_all
-from studies.verdict.page import BEGIN, END, draw_rates, write_page
+from studies.verdict.page import BEGIN, END, draw_rates, write_csv, write_page
 from studies.verdict.results import sum_up
 from studies.verdict.tasks import TASKS
 
@@ -58,6 +58,7 @@ def write_results(run: RunFolder, save: Path | None = None) -> None:
     if save is not None:
         (save / "_generated").mkdir(parents=True, exist_ok=True)
         write_atomically(save / "_generated" / "verdict.json", text.encode())
+        write_atomically(save / "_generated" / "verdict.csv", write_csv(told).encode())
         if picture is not None:
             write_atomically(save / "_generated" / "verdict_rates.png", picture.read_bytes())
         hand = save / "verdict.md"

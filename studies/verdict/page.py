@@ -1,7 +1,9 @@
-"""The measured part of the page on verdicts, and its picture. All words around it are written by hand."""
+"""The measured part of the page on verdicts, its CSV and its picture. All words around it are written by hand."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,74 +27,78 @@ def write_page(told: Mapping[str, Any], kept: str) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"the page has no place for what is measured: it needs {BEGIN} and {END}")
-    parts = [f"{part}\n" for part in (_verdicts(told), _sentences(told), _power(told)) if part]
-    return f"{before}{BEGIN}\n\n{''.join(parts)}{END}{after}"
+    table = _verdicts(told)
+    return f"{before}{BEGIN}\n\n" + (f"{table}\n" if table else "") + f"{END}{after}"
 
 
 def _verdicts(told: Mapping[str, Any]) -> str:
-    titles = list(told["verdicts"])
-    if not titles:
+    """A row a kind of maps, its share supported; then what is counted over several maps of an input."""
+    verdicts = told["verdicts"]
+    if not verdicts:
         return ""
+    good = [[of for name, of in kinds.items() if KINDS[name].good] for kinds in verdicts.values()]
+    sums = [{key: sum(cell[key] for cell in cells) for key in ("n", "undecided")} for cells in good]
+    rows = [
+        ["*inputs*", *(max(cell["n"] for cell in of.values()) for of in verdicts.values())],
+        *_rows_of(verdicts, good=True),
+        ["*of these undecided*", *(_share(cell, "undecided") for cell in sums)],
+        ["**elastic band**", *(_share(told["band"].get(title)) for title in verdicts)],
+        *_rows_of(verdicts, good=False),
+        ["four random maps, one trusted", *(_share(told["four random"].get(title), "trust") for title in verdicts)],
+    ]
+    return markdown_table(["share supported", *verdicts], rows)
+
+
+def _rows_of(verdicts: Mapping[str, Any], *, good: bool) -> list[list[str]]:
     rows = []
     for name, kind in KINDS.items():
-        cells = [told["verdicts"][title].get(name) for title in titles]
-        if any(cells):
-            title = f"**{kind.title}**" if kind.good else kind.title
-            rows.append([title, *("" if cell is None else _write_share(cell) for cell in cells)])
-    counts = [str(max(cell["n"] for cell in told["verdicts"][title].values())) for title in titles]
-    return markdown_table(["share supported", *titles], [["*inputs*", *counts], *rows])
+        cells = [of.get(name) for of in verdicts.values()]
+        if kind.good == good and any(cells):
+            rows.append([f"**{kind.title}**" if good else kind.title, *map(_share, cells)])
+    return rows
 
 
-def _write_share(cell: Mapping[str, Any]) -> str:
-    """The share supported; in brackets the share with at least the first p-value below .05.
+def _share(cell: Mapping[str, Any] | None, what: str = "supported") -> str:
+    """Hits over inputs, without the zero before the point; nothing where nothing was judged.
 
     Example:
-        >>> _write_share({"n": 200, "supported": 190, "better than chance": 6})
-        '.950 (.980)'
+        >>> _share({"n": 200, "supported": 190}), _share({"n": 60, "trust": 2}, "trust"), _share(None)
+        ('.950', '.03', '')
     """
-    above = cell["supported"] + cell["better than chance"]
-    return f"{_decimal(cell['supported'], cell['n'])} ({_decimal(above, cell['n'])})"
-
-
-def _decimal(hits: int, n: int) -> str:
+    if not cell or not cell["n"]:
+        return ""
+    hits, n = cell[what], cell["n"]
     text = f"{hits / n:.3f}" if n >= 100 else f"{hits / n:.2f}"
     return text.removeprefix("0") if hits < n else text
 
 
-def _sentences(told: Mapping[str, Any]) -> str:
-    trusted = [f"{title} {of['trust']} of {of['n']}" for title, of in told["four random"].items()]
-    lines = [f"Four random maps judged together, as `explain` does, and one of them trusted: {', '.join(trusted)}."]
+COLUMNS = (
+    "inputs", "map", "removals", "n", "supported", "p_value <= .05", "undecided", "unsupported",
+    "unsupported though p_value <= .05", "low", "high",
+)  # fmt: skip
+
+
+def write_csv(told: Mapping[str, Any]) -> str:
+    """All counts, also those of other numbers of removals, as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for title, kinds in told["verdicts"].items():
+        for name, of in kinds.items():
+            above = {"p_value <= .05": of["supported"] + of["better than chance"]}
+            writer.writerow({"inputs": title, "map": KINDS[name].title, "removals": "default", **of, **above})
+    for title, of in told["four random"].items():
+        row = {"inputs": title, "map": "four random maps, one trusted", "n": of["n"], "supported": of["trust"]}
+        writer.writerow({"removals": "default", **row})
     for title, of in told["band"].items():
-        lines.append(
-            f"Elastic band on {title}: {of['supported']} of {of['n']} supported, {of['unsupported']} unsupported, "
-            f"{of['though better than chance']} of them though better than chance."
-        )
-    undecided = [
-        f"{title} {sum(of['undecided'] for name, of in kinds.items() if KINDS[name].good)} of "
-        f"{sum(of['n'] for name, of in kinds.items() if KINDS[name].good)} good maps"
-        for title, kinds in told["verdicts"].items()
-        if any(of["undecided"] for of in kinds.values())
-    ]
-    lines += [f"Undecided: {', '.join(undecided)}."] if undecided else []
-    return "\n\n".join(lines) + "\n" if trusted else ""
-
-
-def _power(told: Mapping[str, Any]) -> str:
-    tables = []
+        worse = {"unsupported though p_value <= .05": of["though better than chance"]}
+        writer.writerow({"inputs": title, "map": "elastic band", "removals": "default", **of, **worse})
     for title, levels in told["power"].items():
-        kinds = [name for name in KINDS if all(name in of for of in levels.values()) and KINDS[name].good]
-        rows = [
-            [KINDS[name].title, *(_write_share(of[name] | _above(of[name])) for of in levels.values())]
-            for name in kinds
-        ]
-        n = next(iter(next(iter(levels.values())).values()))["n"]
-        head = [f"{title}, {n} inputs: removals", *levels]
-        tables.append(markdown_table(head, rows))
-    return "\n".join(tables)
-
-
-def _above(of: Mapping[str, int]) -> dict[str, int]:
-    return {"better than chance": max(0, of["better than chance"] - of["supported"])}
+        for removals, kinds in levels.items():
+            for name, of in kinds.items():
+                above = {"p_value <= .05": max(of["supported"], of["better than chance"])}
+                writer.writerow({"inputs": title, "map": KINDS[name].title, "removals": removals, **of, **above})
+    return text.getvalue()
 
 
 def draw_rates(told: Mapping[str, Any]) -> Figure | None:

@@ -19,6 +19,9 @@ def test_a_quick_run_writes_its_results_and_the_page(tmp_path):
     told = json.loads((docs / "_generated" / "verdict.json").read_text(encoding="utf-8"))
     assert told["verdicts"]["wine, 13 columns"]["ig"]["n"] == 2
     assert (docs / "_generated" / "verdict_rates.png").stat().st_size > 1000
+    assert (
+        (docs / "_generated" / "verdict.csv").read_text(encoding="utf-8").startswith("inputs,map,removals,n,supported,")
+    )
     assert "| *inputs* | 2 |" in (docs / "verdict.md").read_text(encoding="utf-8")
     again = CliRunner().invoke(application(command), [*words, "--resume"])
     assert again.exit_code == 0 and "| *inputs* | 2 |" in again.output

@@ -1,8 +1,11 @@
 """The measured part of the page. Oracle: numbers that are put in come out, and words by hand stay."""
 
+import csv
+import io
+
 import pytest
 
-from studies.verdict.page import BEGIN, END, draw_rates, write_page
+from studies.verdict.page import BEGIN, END, draw_rates, write_csv, write_page
 
 CELL = {
     "n": 200,
@@ -25,10 +28,17 @@ TOLD = {
 def test_numbers_are_written_between_the_marks_and_nowhere_else():
     page = write_page(TOLD, f"# By hand\n\n{BEGIN}\nold\n{END}\n\nmore by hand\n")
     assert page.startswith("# By hand") and page.endswith("more by hand\n") and "old" not in page
-    assert "| **IG** | .950 (.980) |" in page and "| random | .020 (.050) |" in page
-    assert "wine 3 of 200" in page and "7 unsupported, 1 of them though better than chance" in page
-    assert "| staircases + windows | .25 (.75) | .75 (.75) |" in page and "Undecided: wine 4 of 200" in page
+    assert "| **IG** | .950 |" in page and "| random | .020 |" in page and "| **elastic band** | .900 |" in page
+    assert "| four random maps, one trusted | .015 |" in page and "| *of these undecided* | .020 |" in page
     assert write_page(TOLD, page) == page
+
+
+def test_the_csv_has_every_count():
+    rows = list(csv.DictReader(io.StringIO(write_csv(TOLD))))
+    assert [row["supported"] for row in rows] == ["190", "4", "3", "180", "1", "3"]
+    assert [row["p_value <= .05"] for row in rows] == ["196", "10", "", "", "3", "3"]
+    assert rows[0]["undecided"] == "4" and rows[3]["unsupported though p_value <= .05"] == "1"
+    assert [row["removals"] for row in rows[-2:]] == ["96", "192"]
 
 
 def test_a_page_without_marks_is_refused():
