@@ -6,6 +6,9 @@ unless a reason is written here.
 
 from __future__ import annotations
 
+import csv
+import io
+
 from invariants.columns import COLUMNS
 from invariants.rows import Row, rows
 
@@ -53,18 +56,43 @@ ROWS = rows()
 CELLS = [(row, column) for row in ROWS for column in COLUMNS if reason_of(row, column) is None]
 
 
-def markdown() -> str:
-    """The table as the documentation prints it: which cells have no test, and why. All others are tests."""
+MANY = 20  # names that the page counts; the CSV has them
+
+
+def cells_without_test() -> dict[tuple[str, str], list[Row]]:
+    """Rows by column and reason."""
     without: dict[tuple[str, str], list[Row]] = {}
     for row in ROWS:
         for column in COLUMNS:
             reason = reason_of(row, column)
             if reason is not None:
                 without.setdefault((column, reason), []).append(row)
+    return without
+
+
+def markdown() -> str:
+    """The table as the documentation prints it: which cells have no test, and why. All others are tests."""
     lines = ["| column | has no test for | because |", "|---|---|---|"]
-    for (column, reason), found in without.items():
+    for (column, reason), found in cells_without_test().items():
         kinds = dict.fromkeys(row.kind for row in found)
-        names = "; ".join(f"{kind} {', '.join(f'`{r.name}`' for r in found if r.kind == kind)}" for kind in kinds)
+        if len(found) > MANY:
+            names = _count(found)
+        else:
+            names = "; ".join(f"{kind} {', '.join(f'`{r.name}`' for r in found if r.kind == kind)}" for kind in kinds)
         lines.append(f"| {column} | {names} | {reason} |")
-    rows = "; ".join(f"{sum(row.kind == kind for row in ROWS)} {kind}s" for kind in dict.fromkeys(r.kind for r in ROWS))
-    return "\n".join([f"{len(ROWS)} rows ({rows}), {len(CELLS)} cells that are tests.", "", *lines]) + "\n"
+    return "\n".join([f"{len(ROWS)} rows ({_count(ROWS)}), {len(CELLS)} cells that are tests.", "", *lines]) + "\n"
+
+
+def _count(found: list[Row]) -> str:
+    kinds = [row.kind for row in found]
+    return "; ".join(f"{kinds.count(kind)} {kind}s" for kind in dict.fromkeys(kinds))
+
+
+def as_csv() -> str:
+    """Every cell without a test."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["column", "kind", "row", "because"])
+    for (column, reason), found in cells_without_test().items():
+        writer.writerows([column, row.kind, row.name, reason] for row in found)
+    return text.getvalue()

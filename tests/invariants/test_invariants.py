@@ -9,7 +9,7 @@ import pytest
 import leastpath as lp
 from invariants.columns import COLUMNS
 from invariants.rows import DOORS, WITHOUT_ROW
-from invariants.table import CELLS, REASONS, ROWS, markdown
+from invariants.table import CELLS, REASONS, ROWS, as_csv, markdown
 from leastpath.methods.table import BUILT_IN
 
 SOURCE = Path(lp.__file__).parent
@@ -44,4 +44,6 @@ def test_the_documentation_prints_this_table():
     page = Path(__file__).parents[2] / "docs" / "invariants.md"
     if not page.exists():
         pytest.skip("an installed package has no documentation beside it")
+    rows = page.parent / "_generated" / "invariants.csv"
     assert markdown() in page.read_text(encoding="utf-8"), "write it anew: python -m invariants"
+    assert as_csv() == rows.read_text(encoding="utf-8"), "write it anew: python -m invariants"
