@@ -21,9 +21,8 @@ HEAD = f"""# Findings
 <!-- Written by `python -m studies.findings`: change studies/findings (summary.md, answers.toml), not this page. -->
 
 {{summary}}
-Below: who wins where, and then, one after another, what the paper claims or leaves open. Each question has its tables
-as CSV; [one page]({DATA}/README.md) says how they were measured, and [findings.json](_generated/findings.json) has
-every record. `python -m studies.findings` measures all of it again.
+Each question below links to its tables; [one page]({DATA}/README.md) says how they were measured, and
+[findings.json](_generated/findings.json) has every record. `python -m studies.findings` measures all of it again.
 """
 FULL_HEAD = """# Findings, in full
 
@@ -37,7 +36,7 @@ Found = Mapping[str, Mapping[str, Record]]
 
 
 def findings_page(studies: Mapping[str, Study], found: Found) -> str:
-    """The page to read: the summary, who wins where, and each study's answer with its number and its table.
+    """The page to read: the summary, who wins where, and a table of each study's answer with its number.
 
     Args:
         studies: by name.
@@ -45,22 +44,24 @@ def findings_page(studies: Mapping[str, Study], found: Found) -> str:
 
     Example:
         >>> study = Study("size", "Size", lambda setting: [], lambda records: "It is 3.")
-        >>> findings_page({"size": study}, {"size": {"all": {"n": 3}}}).partition("## Size")[2].strip()
-        '[size.csv](_generated/findings/size.csv)'
+        >>> findings_page({"size": study}, {"size": {"all": {"n": 3}}}).splitlines()[-1]
+        '| [Size](_generated/findings/size.csv) |  |'
     """
     answers = tomllib.loads(ANSWERS.read_text(encoding="utf-8"))
     numbers = found_headlines(found)
-    sections = []
+    sections, rows = [], []
     for name, study in studies.items():
         if not found.get(name):
             continue
         if name == WINNERS.name:
             told = f"{short_section(found[name])}\n\n{answers[name]}"
+            sections.append(f"## {study.title}\n\n{_wrapped(told)}\n")
         else:
             number = f"*{_first_upper(HEADLINES[name][0])}: {written(numbers[name], 3)}.*" if name in numbers else ""
-            told = " ".join(filter(None, [answers.get(name, "").strip(), number, f"[{name}.csv]({DATA}/{name}.csv)"]))
-        sections.append(f"## {study.title}\n\n{_wrapped(told)}\n")
-    return "\n".join([HEAD.format(summary=SUMMARY.read_text(encoding="utf-8")), *sections])
+            told = " ".join(f"{answers.get(name, '')} {number}".split())
+            rows.append(f"| [{study.title}]({DATA}/{name}.csv) | {told} |\n")
+    table = "".join(["## The paper's claims and questions\n\n| question | what was found |\n|---|---|\n", *rows])
+    return "\n".join([HEAD.format(summary=SUMMARY.read_text(encoding="utf-8")), *sections, table])
 
 
 def full_page(studies: Mapping[str, Study], found: Found) -> str:

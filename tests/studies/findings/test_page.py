@@ -14,15 +14,15 @@ def study(name, text):
 def test_the_summary_comes_first_and_studies_without_results_are_left_out():
     studies = {name: study(name, "Words.") for name in ("one", "two", "three")}
     page = findings_page(studies, {"three": {"a": {}}, "one": {"a": {}}})
-    places = [page.index(words) for words in ("# Findings", SUMMARY.read_text(encoding="utf-8"), "## One", "## Three")]
-    assert places == sorted(places) and "## Two" not in page
+    places = [page.index(words) for words in ("# Findings", SUMMARY.read_text(encoding="utf-8"), "[One](", "[Three](")]
+    assert places == sorted(places) and "[Two](" not in page
 
 
 def test_every_study_has_an_answer_and_its_number():
     assert tomllib.loads(ANSWERS.read_text(encoding="utf-8")).keys() == STUDIES.keys()
     purity = {"summary": {"methods": {"geodesic_graph": {"auc_purity": 0.25}}}}
     page = findings_page({"moons": STUDIES["moons"]}, {"moons": purity})
-    assert "on the graph: 0.250.*" in " ".join(page.split()) and "[moons.csv](_generated/findings/moons.csv)" in page
+    assert "on the graph: 0.250.*" in " ".join(page.split()) and "](_generated/findings/moons.csv) | The paper" in page
 
 
 def test_long_paragraphs_are_wrapped_and_tables_are_not():
