@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Half-moons
 #
-# Two features, two classes, a network that is steep at the border and nearly flat
-# elsewhere: the smallest place to see what a path of least resistance does. It is also
-# the paper's first experiment, in small.
+# A network that is steep at the border and nearly flat elsewhere: the smallest place to
+# see what a path of least resistance does, and the paper's first experiment, in small.
 
 # %%
 import torch
@@ -11,8 +10,8 @@ from sklearn.datasets import make_moons
 from torch import nn
 
 import leastpath as lp
-from leastpath.evaluation import profile_paths, score_plane
-from leastpath.report import path_profile, plot_graph
+from leastpath.evaluation import score_plane
+from leastpath.report import plot_graph
 
 torch.manual_seed(0)
 x, y = make_moons(1000, noise=0.15, random_state=0)
@@ -49,10 +48,9 @@ for name, result in {"straight line": straight, "shortest route": route}.items()
     print(f"certificate {certificate:.2f}, length ratio {ratio:.2f} (medians)")
 
 # %% [markdown]
-# The values of both add up to the change of score. On the routes there is less going up
-# and down, and less cancelling. Here are the routes that gain most, that are middling,
-# and that gain least. A route can only visit the points that are there, so it can even
-# be longer than the line; its status says so where that happens.
+# On the routes there is less going up and down, and less cancelling. Here are those
+# that gain most, that are middling, and that gain least. A route can only visit the
+# points that are there, so it can even be longer than the line; its status says so.
 
 # %%
 moved = (route.score_change.abs() > 1).nonzero()[:, 0]  # else little to explain
@@ -63,16 +61,6 @@ print("length of the route / of the line:", ratios)
 plane = score_plane(score, points)
 figure = plot_graph(graph, route, shown, background=plane)
 figure.savefig("half_moons-graph.png", dpi=110)
-
-# %% [markdown]
-# ## What happens on the way
-#
-# The score, and the norm of its gradient, along the line and along the route that gains
-# most. The length in the legend cannot be below the change of score.
-
-# %%
-profiles = profile_paths(score, {"route": route}, shown[0])
-path_profile(profiles).savefig("half_moons-profile.png", dpi=110)
 print(route.status[shown[0]].value)
 
 # %% [markdown]

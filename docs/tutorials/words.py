@@ -2,9 +2,8 @@
 # # A text
 #
 # Words have no gradient, their embeddings have: `layer=` explains the output of a layer
-# instead of the input. The model is a small one, trained on sentences made of a few
-# words, so that the right answer is known: "not" turns the word after it round. For
-# Hugging Face models see [Text](../../text.md).
+# instead of the input. The right answer is known: "not" turns the word after it round.
+# For Hugging Face models see [Text](../../text.md).
 
 # %%
 import torch
@@ -82,8 +81,7 @@ print("padding gets", straight.values[1, 3:].abs().max().item())
 print(straight.status[0].value)
 
 # %% [markdown]
-# One number a word is the sum over its embedding; `text` does that (and `text_html` the
-# same for web pages). Red speaks for "favourable", blue against.
+# `text` sums over each word's embedding. Red speaks for "favourable", blue against.
 
 # %%
 for b, words in enumerate(sentences):
