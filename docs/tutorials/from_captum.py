@@ -1,8 +1,7 @@
 # %% [markdown]
 # # From Captum
 #
-# One import changes. What it adds: an integral with a known error, and a test that
-# says whether the explanation is better than chance.
+# One import changes. It adds an integral with a known error, and a test.
 
 # %%
 import torch
@@ -26,8 +25,7 @@ model.eval()
 inputs, target = x[:4], y[:4]
 
 # %% [markdown]
-# The same call. Captum takes as many steps as it is told, and the error is what it
-# is; here steps are added until the error that was asked for is reached.
+# The same call; here steps are added until the error that was asked for is reached.
 
 # %%
 for explainer in (Captums(model), IntegratedGradients(model, tolerance=0.001)):

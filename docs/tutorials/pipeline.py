@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A pipeline and a forest
 #
-# Scikit-learn's wines, with holes in the table and one column of words, as real
-# tables have them. A pipeline is explained as it is: frame in, frame out.
+# Scikit-learn's wines, with holes in the table and one column of words. A pipeline is
+# explained as it is: frame in, frame out.
 
 # %%
 import numpy as np

@@ -2,7 +2,6 @@
 # # A data set as a job
 #
 # A job is cut into shards. Stop it when and how you like: the same call goes on.
-# Here a table of scikit-learn, with its columns' names, in a folder of its own.
 
 # %%
 import tempfile
@@ -40,8 +39,7 @@ print(found)
 print(found.frame(0, 3).round(3))  # under the names of the columns
 
 # %% [markdown]
-# The table has one row for each patient: score, verdict, cost, and a reason where
-# something went wrong. A table starts from the mean of its columns.
+# One row for each patient: score, verdict, cost, and a reason where it failed.
 
 # %%
 print(found.table(["index", "score", "outcome", "gradients"]).head(3))
