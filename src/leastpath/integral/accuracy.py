@@ -150,6 +150,10 @@ class Errors(NamedTuple):
     length: Tensor  # how far the length moves
     residual: Tensor  # Σ|residual| of the pieces, beyond rounding
 
+    def take(self, rows: Tensor) -> Errors:
+        """Those of some examples (rows,)."""
+        return Errors(*(part[rows.to(part.device)] for part in self))
+
     def within(self, allowed: Errors, measured: Measured) -> Tensor:
         """(batch,) which examples have no larger errors than allowed, on the CPU; what is not measured is left out."""
         known = {

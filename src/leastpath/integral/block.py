@@ -264,6 +264,11 @@ class Plan:
         """Whether errors of pieces are independent, so that those of many cancel in part: not for few features."""
         return self.score.n_features > ADDED_FEATURES
 
+    @property
+    def shares_totals(self) -> bool:
+        """Whether pieces of a long path share totals, to save memory: not for few features, which a sketch has, too."""
+        return self.score.n_features > ADDED_FEATURES
+
     @cached_property
     def groups(self) -> Tensor:
         """(batch,) `BoundScore.groups`, computed once."""

@@ -117,7 +117,9 @@ def _measure_once(block: Block, known: KnownSegments | None) -> Division:
     is_known = torch.bincount(seen, minlength=len(s)) >= count  # a long segment needs more than the solver took
     seen, row = seen[is_known[seen]], row[is_known[seen]]
     segment, t0, t1 = _first_pieces(count, ~is_known)
-    classes = classes_before_cutting(block.receiver[torch.cat([segment, seen])], len(block) + len(s))
+    classes = torch.full((len(segment) + len(seen),), ALONE)
+    if block.plan.shares_totals:
+        classes = classes_before_cutting(block.receiver[torch.cat([segment, seen])], len(block) + len(s))
 
     def measure_each() -> Iterator[tuple[MeasuredPieces, Tensor]]:
         for n, rows in block.chunks(nodes[segment]):
@@ -179,6 +181,7 @@ class _State:
     rows: Tensor  # (batch,) the numbers of its examples in the block that refinement began with
     division: Division
     sums: Sums
+    limits: Errors  # that are allowed of these sums
     to_cut: Tensor  # (pieces,) which to cut next: all pieces of some totals
     done: Tensor  # (batch,) examples that have reached the tolerance
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
@@ -190,7 +193,12 @@ def _begin(block: Block, known: KnownSegments | None) -> _State:
     division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
     everything = torch.ones(len(division.table.segment), dtype=torch.bool)
     never = torch.full((len(block),), torch.inf, dtype=torch.float64)
-    return _State(block, torch.arange(len(block)), division, sum_up(block, division), everything, no, no, never)
+    sums = sum_up(block, division)
+    return _State(block, torch.arange(len(block)), division, sums, _allowed(block, sums), everything, no, no, never)
+
+
+def _allowed(block: Block, sums: Sums) -> Errors:
+    return sums.allow(block.plan.accuracy, block.plan.score.eps)
 
 
 def _cut_round(state: _State, chosen: Tensor) -> _State:
@@ -204,8 +212,8 @@ def _cut_round(state: _State, chosen: Tensor) -> _State:
     parts = [Division.collect(_cut(state, cut))] if cut.any() else []
     division = Division.join([*kept, *parts])
     sums = sum_up(block, division)
-    limits = sums.allow(plan.accuracy, plan.score.eps)
-    done = sums.errors.within(limits, plan.accuracy.measure)
+    limits, errors = _allowed(block, sums), sums.errors
+    done = errors.within(limits, plan.accuracy.measure)
     to_cut, stuck = _choose_cuts(block, division, _allow(block, limits, sums.pieces, ~done), ~done)
     if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
         # No piece is bad by itself, but all of them are together.
@@ -213,8 +221,8 @@ def _cut_round(state: _State, chosen: Tensor) -> _State:
         more, stuck_too = _choose_cuts(block, division, strict, idle)
         to_cut, stuck = to_cut | more, torch.where(idle, stuck_too, stuck)
     cost = torch.minimum(state.value_cost, block.gradients())
-    cost = torch.where(sums.errors.within(limits, "values"), cost, torch.inf)
-    return _State(block, state.rows, division, sums, to_cut, done, stuck, cost)
+    cost = torch.where(errors.within(limits, "values"), cost, torch.inf)
+    return _State(block, state.rows, division, sums, limits, to_cut, done, stuck, cost)
 
 
 def _part_of(state: _State, rows: Tensor) -> _State:
@@ -222,8 +230,8 @@ def _part_of(state: _State, rows: Tensor) -> _State:
     block, segment, receiver = state.block.part(rows)
     stays = (receiver[state.division.totals.receiver] >= 0)[state.division.table.total]
     return _State(
-        block, state.rows[rows], state.division.part(segment, receiver), state.sums.take(rows), state.to_cut[stays],
-        state.done[rows], state.stuck[rows], state.value_cost[rows],
+        block, state.rows[rows], state.division.part(segment, receiver), state.sums.take(rows),
+        state.limits.take(rows), state.to_cut[stays], state.done[rows], state.stuck[rows], state.value_cost[rows],
     )  # fmt: skip
 
 
@@ -264,8 +272,7 @@ def _find_small(state: _State, chosen: Tensor) -> Tensor:
     many = torch.bincount(s.leg_example, minlength=len(block)) >= MANY_SEGMENTS
     in_many = ~torch.zeros(len(s), dtype=torch.bool).index_fill_(0, s.leg_segment[~many[s.leg_example]], True)
     whole = (table.t0 == 0) & (table.t1 == 1) & torch.isinf(table.moved).cpu()
-    limits = state.sums.allow(block.plan.accuracy, block.plan.score.eps)
-    allowance = _allow(block, limits, state.sums.pieces, ~state.done)
+    allowance = _allow(block, state.limits, state.sums.pieces, ~state.done)
     sizes = table._replace(moved=size_of_error(table.sketch), length_moved=table.length)
     return chosen & alone & in_many[table.segment] & whole & (_excess_of(allowance, block, sizes)[0] <= SMALL)
 
@@ -290,19 +297,19 @@ def _verify_small(block: Block, table: PieceTable, rows: Tensor) -> PieceTable:
 
 def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor]]:
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
-    block, table, sums = state.block, state.division.table, state.sums
+    block, table, sums, allowance = state.block, state.division.table, state.sums, None
     parents, n_receivers = table.where(chosen), len(block) + len(block.segments)
-    receiver = take_rows(block.receiver, parents.segment)
-    after = torch.bincount(take_rows(block.receiver, table.segment), minlength=n_receivers)
-    after += torch.bincount(receiver, minlength=n_receivers)  # each piece that is cut becomes two
-    crowded, rank = take_rows(after > OWN_TOTALS, receiver), rank_by(receiver)
-    # Classes of error by what is allowed, as far as it is known before the parts are measured.
-    pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
-    allowance = None
-    if crowded.any():
-        allowance = _allow(block, sums.allow(block.plan.accuracy, block.plan.score.eps), pieces, ~state.done)
-    for rows in torch.arange(len(receiver)).split(max(1, block.plan.score.batch_size // 2)):
-        measured = _measure_parts(block, parents if len(rows) == len(receiver) else parents.take(rows))
+    if block.plan.shares_totals:
+        receiver = take_rows(block.receiver, parents.segment)
+        after = torch.bincount(take_rows(block.receiver, table.segment), minlength=n_receivers)
+        after += torch.bincount(receiver, minlength=n_receivers)  # each piece that is cut becomes two
+        crowded, rank = take_rows(after > OWN_TOTALS, receiver), rank_by(receiver)
+        # Classes of error by what is allowed, as far as it is known before the parts are measured.
+        pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
+        allowance = _allow(block, state.limits, pieces, ~state.done) if crowded.any() else None
+    n = len(parents.segment)
+    for rows in torch.arange(n).split(max(1, block.plan.score.batch_size // 2)):
+        measured = _measure_parts(block, parents if len(rows) == n else parents.take(rows))
         classes = torch.full((2 * len(rows),), ALONE)
         if allowance is not None:
             excess, can_cut, _ = _excess_of(allowance, block, measured.table)
@@ -439,7 +446,7 @@ def _limit_round(state: _State) -> Tensor:
     block, plan, measured = state.block, state.block.plan, state.block.plan.accuracy.measure
     if not plan.errors_average or measured == "length":
         return torch.full((len(block),), torch.inf, dtype=torch.float64)
-    errors, limits = state.sums.errors, state.sums.allow(plan.accuracy, plan.score.eps)
+    errors, limits = state.sums.errors, state.limits
     known, has_length = ((e <= limit).cpu() for e, limit in ((errors[0], limits[0]), (errors[2], limits[2])))
     step = GAP_STEP + torch.where(has_length | (measured != "all"), 0.0, LENGTH_STEP * block.gradients())
     return torch.where(known, step, torch.inf)
@@ -490,9 +497,8 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
 
 def _conclude(state: _State, rows: Tensor, interrupted: bool) -> Integral:
     """The result of some examples (rows,), with one note each."""
-    block, sums, stuck = state.block, state.sums.take(rows), state.stuck[rows]
+    block, sums, limits, stuck = state.block, state.sums.take(rows), state.limits.take(rows), state.stuck[rows]
     plan, errors, clock, tolerance = block.plan, sums.errors, block.plan.run.clock, block.plan.accuracy.tolerance
-    limits = sums.allow(plan.accuracy, plan.score.eps)
     assert tolerance is not None
     by_rounding = torch.isfinite(limits.gap) & (limits.gap / tolerance > 2 * sums.scale)
     done, flat = errors.within(limits, plan.accuracy.measure), sums.flat.cpu()

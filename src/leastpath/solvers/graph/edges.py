@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -77,6 +77,14 @@ class Topology:
         return neighbors.adjacency(len(self.points), self.edges, length)
 
 
+class FirstEdges(NamedTuple):
+    """The edges of one baseline in pieces. Each route begins with one, so what they need is spent when a tree grows."""
+
+    point: np.ndarray  # (pieces,) from where an edge leads to the baseline
+    span: Tensor  # (pieces, 2) float64
+    estimate: Estimate
+
+
 @dataclass(frozen=True)
 class Tree:
     """Shortest paths from one baseline to every point."""
@@ -84,6 +92,7 @@ class Tree:
     distance: np.ndarray  # (n,) float64
     before: np.ndarray  # (n,) int64 the point before; n stands for the baseline itself
     root: int  # the point that lies exactly at the baseline, or -1
+    first: FirstEdges | None = None  # None: they were not kept
 
 
 @dataclass(frozen=True)

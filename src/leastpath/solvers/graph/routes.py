@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,20 @@ from leastpath._support.rows import norms
 from leastpath.account.run import Budget
 from leastpath.geometry.metric import Metric
 from leastpath.geometry.path import Path
-from leastpath.integral.pieces import Estimate, KnownSegments, Pieces
+from leastpath.integral.pieces import Estimate, KnownSegments, Pieces, quadrature
 from leastpath.result.status import Note, Outcome
 from leastpath.score.score import BoundScore
 from leastpath.solvers.graph import neighbors
-from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree, flat, measure_edges, plain_lengths
+from leastpath.solvers.graph.edges import (
+    RULE,
+    EdgeTable,
+    FirstEdges,
+    Topology,
+    Tree,
+    flat,
+    measure_edges,
+    plain_lengths,
+)
 from leastpath.solvers.solution import Solution
 
 if TYPE_CHECKING:
@@ -29,6 +38,10 @@ CUT_OFF = Note(
     "every route over the graph meets points where the score or its gradient is NaN or infinite: the straight line "
     "was used; pass points where it is finite",
 )
+
+
+PIECES = 4  # of an edge of a baseline whose tree is kept
+WHOLE = torch.tensor([[0.0, 1.0]], dtype=torch.float64)  # the span of an edge in one piece
 
 
 @dataclass(frozen=True)
@@ -74,10 +87,13 @@ class Router:
         starts = start[pick.to(start.device)]
         roots = None if all(key in self.trees for key in first) else self.leaves(starts, self.examples[pick])
         tips = self.leaves(end, self.examples, self.at_ends)
+        trees = [
+            self.trees[key] if roots is None or key in self.trees else self.grow_tree(roots, i)
+            for i, key in enumerate(first)
+        ]
         routes: list[np.ndarray] = [np.empty(0)] * len(end)
         cut_off = np.zeros(len(end), dtype=bool)
-        for key, i in number.items():
-            tree = self.trees[key] if roots is None or key in self.trees else self.grow_tree(roots, i)
+        for i, tree in enumerate(trees):
             rows = np.flatnonzero(start_of == i)
             total = tree.distance[tips.neighbor[rows]] + tips.length[rows]  # (rows, k) over each neighbour of an input
             shortest = total.min(1)
@@ -87,7 +103,7 @@ class Router:
             last = tips.neighbor[rows, total.argmin(1)]
             for b, route in zip(rows, self._from(tree, n + i, rows, n + len(number), tips, last, direct), strict=True):
                 routes[b] = route
-        return self._solution(starts, end, routes, roots, tips, cut_off)
+        return self._solution(starts, end, routes, trees, roots, tips, cut_off)
 
     def leaves(self, ends: Tensor, examples: Tensor, at_ends: Tensor | None = None) -> Leaves:
         """Join ends (ends, *features) to their nearest points, with the scores of `examples` (ends,).
@@ -139,6 +155,18 @@ class Router:
         finite = np.isfinite(roots.length[i])
         return self.table.tree(roots.neighbor[i][finite], roots.length[i][finite], int(roots.node[i]))
 
+    def first_edges(self, roots: Leaves, i: int, start: Tensor) -> FirstEdges | None:
+        """The edges of baseline i at `start`, in pieces; None if nothing is kept of edges."""
+        if self.table.estimate is None:
+            return None
+        points, k = self.topology.points, roots.neighbor.shape[1]
+        pool = torch.cat([points[torch.as_tensor(roots.neighbor[i]).to(points.device)], start[None]])
+        edge, cuts = torch.arange(k).repeat_interleave(PIECES), torch.linspace(0, 1, PIECES + 1, dtype=torch.float64)
+        t0, t1 = cuts[:-1].repeat(k), cuts[1:].repeat(k)
+        pieces = Pieces(pool, edge, torch.full_like(edge, k), self.examples[i].expand(len(edge)), t0, t1)
+        estimate = quadrature(self.score, pieces, self.metric, RULE, self.solver.n_steps, strict=False)
+        return FirstEdges(np.repeat(roots.neighbor[i], PIECES), torch.stack([t0, t1], 1), estimate)
+
     def _direct(
         self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree, shortest: np.ndarray
     ) -> np.ndarray:
@@ -177,6 +205,7 @@ class Router:
         starts: Tensor,
         end: Tensor,
         routes: list[np.ndarray],
+        trees: Sequence[Tree],
         roots: Leaves | None,
         tips: Leaves,
         cut_off: np.ndarray,
@@ -195,7 +224,7 @@ class Router:
         crossed = np.zeros(len(low), dtype=bool)
         crossed[over_edge] = self.topology.is_bridge[self.topology.edge_rows(low[over_edge], high[over_edge])]
         bridges = np.bincount(segments.leg_example.numpy(), crossed[segments.leg_segment.numpy()], minlength=len(path))
-        known = self._share_segments(used, low, high, roots, tips, n + len(starts) + len(end))
+        known = self._share_segments(used, low, high, trees, roots, tips)
         notes: list[tuple[Note, ...]] = [()] * len(path)
         for b in np.flatnonzero((bridges > 0) | cut_off | (self.table.left_out > 0)).tolist():
             notes[b] = self._notes(int(bridges[b]), bool(cut_off[b]), self.table.left_out)
@@ -218,17 +247,25 @@ class Router:
         return tuple(notes)
 
     def _share_segments(
-        self, used: np.ndarray, low: np.ndarray, high: np.ndarray, roots: Leaves | None, tips: Leaves, n_pool: int
-    ) -> KnownSegments | None:
+        self, used: np.ndarray, low: np.ndarray, high: np.ndarray, trees: Sequence[Tree], roots: Leaves | None,
+        tips: Leaves,
+    ) -> KnownSegments | None:  # fmt: skip
         """Estimates of the segments (low, high): edges of the graph, of baselines' leaves and of inputs' leaves."""
         n = len(self.topology.points)
-        first_input = n_pool - len(tips.node)
-        where, found = [], []
+        first_input = n + len(trees)
+        where, found, cut = [], [], {}
         inner = np.flatnonzero(high < n)
         if self.table.estimate is not None and len(inner):
             where.append(inner)
             found.append(self._rows(self.table.estimate, self.topology.edge_rows(low[inner], high[inner])))
-        for leaves, begin, stop in ((roots, n, first_input), (tips, first_input, n_pool)):
+        for i, tree in enumerate(trees if roots is None else ()):
+            outer = np.flatnonzero((high == n + i) & (low < n))
+            if tree.first is not None and len(outer):
+                of, rows = np.nonzero(low[outer][:, None] == tree.first.point)
+                where.append(outer[of])
+                found.append(self._rows(tree.first.estimate, rows))
+                cut[len(found)] = tree.first.span[torch.as_tensor(rows)]
+        for leaves, begin, stop in ((roots, n, first_input), (tips, first_input, first_input + len(tips.node))):
             outer = np.flatnonzero((high >= begin) & (high < stop) & (low < n))
             if leaves is None or leaves.estimate is None or not len(outer):
                 continue
@@ -241,7 +278,8 @@ class Router:
         rows = np.concatenate(where)
         tail, head = (torch.as_tensor(np.searchsorted(used, ends[rows])) for ends in (low, high))
         group = torch.full_like(tail, int(self.score.groups[self.examples[0]]))
-        return KnownSegments(tail, head, group, Estimate.join(found))
+        spans = [cut.get(i, WHOLE.expand(len(part.length), 2)) for i, part in enumerate(found, 1)]
+        return KnownSegments(tail, head, group, Estimate.join(found), torch.cat(spans) if cut else None)
 
     def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
         """Some rows, on the device of the score: a table loaded from a file may be on another."""

@@ -27,7 +27,7 @@ from leastpath.result.status import Note, Outcome
 from leastpath.score.calls import leave_untouched
 from leastpath.score.score import BoundScore, Score
 from leastpath.solvers.graph import neighbors
-from leastpath.solvers.graph.edges import EdgeTable, Topology, Tree
+from leastpath.solvers.graph.edges import EdgeTable, FirstEdges, Topology, Tree
 from leastpath.solvers.graph.generated import Generate, make_points
 from leastpath.solvers.graph.routes import Router, row_keys
 from leastpath.solvers.shorten import Shortening, shorten, shortest_of
@@ -372,7 +372,9 @@ class Graph:
                 unlimited = Run().budget(single.bind(baselines))
                 router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
-                trees |= {(label, key): router.grow_tree(leaves, i) for i, key in enumerate(keys)}
+                for i, key in enumerate(keys):
+                    first = router.first_edges(leaves, i, baselines[i])
+                    trees[label, key] = replace(router.grow_tree(leaves, i), first=first)
         return replace(self, trees=trees)
 
     def save(self, file: str | File) -> None:
@@ -396,6 +398,10 @@ class Graph:
             arrays[f"tree/{i}/of"] = np.array([target, tree.root])
             arrays[f"tree/{i}/key"] = np.frombuffer(key, dtype=np.uint8)
             arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
+            if tree.first is not None:
+                point, span, estimate = tree.first
+                for j, part in enumerate((torch.as_tensor(point), span, *estimate)):
+                    arrays[f"tree/{i}/first/{j}"] = part.cpu().numpy()
         stream = io.BytesIO()
         np.savez_compressed(stream, allow_pickle=False, **arrays)
         write_atomically(file, stream.getvalue())
@@ -413,7 +419,11 @@ class Graph:
             trees = {}
             for i in range(sum(name.endswith("/of") for name in arrays)):
                 target, root = arrays[f"tree/{i}/of"].tolist()
-                tree = Tree(arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"], root)
+                first = None
+                if f"tree/{i}/first/0" in arrays:
+                    span, *parts = (torch.as_tensor(arrays[f"tree/{i}/first/{j}"]) for j in range(1, 6))
+                    first = FirstEdges(arrays[f"tree/{i}/first/0"], span, Estimate(*parts))
+                tree = Tree(arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"], root, first)
                 trees[(target, arrays[f"tree/{i}/key"].tobytes())] = tree
             solver = NeighborGraph(points, k, refine=bool(refine), n_steps=n_steps, search=search)
             return cls(solver, topology, tables, str(arrays["metric"]), trees)
