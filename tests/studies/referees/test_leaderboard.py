@@ -34,8 +34,8 @@ def test_cells_are_means_with_intervals_and_controls_stand_last(tmp_path):
     told = results(tmp_path)
     page = write_page(tmp_path)
     # (.375 + .875) / 2; of the two examples of one net the variance of the mean is .125², of the other 0.
-    assert cells(page, "Integrated Gradients")[1] == "0.62 ± 0.12" and cells(page, "Integrated Gradients")[6] == "1"
-    assert gains_of_sort(told, "photographs")["geodesic_descent"].covers == " (1/2)"
+    assert cells(page, "Integrated Gradients")[2] == "0.62 ± 0.12" and cells(page, "Integrated Gradients")[6] == "1"
+    assert gains_of_sort(told, "digits")["geodesic_descent"].covers == " (1/2)"
     assert cells(page, "LRP")[9] == "0.60 ± 0.20" and cells(page, "LRP")[1] == "–"
     assert "| \\|x − baseline\\|, no model | – | – | – | – | – | – | 0.38 |" in page
     assert page.index("| LRP |") < page.index("| random values |")
