@@ -72,9 +72,9 @@ def _keep(file: Path, told: Mapping[str, Any]) -> None:
 
 
 def judge_units(told: dict[str, dict[str, float]], methods: Sequence[str], examples: int) -> None:
-    """Add the mean squared error of methods that are not known yet, by unit: told[method][unit]. Not of pictures' own."""
+    """Add the mean squared error of methods that are not known yet, by unit: told[method][unit]."""
     for name in methods:
-        if name in told or not METHODS[name].is_installed or METHODS[name].fits == ("image",):
+        if name in told or not METHODS[name].is_installed or METHODS[name].fits == ("image",):  # no pictures
             continue
         errors: dict[str, float] = {}
         for unit_name, make in UNITS.items():

@@ -21,6 +21,7 @@ SORTS = {
     "few": "Few features",
 }
 RESAMPLES = 1999
+WINDOWS = ("in-context", "in-context-fast", "in-context-best")  # no rivals of each other: amounts of the same
 
 
 @dataclass(frozen=True)
@@ -67,15 +68,18 @@ def lead_over_controls(found: Examples) -> dict[str, Lead]:
 def best_of(told: Mapping[str, Any], sort: str) -> Best | None:
     """The best of a sort of inputs, by its mean over nets, of the methods that were measured on all of its nets.
 
-    Means are over the examples that all of these methods have; a lead is over those that both have, all nets together.
+    That is, on at least half as many examples as any other: few examples of one would shrink what all share. Means are
+    over the examples that all of these methods have; a lead is over those that both have, all nets together.
     """
     nets = {
         name: found for name, found in told.get("examples", {}).items()
         if sort_of(name, told["nets"][name]["kind"]) == sort and told["nets"][name]["gate"] in ("", "marks")
     }  # fmt: skip
+    enough = {name: max(2, max(map(len, found.values()), default=0) / 2) for name, found in nets.items()}
     methods = [
         m for m, of in CANDIDATES.items()
-        if nets and not of.few and m not in CONTROLS and all(len(found.get(m, ())) > 1 for found in nets.values())
+        if nets and not of.few and m not in CONTROLS
+        and all(len(found.get(m, ())) >= enough[name] for name, found in nets.items())
     ]  # fmt: skip
     if len(methods) < 2:
         return None
@@ -88,7 +92,8 @@ def best_of(told: Mapping[str, Any], sort: str) -> Best | None:
     }
     best = max(means, key=lambda m: means[m])
     pooled = {m: {f"{net} {row}": x for net, of in nets.items() for row, x in of[m].items()} for m in methods}
-    pairs = {other: _shared(pooled[best], pooled[other]) for other in methods if other != best}
+    others = [m for m in methods if m != best and not {m, best} <= {*WINDOWS}]
+    pairs = {other: _shared(pooled[best], pooled[other]) for other in others}
     leads = _leads(pairs, None)
     order = sorted(leads, key=lambda m: -means[m])
     return Best(best, means[best], list(nets), [leads[m] for m in order])

@@ -7,11 +7,11 @@ from typing import Any
 
 from leastpath.evaluation.statistics import holm, paired_test
 from studies.truth.choice import harms
+from studies.truth.leads import WINDOWS
 from studies.truth.problem import Net
 from studies.truth.results import Rows, evidence
 
-OURS = "in-context"
-OWN = (OURS, "in-context-fast", "in-context-best")  # no rivals, but other amounts of the same
+OURS = WINDOWS[0]
 
 
 def beside_rivals(rows: Sequence[Rows], nets: Mapping[str, Net]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def beside_rivals(rows: Sequence[Rows], nets: Mapping[str, Net]) -> dict[str, An
     for rival in found:
         for net in dict.fromkeys(net for net, _ in ours.gains):
             both = sorted(gains[OURS, net].keys() & gains.get((rival, net), {}).keys())
-            if rival not in OWN and len(both) > 1:
+            if rival not in WINDOWS and len(both) > 1:
                 own, theirs = ([gains[method, net][row] for row in both] for method in (OURS, rival))
                 tests[rival, net] = paired_test(own, theirs)
     p_values = holm([test.p_value for test in tests.values()])
