@@ -175,11 +175,11 @@ class Sums(NamedTuple):
     low: Tensor  # smallest and largest score met
     high: Tensor
     change: Tensor  # Δf
-    rival: Tensor  # a length that this one is only compared with; NaN: there is none
+    rival: Tensor | None = None  # a length that this one is only compared with; NaN or None: there is none
 
     def take(self, rows: Tensor) -> Sums:
         """The sums of some examples (rows,)."""
-        return Sums(*(part[rows.to(part.device)] for part in self))
+        return Sums(*(None if part is None else part[rows.to(part.device)] for part in self))  # type: ignore[arg-type]
 
     @property
     def flat(self) -> Tensor:
@@ -213,11 +213,13 @@ class Sums(NamedTuple):
         tolerance = asked.tolerance
         assert tolerance is not None
         rounding = ROUNDING * eps * torch.maximum(self.low.abs(), self.high.abs())
-        at_least = max(tolerance, 8 * eps)
-        attribution = at_least * torch.maximum(flat_rows(self.values).abs().sum(1), self.scale) + rounding
-        gap = tolerance * self.scale + rounding
-        residual = torch.where(self.errors.gap <= gap, torch.maximum(gap, attribution), gap)
+        at_least, scale = max(tolerance, 8 * eps), self.scale
+        attribution = at_least * torch.maximum(flat_rows(self.values).abs().sum(1), scale) + rounding
+        gap = tolerance * scale + rounding
+        residual = torch.where(self.gap.abs() <= gap, torch.maximum(gap, attribution), gap)
         length = max(asked.length_tolerance or tolerance, 8 * eps) * self.length
+        if self.rival is None:
+            return Errors(attribution, gap, length + rounding, residual)
         apart = torch.minimum(COMPARED * self.length, (self.length - self.rival).abs() / 2)
         lost = self.length > self.rival  # not if there is none, which is NaN
         only_compared = lost if asked.measure == "all" else ~torch.isnan(self.rival)
@@ -286,6 +288,8 @@ MEASURED = tuple(field.name for field in fields(Integral) if field.name != "note
 
 def join_integrals(parts: Sequence[Integral], order: Tensor | None = None) -> Integral:
     """Integrals of several blocks as one, reordered if asked."""
+    if len(parts) == 1 and order is None:
+        return parts[0]
     tensors = {name: torch.cat([getattr(part, name) for part in parts]) for name in MEASURED}
     notes = [note for part in parts for note in part.notes]
     if order is None:

@@ -8,7 +8,7 @@ Memory must not grow with the number of gradients. Of a single piece only a *ske
 shows how far they move when the piece is cut. The attributions themselves are kept in *totals*. A piece that is cut is
 replaced by its parts, so what it added must be taken out again. While a path has few pieces, each has a total of its
 own. Beyond that, pieces whose errors are about equal share a total and are cut together: then the whole total is
-dropped, and nothing is ever subtracted.
+dropped, and nothing is ever subtracted. Totals of few features are no larger than sketches: they are never shared.
 """
 
 from __future__ import annotations
@@ -264,11 +264,6 @@ class Plan:
         """Whether errors of pieces are independent, so that those of many cancel in part: not for few features."""
         return self.score.n_features > ADDED_FEATURES
 
-    @property
-    def shares_totals(self) -> bool:
-        """Whether pieces of a long path share totals, to save memory: not for few features, which a sketch has, too."""
-        return self.score.n_features > ADDED_FEATURES
-
     @cached_property
     def groups(self) -> Tensor:
         """(batch,) `BoundScore.groups`, computed once."""
@@ -485,10 +480,8 @@ class Block:
         return f
 
     def _inner_score(self, segment: Tensor, t: Tensor) -> Tensor:
-        pieces, dtype = self._pieces(segment, t, t), self.plan.score.work_dtype
-        start, end = pieces.ends(dtype)
-        points = torch.lerp(start, end, per_row(t.to(dtype).to(start.device), start))
-        return self.plan.score.values(points, pieces.example)
+        pieces = self._pieces(segment, t, t)
+        return self.plan.score.values(pieces.at(t, self.plan.score.work_dtype), pieces.example)
 
     def _pieces(self, segment: Tensor, t0: Tensor, t1: Tensor) -> Pieces:
         s = self.segments
@@ -522,9 +515,7 @@ def sum_up(block: Block, division: Division) -> Sums:
     low = extreme_by(take_rows(extreme_by(table.low, segment, len(s), "amin"), legs), examples, batch, "amin")
     high = extreme_by(take_rows(extreme_by(table.high, segment, len(s), "amax"), legs), examples, batch, "amax")
     low, high = torch.minimum(low, block.scores.low), torch.maximum(high, block.scores.high)
-    rival = length.new_full((batch,), torch.nan)
-    if block.plan.rival is not None:
-        rival = block.plan.rival.to(length)[block.examples.to(device)]
+    rival = None if block.plan.rival is None else block.plan.rival.to(length)[block.examples.to(device)]
     residual, moved, length_moved = errors.unbind(1)
     values, pieces, change = _sum_along_routes(block, division.totals), pieces.clamp_min(1), block.scores.change
     return Sums(values, length, residual, moved, length_moved, pieces, low, high, change, rival)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _refine(block: Block, known: KnownSegments | None, bar: Bar, interrupted: bo
     finished += [(state.rows, _conclude(state, torch.arange(len(state.rows)), interrupted)) for state in waiting]
     bar.advance(sum(len(state.rows) for state in waiting))
     rows, integrals = zip(*finished, strict=True)
-    return join_integrals(integrals, torch.argsort(torch.cat(rows))), interrupted
+    return join_integrals(integrals, torch.argsort(torch.cat(rows)) if len(rows) > 1 else None), interrupted
 
 
 # ---- the first measurement -----------------------------------------------------------------------------------------
@@ -118,11 +119,11 @@ def _measure_once(block: Block, known: KnownSegments | None) -> Division:
     seen, row = seen[is_known[seen]], row[is_known[seen]]
     segment, t0, t1 = _first_pieces(count, ~is_known)
     classes = torch.full((len(segment) + len(seen),), ALONE)
-    if block.plan.shares_totals:
+    if block.plan.errors_average:
         classes = classes_before_cutting(block.receiver[torch.cat([segment, seen])], len(block) + len(s))
 
     def measure_each() -> Iterator[tuple[MeasuredPieces, Tensor]]:
-        for n, rows in block.chunks(nodes[segment]):
+        for n, rows in block.chunks(nodes[segment]) if len(segment) or not len(seen) else ():  # not if all is known
             yield block.measure(segment[rows], t0[rows], t1[rows], n), classes[rows]
         if known is not None:
             for some in torch.arange(len(seen)).split(block.plan.score.batch_size):
@@ -173,19 +174,27 @@ def _take_known(block: Block, segment: Tensor, known: KnownSegments, row: Tensor
 # ---- rounds --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class _State:
     """How far the refinement of some examples has come."""
 
     block: Block
     rows: Tensor  # (batch,) the numbers of its examples in the block that refinement began with
     division: Division
-    sums: Sums
-    limits: Errors  # that are allowed of these sums
     to_cut: Tensor  # (pieces,) which to cut next: all pieces of some totals
     done: Tensor  # (batch,) examples that have reached the tolerance
     stuck: Tensor  # (batch,) examples with a piece that should be cut and cannot be
     value_cost: Tensor  # (batch,) float64, gradients that were spent when the values were known; inf if they are not
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Over all pieces of each example."""
+        return sum_up(self.block, self.division)
+
+    @cached_property
+    def limits(self) -> Errors:
+        """The errors that are allowed of these sums."""
+        return self.sums.allow(self.block.plan.accuracy, self.block.plan.score.eps)
 
 
 def _begin(block: Block, known: KnownSegments | None) -> _State:
@@ -193,12 +202,7 @@ def _begin(block: Block, known: KnownSegments | None) -> _State:
     division, no = _measure_once(block, known), torch.zeros(len(block), dtype=torch.bool)
     everything = torch.ones(len(division.table.segment), dtype=torch.bool)
     never = torch.full((len(block),), torch.inf, dtype=torch.float64)
-    sums = sum_up(block, division)
-    return _State(block, torch.arange(len(block)), division, sums, _allowed(block, sums), everything, no, no, never)
-
-
-def _allowed(block: Block, sums: Sums) -> Errors:
-    return sums.allow(block.plan.accuracy, block.plan.score.eps)
+    return _State(block, torch.arange(len(block)), division, everything, no, no, never)
 
 
 def _cut_round(state: _State, chosen: Tensor) -> _State:
@@ -211,18 +215,19 @@ def _cut_round(state: _State, chosen: Tensor) -> _State:
     kept = [] if bool(cut.all()) else [whole.without(cut)]
     parts = [Division.collect(_cut(state, cut))] if cut.any() else []
     division = Division.join([*kept, *parts])
-    sums = sum_up(block, division)
-    limits, errors = _allowed(block, sums), sums.errors
-    done = errors.within(limits, plan.accuracy.measure)
-    to_cut, stuck = _choose_cuts(block, division, _allow(block, limits, sums.pieces, ~done), ~done)
-    if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[to_cut]) == 0)).any():
+    new = replace(state, division=division, to_cut=torch.zeros(len(division.table.segment), dtype=torch.bool))
+    limits, pieces, errors = new.limits, new.sums.pieces, new.sums.errors
+    new.done = done = errors.within(limits, plan.accuracy.measure)
+    if not done.all():
+        new.to_cut, new.stuck = _choose_cuts(block, division, _allow(block, limits, pieces, ~done), ~done)
+    if plan.errors_average and (idle := ~done & (_count_pieces(block, division.table.segment[new.to_cut]) == 0)).any():
         # No piece is bad by itself, but all of them are together.
-        strict = _allow(block, limits, sums.pieces, idle, averaged=False)
+        strict = _allow(block, limits, pieces, idle, averaged=False)
         more, stuck_too = _choose_cuts(block, division, strict, idle)
-        to_cut, stuck = to_cut | more, torch.where(idle, stuck_too, stuck)
+        new.to_cut, new.stuck = new.to_cut | more, torch.where(idle, stuck_too, new.stuck)
     cost = torch.minimum(state.value_cost, block.gradients())
-    cost = torch.where(errors.within(limits, "values"), cost, torch.inf)
-    return _State(block, state.rows, division, sums, limits, to_cut, done, stuck, cost)
+    new.value_cost = torch.where(errors.within(limits, "values"), cost, torch.inf)
+    return new
 
 
 def _part_of(state: _State, rows: Tensor) -> _State:
@@ -230,8 +235,8 @@ def _part_of(state: _State, rows: Tensor) -> _State:
     block, segment, receiver = state.block.part(rows)
     stays = (receiver[state.division.totals.receiver] >= 0)[state.division.table.total]
     return _State(
-        block, state.rows[rows], state.division.part(segment, receiver), state.sums.take(rows),
-        state.limits.take(rows), state.to_cut[stays], state.done[rows], state.stuck[rows], state.value_cost[rows],
+        block, state.rows[rows], state.division.part(segment, receiver), state.to_cut[stays], state.done[rows],
+        state.stuck[rows], state.value_cost[rows],
     )  # fmt: skip
 
 
@@ -297,15 +302,15 @@ def _verify_small(block: Block, table: PieceTable, rows: Tensor) -> PieceTable:
 
 def _cut(state: _State, chosen: Tensor) -> Iterator[tuple[MeasuredPieces, Tensor]]:
     """Both unequal parts of each chosen piece (pieces,), with how far their sums moved from those of the whole."""
-    block, table, sums, allowance = state.block, state.division.table, state.sums, None
+    block, table, allowance = state.block, state.division.table, None
     parents, n_receivers = table.where(chosen), len(block) + len(block.segments)
-    if block.plan.shares_totals:
+    if block.plan.errors_average:
         receiver = take_rows(block.receiver, parents.segment)
         after = torch.bincount(take_rows(block.receiver, table.segment), minlength=n_receivers)
         after += torch.bincount(receiver, minlength=n_receivers)  # each piece that is cut becomes two
         crowded, rank = take_rows(after > OWN_TOTALS, receiver), rank_by(receiver)
         # Classes of error by what is allowed, as far as it is known before the parts are measured.
-        pieces = sums.pieces + _count_pieces(block, parents.segment).to(sums.pieces)
+        pieces = state.sums.pieces + _count_pieces(block, parents.segment).to(state.sums.pieces)
         allowance = _allow(block, state.limits, pieces, ~state.done) if crowded.any() else None
     n = len(parents.segment)
     for rows in torch.arange(n).split(max(1, block.plan.score.batch_size // 2)):
@@ -497,7 +502,9 @@ def _choose_payable(state: _State, left: Tensor, round_limit: Tensor) -> Tensor:
 
 def _conclude(state: _State, rows: Tensor, interrupted: bool) -> Integral:
     """The result of some examples (rows,), with one note each."""
-    block, sums, limits, stuck = state.block, state.sums.take(rows), state.limits.take(rows), state.stuck[rows]
+    block, sums, limits, stuck = state.block, state.sums, state.limits, state.stuck[rows]
+    if len(rows) < len(state.rows):
+        sums, limits = sums.take(rows), limits.take(rows)
     plan, errors, clock, tolerance = block.plan, sums.errors, block.plan.run.clock, block.plan.accuracy.tolerance
     assert tolerance is not None
     by_rounding = torch.isfinite(limits.gap) & (limits.gap / tolerance > 2 * sums.scale)

@@ -334,15 +334,9 @@ class KnownSegments:
 
 
 def quadrature(
-    score: BoundScore,
-    pieces: Pieces,
-    metric: Metric,
-    rule: str,
-    n: int,
-    weighting: Weighting | None = None,
-    *,
+    score: BoundScore, pieces: Pieces, metric: Metric, rule: str, n: int, weighting: Weighting | None = None, *,
     strict: bool = True,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """Attributions, length and range of the score over each piece, with `n` gradients per piece.
 
     `strict` is that of `BoundScore.gradients`.
@@ -357,30 +351,28 @@ def quadrature(
     t0, span = (t.to(dtype).to(start.device) for t in (pieces.t0, pieces.t1 - pieces.t0))  # (m,)
     nodes, weights = rule_nodes(rule, n, start)
     t = t0[:, None] + span[:, None] * nodes  # (m, n)
-    total, values, speeds = torch.zeros_like(start), torch.empty_like(t), torch.empty_like(t)
     per_call = max(1, score.batch_size // max(1, m))
-    by_chords = compares_features(metric)
+    total, values, speeds = torch.zeros_like(start), [], []
     held = start.new_empty(m * min(n, per_call), *start.shape[1:])  # allocated once: a new one each time is slow
-    for first in range(0, n, per_call):
-        some = slice(first, first + per_call)
-        w, k = weights[some], len(weights[some])
-        where = per_row(t[:, some], start.unsqueeze(1))
-        points = torch.lerp(start.unsqueeze(1), end.unsqueeze(1), where, out=held[: m * k].view(m, k, *start.shape[1:]))
+    start, end, steps = (of.unsqueeze(1) for of in (start, end, step))  # (m, 1, *features)
+    for w, some in zip(weights.split(per_call), t.split(per_call, 1), strict=True):
+        k = some.shape[1]
+        points = torch.lerp(start, end, per_row(some, start), out=held[: m * k].view(m, k, *step.shape[1:]))
         flat = points.flatten(0, 1)  # (m · k, *features)
-        examples = pieces.example if k == 1 else pieces.example[:, None].expand(m, k).flatten()
+        examples = pieces.example if k == 1 else pieces.example.repeat_interleave(k)
         value, gradient = score.gradients(flat, examples, strict=strict)
-        values[:, some] = value.view(m, k)
-        if not by_chords:
-            steps = step.unsqueeze(1).expand_as(points).flatten(0, 1)
-            speeds[:, some] = speed_of(metric, flat, gradient, steps).view(m, k)
-        weighed = weighting.weigh(gradient.view_as(points), step.unsqueeze(1))
+        values.append(value.view(m, k))
+        if not compares_features(metric):
+            speed = speed_of(metric, flat, gradient, steps.expand_as(points).flatten(0, 1))
+            speeds.append(speed.view(m, k) @ w)
+        weighed = weighting.weigh(gradient.view_as(points), steps)
         if k == 1:  # the common case for large inputs, in one pass over memory
             total.add_(weighed[:, 0], alpha=float(w))
         else:
             total += torch.einsum("k,mk...->m...", w, weighed)
-    attributions = weighting.finish(total, step) * per_row(span, start)
-    lengths = chords(score, pieces, metric, n, strict=strict) if compares_features(metric) else speeds @ weights * span
-    return Estimate(attributions, lengths, values.amin(1), values.amax(1))
+    attributions = weighting.finish(total, step) * per_row(span, step)
+    lengths = chords(score, pieces, metric, n, strict=strict) if compares_features(metric) else sum(speeds) * span
+    return Estimate(attributions, lengths, *torch.cat(values, 1).aminmax(dim=1))
 
 
 def integrate_lines(score: BoundScore, start: Tensor, end: Tensor, examples: Tensor, n_steps: int) -> Tensor:

@@ -20,6 +20,7 @@ from dataclasses import Field
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.backends import cudnn
@@ -32,6 +33,7 @@ from leastpath.score.arguments import Answers, Marked, per_example, readings_of,
 from leastpath.score.failures import UnfitInputs, explain_failure
 
 EMPTY_CELL = types.CellType()  # of a function that is not yet defined to its end
+PLAIN = (Tensor, np.ndarray, str, bytes, int, float, type, types.NoneType)  # what holds no modules
 
 
 def warn_of_training_mode(*models: Any) -> None:
@@ -96,7 +98,7 @@ def _collect_modules(thing: Any, found: dict[int, nn.Module], depth: int) -> Non
         if id(thing) not in found:
             found.update((id(module), module) for module in thing.modules())
         return
-    if depth == 0 or isinstance(thing, (Tensor, str, bytes, type)):
+    if depth == 0 or isinstance(thing, PLAIN):
         return
     for part in _behind(thing):
         _collect_modules(part, found, depth - 1)
@@ -335,11 +337,7 @@ def output_tensor(model_output: Any) -> Tensor:
 
 
 def scalar_output(
-    model_output: Any,
-    target: int | Tensor | Callable[[Tensor], Tensor] | None,
-    output: Output,
-    rows: int,
-    class_dim: int | None = None,
+    model_output: Any, target: CheckedTarget, output: Output, rows: int, class_dim: int | None = None
 ) -> Tensor:
     """One number per row, out of whatever the model returned: (rows,). `class_dim` is where a softmax finds classes."""
     tensor = output_tensor(model_output)
@@ -399,7 +397,7 @@ def _find_classes(tensor: Tensor, output: OutputName, class_dim: int | None) -> 
     return dim
 
 
-def _pick_target(tensor: Tensor, target: int | Tensor | Callable[[Tensor], Tensor] | None, rows: int) -> Tensor:
+def _pick_target(tensor: Tensor, target: CheckedTarget, rows: int) -> Tensor:
     if callable(target):
         tensor = _check_answer("target", target(tensor), rows)
         if tensor.shape == (rows, 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -50,7 +50,8 @@ class Solution:
 class Solver(Protocol):
     """Finds a path from each start to its end. A frozen dataclass of hyper-parameters: no state between calls.
 
-    `solve` is all that it needs. What it may declare besides is `ChoosesStart`.
+    `solve` is all that it needs. It may say `chooses_start = True`: its paths begin where it likes, and `attribute`
+    refuses baselines.
 
     Example:
         >>> import leastpath as lp
@@ -69,13 +70,6 @@ class Solved(Protocol):
     @property
     def path(self) -> Path | None:
         """One polyline per example; None where there is none."""
-
-
-@runtime_checkable
-class ChoosesStart(Protocol):
-    """What a solver declares whose paths begin where it likes. `attribute` then refuses baselines."""
-
-    chooses_start: ClassVar[bool]
 
 
 @runtime_checkable
@@ -135,7 +129,7 @@ def paths_of(result: Any) -> Path:
 
 def chooses_start(solver: object) -> bool:
     """Whether a solver, or a class of solvers, begins its paths where it likes. One that does not say so does not."""
-    return isinstance(solver, ChoosesStart) and solver.chooses_start
+    return bool(getattr(solver, "chooses_start", False))
 
 
 LINE = "the straight line was used"

@@ -80,9 +80,16 @@ class Topology:
 class FirstEdges(NamedTuple):
     """The edges of one baseline in pieces. Each route begins with one, so what they need is spent when a tree grows."""
 
-    point: np.ndarray  # (pieces,) from where an edge leads to the baseline
+    point: Tensor  # (pieces,) from where an edge leads to the baseline
     span: Tensor  # (pieces, 2) float64
-    estimate: Estimate
+    attributions: Tensor  # these four as of `Estimate`
+    length: Tensor
+    low: Tensor
+    high: Tensor
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(*self[2:])
 
 
 @dataclass(frozen=True)

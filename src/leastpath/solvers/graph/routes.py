@@ -18,16 +18,7 @@ from leastpath.integral.pieces import Estimate, KnownSegments, Pieces, quadratur
 from leastpath.result.status import Note, Outcome
 from leastpath.score.score import BoundScore
 from leastpath.solvers.graph import neighbors
-from leastpath.solvers.graph.edges import (
-    RULE,
-    EdgeTable,
-    FirstEdges,
-    Topology,
-    Tree,
-    flat,
-    measure_edges,
-    plain_lengths,
-)
+from leastpath.solvers.graph.edges import EdgeTable, FirstEdges, Topology, Tree, flat, measure_edges, plain_lengths
 from leastpath.solvers.solution import Solution
 
 if TYPE_CHECKING:
@@ -164,8 +155,8 @@ class Router:
         edge, cuts = torch.arange(k).repeat_interleave(PIECES), torch.linspace(0, 1, PIECES + 1, dtype=torch.float64)
         t0, t1 = cuts[:-1].repeat(k), cuts[1:].repeat(k)
         pieces = Pieces(pool, edge, torch.full_like(edge, k), self.examples[i].expand(len(edge)), t0, t1)
-        estimate = quadrature(self.score, pieces, self.metric, RULE, self.solver.n_steps, strict=False)
-        return FirstEdges(np.repeat(roots.neighbor[i], PIECES), torch.stack([t0, t1], 1), estimate)
+        estimate = quadrature(self.score, pieces, self.metric, "gauss_legendre", self.solver.n_steps, strict=False)
+        return FirstEdges(torch.as_tensor(roots.neighbor[i])[edge], torch.stack([t0, t1], 1), *estimate)
 
     def _direct(
         self, tips: Leaves, rows: np.ndarray, start: Tensor, end: Tensor, tree: Tree, shortest: np.ndarray
@@ -201,15 +192,9 @@ class Router:
         return result
 
     def _solution(
-        self,
-        starts: Tensor,
-        end: Tensor,
-        routes: list[np.ndarray],
-        trees: Sequence[Tree],
-        roots: Leaves | None,
-        tips: Leaves,
-        cut_off: np.ndarray,
-    ) -> Solution:
+        self, starts: Tensor, end: Tensor, routes: list[np.ndarray], trees: Sequence[Tree], roots: Leaves | None,
+        tips: Leaves, cut_off: np.ndarray,
+    ) -> Solution:  # fmt: skip
         """Path, notes, and what is known of the route's segments; only points that a route visits stay."""
         offsets = np.concatenate([[0], np.cumsum([len(route) for route in routes])])
         used, compact = np.unique(np.concatenate(routes), return_inverse=True)
@@ -253,38 +238,35 @@ class Router:
         """Estimates of the segments (low, high): edges of the graph, of baselines' leaves and of inputs' leaves."""
         n = len(self.topology.points)
         first_input = n + len(trees)
-        where, found, cut = [], [], {}
-        inner = np.flatnonzero(high < n)
-        if self.table.estimate is not None and len(inner):
-            where.append(inner)
-            found.append(self._rows(self.table.estimate, self.topology.edge_rows(low[inner], high[inner])))
+        parts: list[tuple[np.ndarray, Estimate, Tensor]] = []
+
+        def share(segments: np.ndarray, estimate: Estimate, rows: np.ndarray, span: Tensor = WHOLE) -> None:
+            # On the device of the score: a table loaded from a file may be on another.
+            index = torch.as_tensor(rows).to(estimate.length.device)
+            found = Estimate(*(part[index].to(self.score.device) for part in estimate))
+            parts.append((segments, found, span.expand(len(rows), 2)))
+
+        if self.table.estimate is not None:
+            inner = np.flatnonzero(high < n)
+            share(inner, self.table.estimate, self.topology.edge_rows(low[inner], high[inner]))
         for i, tree in enumerate(trees if roots is None else ()):
-            outer = np.flatnonzero((high == n + i) & (low < n))
-            if tree.first is not None and len(outer):
-                of, rows = np.nonzero(low[outer][:, None] == tree.first.point)
-                where.append(outer[of])
-                found.append(self._rows(tree.first.estimate, rows))
-                cut[len(found)] = tree.first.span[torch.as_tensor(rows)]
+            if tree.first is not None:
+                outer = np.flatnonzero((high == n + i) & (low < n))
+                of, rows = np.nonzero(low[outer][:, None] == tree.first.point.numpy())
+                share(outer[of], tree.first.estimate, rows, tree.first.span[torch.as_tensor(rows)])
         for leaves, begin, stop in ((roots, n, first_input), (tips, first_input, first_input + len(tips.node))):
-            outer = np.flatnonzero((high >= begin) & (high < stop) & (low < n))
-            if leaves is None or leaves.estimate is None or not len(outer):
-                continue
-            leaf = high[outer] - begin
-            slot = (leaves.neighbor[leaf] == low[outer][:, None]).argmax(1)
-            where.append(outer)
-            found.append(self._rows(leaves.estimate, leaf * leaves.neighbor.shape[1] + slot))
-        if not where:
+            if leaves is not None and leaves.estimate is not None:
+                outer = np.flatnonzero((high >= begin) & (high < stop) & (low < n))
+                leaf = high[outer] - begin
+                slot = (leaves.neighbor[leaf] == low[outer][:, None]).argmax(1)
+                share(outer, leaves.estimate, leaf * leaves.neighbor.shape[1] + slot)
+        if not parts:
             return None
+        where, found, spans = zip(*parts, strict=True)
         rows = np.concatenate(where)
         tail, head = (torch.as_tensor(np.searchsorted(used, ends[rows])) for ends in (low, high))
         group = torch.full_like(tail, int(self.score.groups[self.examples[0]]))
-        spans = [cut.get(i, WHOLE.expand(len(part.length), 2)) for i, part in enumerate(found, 1)]
-        return KnownSegments(tail, head, group, Estimate.join(found), torch.cat(spans) if cut else None)
-
-    def _rows(self, estimate: Estimate, rows: np.ndarray) -> Estimate:
-        """Some rows, on the device of the score: a table loaded from a file may be on another."""
-        index = torch.as_tensor(rows).to(estimate.length.device)
-        return Estimate(*(part[index].to(self.score.device) for part in estimate))
+        return KnownSegments(tail, head, group, Estimate.join(found), torch.cat(spans))
 
 
 def row_keys(rows: Tensor) -> list[bytes]:

@@ -373,8 +373,9 @@ class Graph:
                 router = Router(self.solver, unlimited, metric, topology, self.tables[label], examples)
                 leaves = router.leaves(baselines, examples)
                 for i, key in enumerate(keys):
-                    first = router.first_edges(leaves, i, baselines[i])
-                    trees[label, key] = replace(router.grow_tree(leaves, i), first=first)
+                    trees[label, key] = replace(
+                        router.grow_tree(leaves, i), first=router.first_edges(leaves, i, baselines[i])
+                    )
         return replace(self, trees=trees)
 
     def save(self, file: str | File) -> None:
@@ -398,10 +399,8 @@ class Graph:
             arrays[f"tree/{i}/of"] = np.array([target, tree.root])
             arrays[f"tree/{i}/key"] = np.frombuffer(key, dtype=np.uint8)
             arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"] = tree.distance, tree.before
-            if tree.first is not None:
-                point, span, estimate = tree.first
-                for j, part in enumerate((torch.as_tensor(point), span, *estimate)):
-                    arrays[f"tree/{i}/first/{j}"] = part.cpu().numpy()
+            for j, part in enumerate(tree.first or ()):
+                arrays[f"tree/{i}/first/{j}"] = part.cpu().numpy()
         stream = io.BytesIO()
         np.savez_compressed(stream, allow_pickle=False, **arrays)
         write_atomically(file, stream.getvalue())
@@ -419,10 +418,8 @@ class Graph:
             trees = {}
             for i in range(sum(name.endswith("/of") for name in arrays)):
                 target, root = arrays[f"tree/{i}/of"].tolist()
-                first = None
-                if f"tree/{i}/first/0" in arrays:
-                    span, *parts = (torch.as_tensor(arrays[f"tree/{i}/first/{j}"]) for j in range(1, 6))
-                    first = FirstEdges(arrays[f"tree/{i}/first/0"], span, Estimate(*parts))
+                names = [name for j in range(6) if (name := f"tree/{i}/first/{j}") in arrays]  # older files have none
+                first = FirstEdges(*(torch.as_tensor(arrays[name]) for name in names)) if names else None
                 tree = Tree(arrays[f"tree/{i}/distance"], arrays[f"tree/{i}/before"], root, first)
                 trees[(target, arrays[f"tree/{i}/key"].tobytes())] = tree
             solver = NeighborGraph(points, k, refine=bool(refine), n_steps=n_steps, search=search)
