@@ -78,15 +78,9 @@ class BoundaryIG(Settings):
         return Solution(Path.straight(found.to(end.dtype), end), notes, stats)
 
     def _attack(
-        self,
-        score: BoundScore,
-        x: Tensor,
-        rows: Tensor,
-        target: Tensor,
-        predicted: Tensor,
-        radius: float,
+        self, score: BoundScore, x: Tensor, rows: Tensor, target: Tensor, predicted: Tensor, radius: float,
         budget: Budget,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """The ascent in one ball around each example of `rows`: points, and whether they crossed the boundary."""
         point, crossed, walking = x[rows].clone(), torch.zeros(len(rows), dtype=torch.bool), torch.arange(len(rows))
         for _ in range(self.attack_steps):

@@ -291,16 +291,9 @@ def _fields_of(solver: Any) -> dict[str, Any]:
 
 
 def path_method(
-    name: str,
-    title: str,
-    solver: Solver | type[Solver],
-    summary: str,
-    *,
-    weighting: Weighting | None = None,
-    own: tuple[str, ...] = (),
-    needs: tuple[str, ...] = (),
-    **more: Any,
-) -> Method:
+    name: str, title: str, solver: Solver | type[Solver], summary: str, *, weighting: Weighting | None = None,
+    own: tuple[str, ...] = (), needs: tuple[str, ...] = (), **more: Any,
+) -> Method:  # fmt: skip
     """A method that finds its path by a solver; `more` are fields of `Method`."""
     fixed = {} if weighting is None or weighting.complete else {"tolerance": None, "n_steps": 50}
     changed = {} if weighting is None else {"weighting": weighting, **fixed}

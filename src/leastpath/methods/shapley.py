@@ -186,12 +186,9 @@ def _draw_patches(shape: torch.Size, patch: int | None, generator: torch.Generat
 
 
 def _average(
-    problem: Problem,
-    row: int,
-    n_orders: int,
-    draw: Callable[[int, torch.Generator], Tensor],
+    problem: Problem, row: int, n_orders: int, draw: Callable[[int, torch.Generator], Tensor],
     among: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The mean gain of each feature (*shape) of a row over random orders of drawn groups, and their reverses."""
     generator, bound = torch.Generator().manual_seed(problem.seed), problem.bound
     total = torch.zeros((*problem.change.shape[1:], *bound.shape), dtype=bound.work_dtype)

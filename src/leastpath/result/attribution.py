@@ -207,21 +207,10 @@ def _misfits(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def without_path(
-    values: Inputs,
-    completeness_gap: Tensor,
-    cancellation: Tensor,
-    score_change: Tensor,
-    status: tuple[Status, ...],
-    *,
-    n_gradients: Tensor,
-    n_forwards: Tensor,
-    method: str,
-    support: Tensor | None = None,
-    p_value: Tensor | None = None,
-    p_model: Tensor | None = None,
-    baseline_spread: Inputs | None = None,
-    stats: Mapping[str, Any] | None = None,
-) -> Attribution:
+    values: Inputs, completeness_gap: Tensor, cancellation: Tensor, score_change: Tensor, status: tuple[Status, ...], *,
+    n_gradients: Tensor, n_forwards: Tensor, method: str, support: Tensor | None = None, p_value: Tensor | None = None,
+    p_model: Tensor | None = None, baseline_spread: Inputs | None = None, stats: Mapping[str, Any] | None = None,
+) -> Attribution:  # fmt: skip
     """The result of something that integrates nothing: no path, and NaN for all that is measured along one."""
     unknown = torch.full_like(completeness_gap, torch.nan)
     return Attribution(

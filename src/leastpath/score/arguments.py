@@ -88,12 +88,9 @@ Answers = list[tuple[Tensor, Tensor | None]]
 
 
 def settle_readings(
-    readings: Sequence[bool | None],
-    batch: int,
-    shapes: Sequence[str],
-    answers: Callable[[list[bool]], Answers | None],
+    readings: Sequence[bool | None], batch: int, shapes: Sequence[str], answers: Callable[[list[bool]], Answers | None],
     allowed: float,
-) -> list[bool]:
+) -> list[bool]:  # fmt: skip
     """Readings without None: the only ones that the model can work with, or any, if all give the same answers.
 
     Args:

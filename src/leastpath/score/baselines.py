@@ -243,15 +243,9 @@ def _samples(
 
 
 def _max_entropy(
-    inputs: Tensor,
-    score: Score,
-    *,
-    start: Tensor | None = None,
-    closeness: NotNegative = 0.1,
-    n_steps: Annotated[int, Range(least=0)] = 100,
-    step_size: NotNegative = 0.02,
-    limits: Limits | str | None = "auto",
-) -> Tensor:
+    inputs: Tensor, score: Score, *, start: Tensor | None = None, closeness: NotNegative = 0.1,
+    n_steps: Annotated[int, Range(least=0)] = 100, step_size: NotNegative = 0.02, limits: Limits | str | None = "auto",
+) -> Tensor:  # fmt: skip
     """Maximise the entropy of the model's output, with a penalty on the distance to `start`, and keep the best point.
 
     Adam by hand, as the score gives its own gradients. It works elementwise: a batch gives what single examples give.

@@ -132,12 +132,9 @@ def push_forward(
 
 
 def _differentiate(
-    score: BoundScore,
-    points: Tensor,
-    examples: Tensor,
-    evaluate: Callable[[Tensor, Tensor, slice], tuple[Tensor, Tensor]],
-    missing: str = "",
-) -> tuple[Tensor, list[Tensor]]:
+    score: BoundScore, points: Tensor, examples: Tensor,
+    evaluate: Callable[[Tensor, Tensor, slice], tuple[Tensor, Tensor]], missing: str = "",
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     """The gradient of Σ of what `evaluate` gives first, (n, *shape), and what it gives second, a part for each call.
 
     Where the points play no part, the gradient is zero, or an error that says what is `missing`.

@@ -143,12 +143,9 @@ prepared = prepare  # its name in version 0.2
 
 
 def _try_step(
-    name: str,
-    apply: Callable[[Prepared, tuple[Any, ...]], str],
-    before: Prepared,
-    truth: _Answer,
+    name: str, apply: Callable[[Prepared, tuple[Any, ...]], str], before: Prepared, truth: _Answer,
     inputs: tuple[Any, ...],
-) -> tuple[Prepared, Step]:
+) -> tuple[Prepared, Step]:  # fmt: skip
     """The copy with one more step, or as it was, and what became of the step."""
     after = copy.deepcopy(before)
     try:

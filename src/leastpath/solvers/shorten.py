@@ -47,15 +47,9 @@ class Shortening:
 
 
 def shorten(
-    score: BoundScore,
-    metric: Metric,
-    knots: Tensor,
-    examples: Tensor,
-    budget: Budget,
-    run: Run,
-    how: Shortening,
+    score: BoundScore, metric: Metric, knots: Tensor, examples: Tensor, budget: Budget, run: Run, how: Shortening,
     bar: Bar | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Polylines (batch, knots, *features) of `examples` (batch,), shorter or the same; the ends stay.
 
     An example leaves when `budget` does not pay for another round.

@@ -325,13 +325,9 @@ class _Solve:
         return (samples.speed * weights).sum(1), samples, positions
 
     def _keep(
-        self,
-        rows: Tensor,
-        paths: Tensor,
-        length: Tensor,
-        samples: PathSamples | None = None,
+        self, rows: Tensor, paths: Tensor, length: Tensor, samples: PathSamples | None = None,
         positions: Tensor | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Paths (n, knots, *features) of `rows` become the best so far if they look shorter.
 
         Their samples are kept for the integral, which need not look there again.

@@ -125,15 +125,9 @@ class _Draws:
     """All chains of one example."""
 
     def __init__(
-        self,
-        solver: Hamiltonian,
-        score: BoundScore,
-        example: int,
-        start: Tensor,
-        end: Tensor,
-        stop: Stop,
+        self, solver: Hamiltonian, score: BoundScore, example: int, start: Tensor, end: Tensor, stop: Stop,
         budget: Budget,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.solver, self.score, self.example, self.run, self.stop = solver, score, example, stop.run, stop
         self.start, self.end, self.budget = start, end, budget
         self.energy: PathEnergy | None = None

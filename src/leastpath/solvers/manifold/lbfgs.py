@@ -29,13 +29,9 @@ class Lbfgs:
     """
 
     def __init__(
-        self,
-        function: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-        x: Tensor,
-        inverse: Tensor,
-        first_move: Tensor,
-        tolerance: float,
-    ) -> None:
+        self, function: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], x: Tensor, inverse: Tensor,
+        first_move: Tensor, tolerance: float,
+    ) -> None:  # fmt: skip
         self.function, self.x, self.inverse, self.tolerance = function, x, inverse, tolerance
         self.first_move = first_move
         everyone = torch.arange(len(x), device=x.device)
