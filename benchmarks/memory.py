@@ -69,10 +69,11 @@ def measure(case: str, who: str, models: str, rows: int) -> None:
             return IntegratedGradients(net).attribute(x, target=7, n_steps=STEPS, internal_batch_size=len(x))
     else:
         import leastpath as lp
-        from leastpath.score import frozen as room
 
         if who == "unfrozen":
-            room.WORTH_FREEZING = sys.maxsize
+            from leastpath.score import frozen  # an older version, as "before", does not have it
+
+            frozen.WORTH_FREEZING = sys.maxsize
 
         def explain(x: Tensor) -> Any:
             score = lp.Score(net, 7, batch_size=len(x))
