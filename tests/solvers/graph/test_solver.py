@@ -133,6 +133,22 @@ def test_a_built_graph_gives_what_the_solver_gives(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "graph.npz"]  # no half-written file stays
 
 
+def test_kept_edges_of_a_baseline_against_the_change_of_score(tmp_path):
+    """Pieces of each edge add up to f(baseline) - f(point); files of versions that kept none can still be read."""
+    graph = lp.NeighborGraph(POINTS, 10, n_steps=40).build(SCORE, lp.Conformal(), BASE)
+    graph.save(tmp_path / "graph.npz")
+    (first,) = (tree.first for tree in graph.trees.values())
+    points = torch.unique(first.point)
+    found = torch.stack([first.attributions[first.point == point].sum() for point in points])
+    torch.testing.assert_close(found, SCORE(BASE) - SCORE(POINTS[points]), rtol=1e-2, atol=1e-2)
+    with np.load(tmp_path / "graph.npz") as arrays:
+        np.savez(tmp_path / "old.npz", **{name: arrays[name] for name in arrays if "/first/" not in name})
+    same, older = (explain(lp.Graph.load(tmp_path / name)) for name in ("graph.npz", "old.npz"))
+    expected = explain(graph)
+    assert torch.equal(same.values, expected.values) and torch.equal(same.n_gradients, expected.n_gradients)
+    torch.testing.assert_close(older.values, expected.values, rtol=1e-2, atol=1e-2)
+
+
 def test_a_built_graph_serves_all_its_targets():
     score = lp.Score(moons_net(), torch.tensor([0, 1, 1, 0, 1, 0]), "log_softmax")
     graph = lp.NeighborGraph(POINTS, 10).build(score, lp.Conformal())
