@@ -157,6 +157,17 @@ def test_targets():
     assert (explain(model, FRAME, 2, output="raw", **calls).target == 2).all()
 
 
+def test_labels_of_a_fitted_classifier_are_its_classes():
+    words = np.where(BACKGROUND["age"] > BACKGROUND["age"].median(), ">50K", "<=50K")
+    forest = RandomForestClassifier(5, random_state=0).fit(BACKGROUND[["age"]], words)
+    calls = {"background": BACKGROUND[["age"]], "support": False}
+    by_word, by_index = (explain(forest, FRAME[["age"]], target, **calls) for target in (">50K", 1))
+    pd.testing.assert_frame_equal(by_word.values, by_index.values)
+    assert explain(forest, FRAME[["age"]], ["<=50K", *[">50K"] * 4], **calls).target.tolist() == [0, 1, 1, 1, 1]
+    with pytest.raises(ValueError, match=r"target='rich' is no class of the model: use one of '<=50K', '>50K'"):
+        explain(forest, FRAME[["age"]], "rich", **calls)
+
+
 def test_baselines_against_closed_form():
     calls = {"background": BACKGROUND, "method": lp.StraightLine(), "tolerance": 1e-3}
     row = BACKGROUND.iloc[7]
@@ -315,6 +326,7 @@ def test_without_pandas_the_extra_is_named(monkeypatch):
         (additive, 5, "target=5 of a model with a single output: pass target=None, or 0"),
         (classifier, 9, "target=9 is out of range: the model returns 3 classes, 0 to 2"),
         (classifier, [0, 1], "got 2 targets for 5 rows"),
+        (classifier, "yes", "target='yes' is a label: expected the index of a class, 0 to 2, or one per row"),
     ],
 )
 def test_targets_that_do_not_exist_are_refused(model, target, sentence):

@@ -105,7 +105,7 @@ baselines_figure(tried).savefig("image-baselines.png", dpi=110)
 # %% [markdown]
 # ## A photograph
 #
-# `pip install 'leastpath[classifier]'` brings an ImageNet classifier. The default is
+# `pip install '.[classifier]'` brings an ImageNet classifier. The default is
 # windows in context. The picture is small here, and the quality "fast", so that this
 # page builds quickly.
 

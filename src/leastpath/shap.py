@@ -152,6 +152,8 @@ def plot(kind: str, explained: Any, **settings: Any) -> Figure:
                 formatter.seq = [_in_our_words(str(label)) for label in formatter.seq]
             elif isinstance(formatter, FuncFormatter):
                 formatter.func = partial(_reword, formatter.func)
+    if fresh is not None and kind != "image":
+        figure.set_layout_engine("tight")  # SHAP leaves no room for long names
     return figure
 
 

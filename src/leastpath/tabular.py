@@ -232,7 +232,8 @@ def explain(
             (`leastpath.score.estimators.as_module`), and a pipeline's steps before them are `preprocess`; all others,
             such as trees, are asked for rows as they stand in the frame.
         frame: the rows to explain.
-        target: a class, or one per row. None: the predicted class, or the only output.
+        target: a class, or one per row: its index, or a label of a fitted classifier's `classes_`. None: the predicted
+            class, or the only output.
         background: a frame with the same columns, e.g. training data: the points of the neighbour graph, the
             baseline and the scale of the columns come from it.
         preprocess: what turns the frame into the model's numbers. A fitted transformer with `transform(frame)`
@@ -271,6 +272,7 @@ def explain(
         0 -1.5 -1.0
     """
     _check_frames(model, frame, background)
+    target = _indices_of(target, model)
     model, preprocess = read_model(model, preprocess)
     layout = Layout.of(frame, background, preprocess, categorical, groups, model)
     device, dtype = home_of(model) if layout.has_gradients else (torch.device("cpu"), torch.float64)
@@ -618,6 +620,18 @@ def _choose_method(
 
 
 # ---- in and out --------------------------------------------------------------------------------------------------
+
+
+def _indices_of(target: Any, model: Any) -> Any:
+    """Labels that are words as indices of a fitted classifier's classes; all else as it is."""
+    known = {label: index for index, label in enumerate(np.asarray(getattr(model, "classes_", ())).tolist())}
+    labels = np.asarray(target)
+    if labels.dtype.kind not in "OUS" or not known or target is None:
+        return target
+    unknown = [label for label in labels.flatten().tolist() if label not in known]
+    if unknown:
+        raise ValueError(f"target={unknown[0]!r} is no class of the model: use one of {', '.join(map(repr, known))}")
+    return np.vectorize(known.__getitem__, otypes=[int])(labels)
 
 
 def _check_frames(model: Any, frame: Any, background: Any) -> None:

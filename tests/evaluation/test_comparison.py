@@ -62,6 +62,15 @@ def test_winners_follow_the_direction_of_each_measure():
     assert np.isnan(winners.loc["down", "p_reference"])  # nobody is tested against itself
 
 
+def test_who_is_clear_of_all_beats_the_reference():
+    """The pair with the reference has one answer, in a family of Holm's that three others make larger."""
+    some = np.random.default_rng(0).normal(size=10)
+    values = {"best": {"up": (some + 0.1).tolist()}, "line": {"up": some.tolist()}}
+    values |= {f"other {i}": {"up": (some + 0.02 * (-1) ** np.arange(10) - 0.2 * i).tolist()} for i in range(3)}
+    winner = comparison(values, MEASURES[:1], reference="line").winners().loc["up"]
+    assert winner["beats_reference"] == ("line" not in winner["tied"])
+
+
 def test_equal_methods_are_tied():
     winners = comparison({"one": VALUES["mid"], "two": VALUES["mid"], "low": VALUES["low"]}).winners()
     assert winners.loc["up", "tied"] in (["one"], ["two"]) and not winners.loc["up", "clear"]

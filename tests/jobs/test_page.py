@@ -39,6 +39,9 @@ def test_a_page_with_every_section(found, tmp_path):
     for kind in ("Cost", "Distributions", "Least support", "Worst by completeness", "Worst by certificate", "Slowest"):
         assert f">{kind}</h2>" in page
     assert "5, 6" in page and page.count("<img") == 1 + 5
+    assert "decides nothing" not in page
+    undecided = module._begin_page(found, found.table().assign(outcome="undecided"))
+    assert "On 20 the test decides nothing: does the model get columns as it was trained on them?" in undecided.html()
 
 
 def starved(score, inputs, baselines, seed):

@@ -44,6 +44,8 @@ def test_what_was_not_asked_for():
     model, tokenizer = toy_model()
     one = explain(model, tokenizer, "the cat", " sat", contrast=" ran", support=False)
     assert one.answer == " sat rather than ran" and one.first in ("the", "cat")
+    ours, other = one.log_probabilities.tolist()
+    assert "of the contrast" in one.evidence and ("prefers the other" in one.evidence) == (other > ours)
     with pytest.raises(ValueError, match="matrix=True"):
         one.to_dataframe(matrix=True)
     with pytest.raises(ValueError, match="removal='burnt' is unknown"):

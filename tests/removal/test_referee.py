@@ -213,7 +213,8 @@ def test_a_series_keeps_its_smoothness():
     g = torch.Generator().manual_seed(0)
     weights, inputs = torch.randn(2, 40, generator=g), torch.randn(1, 2, 40, generator=g)
     found = lp.verdict(lp.Score(lambda x: (x * weights).sum((1, 2))), inputs, inputs * weights)
-    assert "moved copies" in found.status[0].value and found.p_value < 0.05
+    said = found.status[0].value  # no spread of random orders: moved copies vary more
+    assert "moved copies" in said and "chance ±" not in said and found.p_value < 0.05
 
 
 def test_a_tuple_of_inputs():

@@ -195,7 +195,7 @@ class Comparison:
             tests = self._tests[self._tests["measure"] == measure]
             rivals = tests[tests["against"] == "best"]
             tied = rivals[rivals["p_holm"] >= alpha]["method"].tolist()
-            own = tests[(tests["against"] == "reference") & (tests["method"] == best)]["p_holm"]
+            own = rivals[rivals["method"] == self.reference]["p_holm"]  # the same answer as in `tied`
             p = float(own.iloc[0]) if len(own) else np.nan
             rows[measure] = {
                 "best": best,

@@ -16,6 +16,7 @@ from leastpath.jobs.sources import Source, Table, source_of
 from leastpath.removal.verdict import ALPHA, count_outcomes
 from leastpath.report import Report, bars, heatmap
 from leastpath.report.canvas import BLUE, new_figure, plain
+from leastpath.result.status import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +112,9 @@ def _begin_page(found: Explanations, table: pd.DataFrame) -> Report:
     state = "" if found.finished else f" {len(found.missing)} of {found.n_shards} shards are missing."
     doubtful = int((table["ok"].eq(False) & table["failure"].isna()).sum())
     look = f" {doubtful:,} of them need a second look." if doubtful else " None of them needs a second look."
+    undecided = int(table["outcome"].eq(Outcome.UNDECIDED.value).sum())
+    if undecided > len(table) / 2:
+        look += f" On {undecided:,} the test decides nothing: does the model get columns as it was trained on them?"
     return Report("Explanations of a data set", f"{found.done:,} rows by {name}.{look}{state}")
 
 

@@ -150,9 +150,13 @@ class PromptExplanation:
 
     @property
     def evidence(self) -> str:
-        """Log-probability, what changed against the baselines, and the status, in words."""
+        """Log-probabilities, what changed against the baselines, and the status, in words."""
         n = len(self.continuation)
-        log_p = write_number(float(self.log_probabilities[:n].sum()), 3)
+        ours, other = (float(part.sum()) for part in (self.log_probabilities[:n], self.log_probabilities[n:]))
+        log_p = write_number(ours, 3)
+        if self.contrast:
+            prefers = ", so the model prefers the other answer" if other > ours else ""
+            log_p += f", of the contrast {write_number(other, 3)}{prefers}"
         change = write_number(float(self.result.score_change[0]), 3, sign=True)
         return f"log p {log_p}; {change} against the baselines; {self.result.status[0].value}"
 

@@ -99,7 +99,9 @@ def say(evidence: Evidence, support: float, line: float = math.nan) -> Note:
     """
     by_chance, by_input = evidence.by_chance, evidence.by_input
     beside = "" if math.isnan(line) else f" (straight line {write_number(line, 2)})"
-    what = f"support {write_number(support, 2)}{beside}, chance ±{write_number(evidence.spread, 2)}"
+    # A moved copy stays as smooth as the map, so that its support varies more than that of random orders does.
+    chance = "" if evidence.is_moved else f", chance ±{write_number(evidence.spread, 2)}"
+    what = f"support {write_number(support, 2)}{beside}{chance}"
     orders = f"{by_chance.draws} {'moved copies of the map' if evidence.is_moved else 'random orders'}"
     better = f"{what}: better than {by_chance.beaten} of {orders}"
     blind = f"than {by_input.beaten} of {by_input.draws} that know the input but not the model"

@@ -702,7 +702,10 @@ def choose_classes(target: Any, outputs: Tensor) -> Tensor | None:
     rows, n = len(outputs), 1 if outputs.ndim == 1 else outputs.shape[1]
     if target is None:
         return None if n == 1 else outputs.argmax(1)
-    indices = torch.as_tensor(np.array(target), device=outputs.device)  # a copy: pandas' own is read-only
+    given = np.array(target)  # a copy: pandas' own is read-only
+    if given.dtype.kind in "OUS":
+        raise ValueError(f"target={target!r} is a label: expected the index of a class, 0 to {n - 1}, or one per row")
+    indices = torch.as_tensor(given, device=outputs.device)
     if indices.is_floating_point() or indices.dtype == torch.bool or indices.ndim > 1:
         raise ValueError(f"target={target!r}: expected a class index, or one per row")
     if indices.ndim and len(indices) != rows:
