@@ -31,11 +31,10 @@ COSTS_KEY = (
 )
 PICTURE = "![Gain of the best method, of IDGI and of IG, net by net](_generated/finding_who_wins_where.png)"
 SHORT_KEY = (
-    "The *gain* of removal is how much further the score falls without what is ranked first than without what is "
-    "ranked last, as a mean over several fills; 0 is chance. No setting was chosen on these examples. *Clearly* means "
-    "p < 0.05 in a paired test, corrected by Holm over all cells of the method. The best of many methods is a little "
-    "flattered by being the best. With p-values: [winners.csv](_generated/findings/winners.csv); every method with its "
-    "cost: [winners-2.csv](_generated/findings/winners-2.csv); each fill: [When is an explanation true?](truth.md)."
+    "Gains of removal, as in [When is an explanation true?](truth.md), on examples that no setting was chosen on. The "
+    "best of many methods is a little flattered by being the best. With p-values: "
+    "[winners.csv](_generated/findings/winners.csv); every method with its cost: "
+    "[winners-2.csv](_generated/findings/winners-2.csv)."
 )
 TAIL = "From `python -m studies.truth`; each fill, and all rows: [When is an explanation true?](../../truth.md)."
 

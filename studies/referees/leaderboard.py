@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,13 +81,25 @@ def command(
             blucher.command(data, method, len(Kept(results / "referee_blucher.json").rows("lrp")) or 8, results)
             idsds.command(data, method, len(Kept(results / "referee_idsds.json").rows("lrp")) or 12, results)
         units_command(method, EXAMPLES, results, save)
-    page = write_page(results)
+    page, rows = write_page(results), board(results)
     write_atomically(save / "leaderboard.md", page.encode())
+    text = io.StringIO()
+    csv.writer(text).writerows([[str(cell) for cell in row] for row in rows])
+    write_atomically(results / "leaderboard.csv", text.getvalue().encode())
     print(page)
 
 
 def write_page(results: Path) -> str:
-    """The page as Markdown: what does best on photographs first, then what was not measured on all, controls last."""
+    """The page as Markdown. Methods that no referee has seen on all of its nets are named, and stand in the CSV."""
+    heads, *rows = board(results)
+    partial = [row for row in rows if all(not isinstance(x, Cell) or x.covers for x in row)]
+    page = (Path(__file__).parent / "leaderboard.md").read_text(encoding="utf-8")
+    table = markdown_table([str(head) for head in heads], [row for row in rows if row not in partial])
+    return page.replace("{table}", table).replace("{partial}", ", ".join(str(row[0]) for row in partial) or "none")
+
+
+def board(results: Path) -> list[list[object]]:
+    """Heads, then a row a method: what does best on photographs first, what was not measured on all, controls last."""
     columns, truth = columns_of(results), _read(results / "truth.json")
     names = dict.fromkeys(name for found in columns.values() for name in found)
     first = columns[SORTS["photographs"]]
@@ -97,12 +111,11 @@ def write_page(results: Path) -> str:
         return name in CONTROLS, int(bool(cell.covers)), -cell.mean, name
 
     titles = {name: METHODS[name].title for name in METHODS} | dict(CONTROLS)
-    rows = [
+    rows: list[list[object]] = [
         [titles.get(name, name), *(columns[c].get(name, "–") for c in columns), _cost_of(name, truth)]
         for name in sorted(names, key=place)
     ]
-    page = (Path(__file__).parent / "leaderboard.md").read_text(encoding="utf-8")
-    return page.replace("{table}", markdown_table(["method", *columns, "cost"], rows))
+    return [["method", *columns, "cost"], *rows]
 
 
 def columns_of(results: Path) -> dict[str, dict[str, Cell]]:

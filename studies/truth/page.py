@@ -18,16 +18,13 @@ HEAD = """# When is an explanation true?
 
 {begin}{summary}{end}
 
-How this was measured: `python -m studies.truth --data <folder>`. The *gain* is the symmetric relevance gain: the mean,
-over shares of the features, of the score after removing the least important ones minus the score after removing the
-most important ones. A random order has a gain of 0. It is in probability for classes, and in the score's units for
-regressions. What is removed is filled in several ways, and *worst* is the lowest mean of any fill. Settings were chosen
-on the development half of the examples; the tables are of the reporting half, which also has nets that no setting was
-chosen on. "Clearly" means that a paired test, corrected by Holm over all cells of a method, has p < 0.05. Methods with
-fewer examples (n) than IG are compared with it on theirs. Controls, which know no model, a model without training or
-another class, stand at the bottom: what a method is worth is its lead over the best of them. The
-[tables of each net](_generated/truth_nets.md) have costs, worst fills, tests, gates and objects; every method, fill and
-example is in the [data](_generated/truth.json).
+How this was measured: `python -m studies.truth --data <folder>`. The *gain* is the symmetric relevance gain: the
+mean, over shares of the features, of the score after removing the least important ones minus that after removing the
+most important ones, in probability for classes; 0 for a random order. What is removed is filled in several ways.
+Settings were chosen on the development half of the examples; the tables are of the reporting half, which also has
+nets that no setting was chosen on. "Clearly" means p < 0.05 in a paired test, corrected by Holm over all cells of a
+method. The [tables of each net](_generated/truth_nets.md) have costs, worst fills, tests, gates, objects and
+controls; every method is in the [data](_generated/truth.json), every photograph in [rows](_generated/truth.csv).
 """
 TABLES = """# Truth, net by net
 

@@ -49,6 +49,10 @@ def test_a_method_that_is_named_is_measured_first(tmp_path, monkeypatch, capsys)
     leaderboard.command(method="idgi", results=tmp_path, save=tmp_path)
     assert asked == [("idgi", 40, tmp_path, tmp_path)]
     assert (tmp_path / "leaderboard.md").read_text(encoding="utf-8") in capsys.readouterr().out
+    # Descent was seen on one of two nets: it is named on the page, and its row is in the file alone.
+    page, rows = ((tmp_path / name).read_text(encoding="utf-8") for name in ("leaderboard.md", "leaderboard.csv"))
+    assert "nets only: Geodesic IG (descent) (" in page and "| Geodesic IG (descent) |" not in page
+    assert "\nGeodesic IG (descent)," in rows and "\nLRP," in rows
 
 
 @pytest.mark.parametrize("file", ["truth.json", "referee_units.json"])
