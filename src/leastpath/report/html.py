@@ -21,7 +21,7 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --ground: #fff; --band: #f6f8fa; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --soft: #9da7b1; --line: #3d444d; --ground: #0d1117; --band: #161b22; } }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 68rem; background: var(--ground); color: var(--ink);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 74rem; background: var(--ground); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.75rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; }
