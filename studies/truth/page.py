@@ -58,7 +58,8 @@ def _rivals(told: Mapping[str, Any]) -> str:
         return ""
     leads = rivals["leads"]
     nets = [net for net in told["nets"] if any(net in of for of in leads.values())]
-    nearest = sorted(leads, key=lambda rival: min(of["difference"] for of in leads[rival].values()))
+    shown = [rival for rival in leads if rival not in CONTROLS or rival == "edges"]
+    nearest = sorted(shown, key=lambda rival: min(of["difference"] for of in leads[rival].values()))
     n = {net: max(of[net]["n"] for of in leads.values() if net in of) for net in nets}
     rows = [
         [told["candidates"][rival], *(_lead_on(leads[rival].get(net), n[net]) for net in nets)] for rival in nearest
@@ -85,12 +86,11 @@ def _lead_on(lead: Mapping[str, Any] | None, n: int) -> str:
 def _choices(told: Mapping[str, Any]) -> str:
     rows = []
     for kind, choice in told["choices"].items():
-        best = told["candidates"].get(choice["best"], "–") if choice["best"] else "–"
         name = told["candidates"].get(choice["name"], choice["name"])
-        rows.append([SORTS.get(kind, kind), name, best, choice["reason"]])
+        rows.append([SORTS.get(kind, kind), name, choice["reason"]])
     if not rows:
         return ""
-    return "## What the rule chooses\n\n" + markdown_table(["input", "default", "best in development", "why"], rows)
+    return "## What the rule chooses\n\n" + markdown_table(["input", "default", "why"], rows)
 
 
 def _pictures(told: Mapping[str, Any]) -> str:
