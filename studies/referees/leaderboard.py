@@ -81,7 +81,8 @@ def command(
             blucher.command(data, method, len(Kept(results / "referee_blucher.json").rows("lrp")) or 8, results)
             idsds.command(data, method, len(Kept(results / "referee_idsds.json").rows("lrp")) or 12, results)
         units_command(method, EXAMPLES, results, save)
-    page, rows = write_page(results), board(results)
+    rows = board(results)
+    page = page_of(rows)
     write_atomically(save / "leaderboard.md", page.encode())
     text = io.StringIO()
     csv.writer(text).writerows([[str(cell) for cell in row] for row in rows])
@@ -89,9 +90,9 @@ def command(
     print(page)
 
 
-def write_page(results: Path) -> str:
-    """The page as Markdown. Methods that no referee has seen on all of its nets are named, and stand in the CSV."""
-    heads, *rows = board(results)
+def page_of(found: Sequence[Sequence[object]]) -> str:
+    """The board as Markdown. Methods that no referee has seen on all of its nets are named, and stand in the CSV."""
+    heads, *rows = found
     partial = [row for row in rows if all(not isinstance(x, Cell) or x.covers for x in row)]
     page = (Path(__file__).parent / "leaderboard.md").read_text(encoding="utf-8")
     table = markdown_table([str(head) for head in heads], [row for row in rows if row not in partial])

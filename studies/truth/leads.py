@@ -62,7 +62,7 @@ def lead_over_controls(found: Examples) -> dict[str, Lead]:
     if not controls:
         return {}
     best = max(controls, key=lambda name: controls[name])
-    return _leads({name: _shared(found[name], found[best]) for name in found if name not in CONTROLS}, best)
+    return _leads({name: shared(found[name], found[best]) for name in found if name not in CONTROLS}, best)
 
 
 def best_of(told: Mapping[str, Any], sort: str) -> Best | None:
@@ -93,13 +93,14 @@ def best_of(told: Mapping[str, Any], sort: str) -> Best | None:
     best = max(means, key=lambda m: means[m])
     pooled = {m: {f"{net} {row}": x for net, of in nets.items() for row, x in of[m].items()} for m in methods}
     others = [m for m in methods if m != best and not {m, best} <= {*WINDOWS}]
-    pairs = {other: _shared(pooled[best], pooled[other]) for other in others}
+    pairs = {other: shared(pooled[best], pooled[other]) for other in others}
     leads = _leads(pairs, None)
     order = sorted(leads, key=lambda m: -means[m])
     return Best(best, means[best], list(nets), [leads[m] for m in order])
 
 
-def _shared(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple[list[float], list[float]]:
+def shared(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple[list[float], list[float]]:
+    """The numbers of the examples that both have, in the same order."""
     both = sorted(ours.keys() & theirs.keys())
     return [ours[row] for row in both], [theirs[row] for row in both]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from leastpath.evaluation.statistics import holm, paired_test
 from studies.truth.choice import harms
-from studies.truth.leads import WINDOWS
+from studies.truth.leads import WINDOWS, shared
 from studies.truth.problem import Net
-from studies.truth.results import Rows, evidence
+from studies.truth.results import Rows, evidence, gains_by_example
 
 OURS = WINDOWS[0]
 
@@ -30,17 +30,11 @@ def beside_rivals(rows: Sequence[Rows], nets: Mapping[str, Net]) -> dict[str, An
     found = evidence(rows, nets, "reporting", "photographs")
     if OURS not in found:
         return {}
-    ours = found[OURS]
-    gains: dict[tuple[str, str], dict[int, float]] = {}
-    for row in rows:
-        if row["half"] == "reporting" and row["method"] in found:
-            gains.setdefault((row["method"], row["net"]), {})[row["row"]] = row["gain"]
-    tests = {}
+    ours, gains, tests = found[OURS], gains_by_example(rows), {}
     for rival in found:
         for net in dict.fromkeys(net for net, _ in ours.gains):
-            both = sorted(gains[OURS, net].keys() & gains.get((rival, net), {}).keys())
-            if rival not in WINDOWS and len(both) > 1:
-                own, theirs = ([gains[method, net][row] for row in both] for method in (OURS, rival))
+            own, theirs = shared(gains[net][OURS], gains[net].get(rival, {}))
+            if rival not in WINDOWS and len(own) > 1:
                 tests[rival, net] = paired_test(own, theirs)
     p_values = holm([test.p_value for test in tests.values()])
     leads: dict[str, dict[str, Any]] = {}

@@ -7,7 +7,7 @@ from tiny_truth import tiny_results
 
 from studies.referees import leaderboard
 from studies.referees.kept import Kept
-from studies.referees.leaderboard import IN_TRUTH, gains_of_sort, write_page
+from studies.referees.leaderboard import IN_TRUTH, board, gains_of_sort, page_of
 from studies.truth.candidates import CANDIDATES
 
 
@@ -32,7 +32,7 @@ def results(tmp_path):
 
 def test_cells_are_means_with_intervals_and_controls_stand_last(tmp_path):
     told = results(tmp_path)
-    page = write_page(tmp_path)
+    page = page_of(board(tmp_path))
     # (.375 + .875) / 2; of the two examples of one net the variance of the mean is .125², of the other 0.
     assert cells(page, "Integrated Gradients")[2] == "0.62 ± 0.12" and cells(page, "Integrated Gradients")[6] == "1"
     assert gains_of_sort(told, "digits")["geodesic_descent"].covers == " (1/2)"
@@ -59,4 +59,4 @@ def test_a_method_that_is_named_is_measured_first(tmp_path, monkeypatch, capsys)
 def test_a_referee_that_is_missing_is_left_out(tmp_path, file):
     results(tmp_path)
     (tmp_path / file).unlink()
-    assert "| LRP |" in write_page(tmp_path)
+    assert "| LRP |" in page_of(board(tmp_path))
