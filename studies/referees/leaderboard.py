@@ -37,7 +37,7 @@ IN_TRUTH: Mapping[str, Sequence[str]] = MappingProxyType(
         "elastic_band": ("monotone-two", "monotone-group", "monotone"),
         "geodesic_descent": ("descent",), "geodesic_variational": ("variational",),
         "staircase": ("staircase-logit-two", "staircase-two", "staircase"), "occlusion": ("windows-two", "occlusion"),
-        "windows_in_context": ("in-context",), "rise": ("rise-two",), "owen": ("owen-two",), "lrp": ("lrp",),
+        "windows_in_context": ("context",), "rise": ("rise-two",), "owen": ("owen-two",), "lrp": ("lrp",),
         "smooth_grad": ("smooth-grad",), "smooth_grad_squared": ("smooth-grad-squared",), "var_grad": ("var-grad",),
         "smooth_integrated_gradients": ("smooth-ig",), "input_x_gradient": ("input-gradient",),
         "saliency": ("gradient", "saliency"), "kernel_shap": ("kernel-shap",), "lime": ("lime",),

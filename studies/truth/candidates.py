@@ -22,7 +22,7 @@ from studies.truth.references import REFERENCES
 IG, IDGI, LINE = "ig", "idgi", "line"
 STEPS = 50
 SHOWN = (  # by picture and page, the other candidates being data
-    "in-context", "in-context-fast", "staircase-two", "windows-two", "owen-two", "idgi-two", "ig-two", IG, "occlusion",
+    "context", "context-fast", "staircase-two", "windows-two", "owen-two", "idgi-two", "ig-two", IG, "occlusion",
     "smooth-grad", "lrp", "descent", "edges", "distance", "random",
 )  # fmt: skip
 CLASSES: tuple[Kind, ...] = ("image", "text", "table")  # kinds of input whose nets are classifiers
@@ -231,11 +231,11 @@ def _of_pictures() -> tuple[Candidate, ...]:
     both: dict[str, Any] = {**pictures, "several": True}
     windows: dict[str, Any] = {**may_win, "kinds": ("image",), "several": True}
     return (
-        Candidate("in-context", "windows in context", "windows_in_context", gradients=433, **windows),
-        Candidate("in-context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
+        Candidate("context", "windows in context", "windows_in_context", gradients=320, **windows),
+        Candidate("context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
                   gradients=60, **windows),
-        Candidate("in-context-best", "windows in context, best", "windows_in_context", {"quality": "best"},
-                  gradients=1070, **both),
+        Candidate("context-best", "windows in context, best", "windows_in_context", {"quality": "best"},
+                  gradients=960, **both),
         Candidate("windows-two", "sliding windows in the logit, several baselines", "sliding_windows", gradients=240,
                   **windows),
         Candidate("staircase-logit-two", "random staircases in the logit, several baselines", "staircase",

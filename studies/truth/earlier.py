@@ -74,7 +74,11 @@ def with_earlier(told: Told, earlier: Told) -> dict[str, Any]:
         told: what this run found.
         earlier: what is on the page.
     """
-    nets = {**earlier["nets"], **told["nets"]}
+    known = earlier["nets"]
+    of_run = {
+        name: of | {"quality": of["quality"] or known.get(name, of)["quality"]} for name, of in told["nets"].items()
+    }
+    nets = {**known, **of_run}  # a net that was not opened this time is as good as it was
     return {
         "nets": nets,
         "candidates": earlier["candidates"] | told["candidates"],

@@ -21,7 +21,7 @@ SORTS = {
     "few": "Few features",
 }
 RESAMPLES = 1999
-WINDOWS = ("in-context", "in-context-fast", "in-context-best")  # no rivals of each other: amounts of the same
+WINDOWS = ("context", "context-fast", "context-best")  # no rivals of each other: amounts of the same
 
 
 @dataclass(frozen=True)

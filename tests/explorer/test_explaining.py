@@ -72,7 +72,8 @@ def test_every_method_that_is_offered_works(source):
         if found.walk is not None:
             assert torch.allclose(found.walk.attributed[-1], found.result.values[0].to(found.walk.attributed)), name
         line = found if name == "integrated_gradients" else line
-    assert float(found.result.stats["line_support"]) == pytest.approx(float(line.result.support))
+    # The two are measured in batches of other sizes, and a small net's support is as small as their rounding.
+    assert float(found.result.stats["line_support"]) == pytest.approx(float(line.result.support), abs=1e-6)
 
 
 def test_the_support_is_that_of_attribute():

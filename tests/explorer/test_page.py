@@ -316,6 +316,19 @@ def test_the_export_page_scrubs_offline(visit, explorer, tmp_path):
     expect(alone.locator("footer")).to_contain_text("leastpath explore")
 
 
+def test_the_export_page_opens_on_what_is_offered_first(visit, net, picture, tmp_path):
+    """As the page that it was made of: the line is computed before it, to have a path to walk."""
+    methods = ["occlusion", "integrated_gradients"]
+    with lp.explore(lp.Score(net), picture, 0.0, methods=methods, open=False) as explorer:
+        page = visit(explorer.url)
+        expect(page.locator(".tab")).to_have_count(2)
+        with page.expect_download() as download:
+            page.click("#export-html")
+        path = tmp_path / "explanation.html"
+        download.value.save_as(path)
+    assert visit(path.as_uri(), offline=True).evaluate("() => Store.selected.method") == "occlusion"
+
+
 def test_charts_png_json_and_code(visit, explorer, tmp_path):
     page = visit(explorer.url, charts=True)
     expect(page.locator("#walk-chart .scatterlayer .trace")).to_have_count(3)  # under the server's policy

@@ -198,7 +198,9 @@ def soak_jobs(until: Callable[[int], bool], seed: int = 0) -> Tally:
             tally.rows += ROWS
             tally.lost += ROWS - len(set(indices)) + int((~there).sum()) + len(found.verify())
             tally.double += len(indices) - len(set(indices))
-            tally.wrong += int((values != expected)[there].flatten(1).any(1).sum())
+            # A row that failed is explained later, without its neighbors; the batch's size may change the last bit.
+            same = torch.isclose(values, expected, rtol=1e-5, atol=1e-7)
+            tally.wrong += int((~same)[there].flatten(1).any(1).sum())
             shutil.rmtree(out)
             tally.sizes.append(resident())
     return tally

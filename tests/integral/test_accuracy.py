@@ -24,6 +24,9 @@ from leastpath.integral.accuracy import (
 TENTH = Accuracy(0.1)
 
 
+EPS = torch.finfo(torch.float32).eps
+
+
 def example(**given) -> Sums:
     """One example with values (3, -1), Δf = 2, and a score between 0 and 4."""
     numbers = {"length": 5, "residual": 0.01, "moved": 0.01, "length_moved": 0.01, "pieces": 3, "low": 0, "high": 4}
@@ -81,8 +84,10 @@ def test_an_example_is_done_when_every_error_is_within(wrong):
 
 
 def test_flat_and_taken():
-    assert not example().flat.any() and not example(high=0).flat.any()  # there are values, then
-    assert example(high=0)._replace(values=torch.zeros(1, 2)).flat.all()
+    assert not example().flat(EPS).any() and not example(high=0).flat(EPS).any()  # there are values, then
+    assert example(high=0)._replace(values=torch.zeros(1, 2)).flat(EPS).all()
+    nearly = example(low=1, high=1 + 1e-6)._replace(values=torch.zeros(1, 2))
+    assert nearly.flat(EPS).all() and not nearly.flat(torch.finfo(torch.float64).eps).any()
     twice = Sums(*(torch.cat([a, b]) for a, b in zip(example(), example(length=7), strict=True)))
     assert twice.take(torch.tensor([1])).length.tolist() == [7] and isinstance(twice.errors, Errors)
 

@@ -181,10 +181,13 @@ class Sums(NamedTuple):
         """The sums of some examples (rows,)."""
         return Sums(*(None if part is None else part[rows.to(part.device)] for part in self))  # type: ignore[arg-type]
 
-    @property
-    def flat(self) -> Tensor:
-        """Whether the score does not change at all."""
-        return (self.high <= self.low) & ~flat_rows(self.values).any(1)
+    def rounding(self, eps: float) -> Tensor:
+        """What arithmetic may move the score by."""
+        return ROUNDING * eps * torch.maximum(self.low.abs(), self.high.abs())
+
+    def flat(self, eps: float) -> Tensor:
+        """Whether the score does not change at all, but for what a model rounds otherwise in another row."""
+        return (self.high - self.low <= self.rounding(eps)) & ~flat_rows(self.values).any(1)
 
     @property
     def scale(self) -> Tensor:
@@ -212,7 +215,7 @@ class Sums(NamedTuple):
         """
         tolerance = asked.tolerance
         assert tolerance is not None
-        rounding = ROUNDING * eps * torch.maximum(self.low.abs(), self.high.abs())
+        rounding = self.rounding(eps)
         at_least, scale = max(tolerance, 8 * eps), self.scale
         attribution = at_least * torch.maximum(flat_rows(self.values).abs().sum(1), scale) + rounding
         gap = tolerance * scale + rounding

@@ -34,7 +34,8 @@ def integrate_at_fixed_steps(block: Block) -> Integral:
         length = sum_by(block.leg_lengths(), s.leg_example, len(block)).to(sums.length)
         difference = (block.path.end - block.path.start).to(sums.values)
         sums = sums._replace(values=plan.weighting.conclude(sums.values, length, difference))
-    each = zip(*(of.tolist() for of in (sums.flat, block.gradients(), budget, sums.errors.gap, late)), strict=True)
+    told = sums.flat(plan.score.eps), block.gradients(), budget, sums.errors.gap, late
+    each = zip(*(of.tolist() for of in told), strict=True)
     run, asked = plan.run, plan.accuracy.n_steps
     notes = [
         FLAT

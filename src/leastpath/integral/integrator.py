@@ -508,7 +508,7 @@ def _conclude(state: _State, rows: Tensor, interrupted: bool) -> Integral:
     plan, errors, clock, tolerance = block.plan, sums.errors, block.plan.run.clock, block.plan.accuracy.tolerance
     assert tolerance is not None
     by_rounding = torch.isfinite(limits.gap) & (limits.gap / tolerance > 2 * sums.scale)
-    done, flat = errors.within(limits, plan.accuracy.measure), sums.flat.cpu()
+    done, flat = errors.within(limits, plan.accuracy.measure), sums.flat(plan.score.eps).cpu()
     dtype, gradients = str(plan.score.dtype).removeprefix("torch."), block.gradients()[rows]
     notes = [note_done(tolerance, round(spent)) for spent in gradients.numpy().tolist()]
     others = (~done | flat | by_rounding.cpu()).nonzero()[:, 0]  # few, of whom there is more to say

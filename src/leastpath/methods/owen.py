@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -17,6 +18,8 @@ from leastpath.methods.shapley import RowGroups
 
 CELLS = 16  # per side of an image, the smallest parts
 AT_ONCE = 32  # runs that are divided before it is asked again which matter most
+Cut = Callable[[Tensor, Tensor], Tensor]
+"""From begins and ends of runs of cells (n,) to the cells before which they are cut (n,)."""
 
 
 def _cost(shape: Sequence[int], settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -62,8 +65,10 @@ def owen(
     for row in range(len(problem)):
         members = cells if grouped is None else grouped.members[row]
         assert members is not None
-        ends = first[row : row + 1], first[row : row + 1] + problem.change[row : row + 1].cpu()
-        rows.append(share_evenly(_divide(problem, row, members, ends, n_forwards, cuts), members))
+        ends = torch.stack([first[row], first[row] + problem.change[row].cpu()])
+        runs = divide(problem, row, members, ends, n_forwards, partial(_middle, cuts=cuts))
+        rows.append(share_evenly(runs.shared(torch.ones(int(members.max()) + 1)), members))
+        problem.bar.advance()
     return Explained(torch.stack(rows).to(problem.end.device))
 
 
@@ -95,8 +100,19 @@ def _halves(box: tuple[range, ...]) -> Iterator[tuple[range, ...]]:
         yield from ((half, wide) for half in (tall[: -(-len(tall) // 2)], tall[-(-len(tall) // 2) :]))
 
 
+def _middle(begin: Tensor, end: Tensor, cuts: Sequence[int]) -> Tensor:
+    """Where each run is cut: at the cut inside of it that is nearest to its middle, or there."""
+    found = (begin + end + 1) // 2
+    if not len(cuts):
+        return found
+    places = torch.as_tensor(cuts)  # (m,)
+    inside = (places > begin[:, None]) & (places < end[:, None])
+    away = torch.where(inside, (places - found[:, None]).abs(), torch.iinfo(torch.long).max)
+    return torch.where(inside.any(1), places[away.argmin(1)], found)
+
+
 @dataclass(frozen=True)
-class _Runs:
+class Runs:
     """Runs of cells in contexts, (n,) each: what is shown besides, and the score without and with the run."""
 
     begin: Tensor
@@ -106,28 +122,21 @@ class _Runs:
     with_it: Tensor
     weight: Tensor
 
-    def __getitem__(self, chosen: Tensor) -> _Runs:
-        return _Runs(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+    def __getitem__(self, chosen: Tensor) -> Runs:
+        return Runs(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
-    def and_also(self, others: _Runs) -> _Runs:
-        return _Runs(*(torch.cat([getattr(self, f), getattr(others, f)]) for f in self.__dataclass_fields__))
+    def and_also(self, others: Runs) -> Runs:
+        """These and others."""
+        return Runs(*(torch.cat([getattr(self, f), getattr(others, f)]) for f in self.__dataclass_fields__))
 
     @property
     def size(self) -> Tensor:
+        """Cells of each."""
         return self.end - self.begin
-
-    def middle(self, cuts: Sequence[int]) -> Tensor:
-        """Where each run is cut: at the cut inside of it that is nearest to its middle, or there."""
-        found = (self.begin + self.end + 1) // 2
-        if not len(cuts):
-            return found
-        places = torch.as_tensor(cuts)  # (m,)
-        inside = (places > self.begin[:, None]) & (places < self.end[:, None])
-        away = torch.where(inside, (places - found[:, None]).abs(), torch.iinfo(torch.long).max)
-        return torch.where(inside.any(1), places[away.argmin(1)], found)
 
     @property
     def gain(self) -> Tensor:
+        """What each adds to the score in its context, by the share of orders in which it has that context."""
         return self.weight * (self.with_it - self.without)
 
     def shown(self, begin: Tensor, end: Tensor) -> Tensor:
@@ -135,31 +144,78 @@ class _Runs:
         places = torch.arange(self.context.shape[1])
         return self.context | ((places >= begin[:, None]) & (places < end[:, None]))
 
+    def shared(self, sizes: Tensor) -> Tensor:
+        """What each cell gains (cells,), where the cells of a run share its gain by their sizes (cells,)."""
+        values, sizes = torch.zeros(len(sizes), dtype=self.without.dtype), sizes.to(self.without)
+        for begin, end, gain in zip(self.begin.tolist(), self.end.tolist(), self.gain.tolist(), strict=True):
+            values[begin:end] += gain * sizes[begin:end] / sizes[begin:end].sum()
+        return values
 
-def _divide(
-    problem: Problem, row: int, members: Tensor, ends: tuple[Tensor, Tensor], n_forwards: int, cuts: Sequence[int]
-) -> Tensor:  # fmt: skip
-    """What each cell gains (cells,), on the CPU: some at a time, the runs that matter most are divided."""
-    k, left, one = int(members.max()) + 1, n_forwards // 2, torch.ones(1, dtype=ends[0].dtype)
-    runs = _Runs(one.long() * 0, one.long() * k, torch.zeros(1, k, dtype=torch.bool), *ends, one)
+
+def divide(
+    problem: Problem, row: int, members: Tensor, ends: Tensor, n_forwards: int, cut: Cut, coin: Coin | None = None
+) -> Runs:
+    """Runs of cells, on the CPU: some at a time, those that matter most are divided.
+
+    Args:
+        problem: what is explained.
+        row: of it.
+        members: (*shape) the cell of each feature, numbered from 0 so that whatever shall be divided is a run.
+        ends: (2,) the score at the baseline and at the input.
+        n_forwards: two for each division, or one where a coin decides.
+        cut: where a run is divided.
+        coin: which half enters first, where it is not both in turn. None: always both.
+    """
+    k, left, one = int(members.max()) + 1, n_forwards, torch.ones(1, dtype=ends.dtype)
+    runs = Runs(one.long() * 0, one.long() * k, torch.zeros(1, k, dtype=torch.bool), ends[:1], ends[1:], one)
     while n := min(int((runs.size > 1).sum()), left, AT_ONCE):
-        left -= n
         order = torch.where(runs.size > 1, runs.gain.abs(), -torch.inf).argsort(descending=True, stable=True)
-        runs = runs[order[n:]].and_also(_halve(problem, row, members, runs[order[:n]], cuts))
-    values = torch.zeros(k, dtype=one.dtype)
-    for begin, end, share in zip(runs.begin.tolist(), runs.end.tolist(), (runs.gain / runs.size).tolist(), strict=True):
-        values[begin:end] += share
-    problem.bar.advance()
-    return values
+        chosen, rest = runs[order[:n]], runs[order[n:]]
+        both = torch.ones(n, dtype=torch.bool) if coin is None else chosen.weight > coin.below
+        kept = (1 + both.long()).cumsum(0) <= left  # those that can be paid
+        if not kept.any():
+            break
+        left -= int((1 + both.long())[kept].sum())
+        rest = rest.and_also(chosen[~kept])
+        halves = _halve(problem, row, members, chosen[kept & both], cut)
+        runs = rest.and_also(halves)
+        if coin is not None:
+            runs = runs.and_also(_halve_once(problem, row, members, chosen[kept & ~both], cut, coin))
+    return runs
 
 
-def _halve(problem: Problem, row: int, members: Tensor, runs: _Runs, cuts: Sequence[int]) -> _Runs:
+@dataclass(frozen=True)
+class Coin:
+    """Which half of a run enters first, for runs of a weight up to `below`: tossed, so that they cost one forward."""
+
+    below: float
+    generator: torch.Generator
+
+
+def _halve_once(problem: Problem, row: int, members: Tensor, runs: Runs, cut: Cut, coin: Coin) -> Runs:
+    """Each run as its two halves, one of which enters first."""
+    n, middle = len(runs.begin), cut(runs.begin, runs.end)
+    heads = torch.rand(n, generator=coin.generator) < 0.5
+    begin, end = torch.where(heads, runs.begin, middle), torch.where(heads, middle, runs.end)  # of the first
+    shown = runs.shown(begin, end)
+    scores = score_own_masks(problem, torch.full((n,), row), lambda i: shown[i][:, members])
+    return Runs(
+        torch.cat([begin, torch.where(heads, middle, runs.begin)]),
+        torch.cat([end, torch.where(heads, runs.end, middle)]),
+        torch.cat([runs.context, shown]),
+        torch.cat([runs.without, scores]),
+        torch.cat([scores, runs.with_it]),
+        runs.weight.repeat(2),
+    )
+
+
+def _halve(problem: Problem, row: int, members: Tensor, runs: Runs, cut: Cut) -> Runs:
     """Each run as its two halves, each of them in the contexts without and with the other: four for one."""
-    n, middle = len(runs.begin), runs.middle(cuts)
+    n, middle = len(runs.begin), cut(runs.begin, runs.end)
     shown = torch.cat([runs.shown(runs.begin, middle), runs.shown(middle, runs.end)])  # (2 n, cells)
     scores = score_own_masks(problem, torch.full((2 * n,), row), lambda i: shown[i][:, members])
     left, right = scores[:n], scores[n:]
-    return _Runs(
+    return Runs(
         torch.cat([runs.begin, runs.begin, middle, middle]),
         torch.cat([middle, middle, runs.end, runs.end]),
         torch.cat([runs.context, shown[n:], runs.context, shown[:n]]),

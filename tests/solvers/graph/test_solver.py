@@ -225,7 +225,8 @@ def test_refined_routes_are_no_longer_than_the_route_and_the_line(metric):
     plain, refined = (explain(lp.NeighborGraph(POINTS, 8, refine=r), metric=metric) for r in (False, True))
     # Both are measured to 1 %.
     assert (refined.length <= plain.length * 1.02 + 1e-5).all() and (refined.length_ratio <= 1.02).all()
-    assert float(refined.length.sum()) < float(plain.length.sum())
+    if not isinstance(metric, lp.RankOne):  # under which every monotone route is a shortest one
+        assert float(refined.length.sum()) < float(plain.length.sum())
     assert torch.equal(refined.path.end, X) and torch.equal(refined.path.start, BASE.expand(6, 2))
 
 

@@ -18,7 +18,7 @@ def rows(method, net, gain, black=0.0, n=10, half="reporting"):
 
 def test_leads_are_corrected_over_all_rivals_and_nets_and_fills_are_looked_at():
     made = [
-        *rows("in-context", "voc", 0.5), *rows("in-context", "cifar", 0.5), *rows("in-context-fast", "voc", 0.9),
+        *rows("context", "voc", 0.5), *rows("context", "cifar", 0.5), *rows("context-fast", "voc", 0.9),
         *rows("idgi", "voc", 0.25), *rows("idgi", "cifar", 0.75, n=4), *rows("lrp", "voc", 0.5, black=0.25),
         *rows("ig", "voc", 0.1, half="development"),
     ]  # fmt: skip

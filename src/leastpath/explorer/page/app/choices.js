@@ -60,7 +60,7 @@ const Choices = (() => {
     for (const key of state.results) {
       const result = await Server.result(key);
       if (!Tasks.isCurrent(mine)) return;
-      Store.addResult(result, false);
+      Store.addResult(result, result.method === state.methods[0]?.name); // what is offered first is shown first
     }
     if (state.results.length || state.offline) return;
     for (const name of method ? [method] : state.opening) if (Tasks.isCurrent(mine)) await explain(name);
