@@ -53,7 +53,7 @@ def attribute(
         settings: of the method; `lp.METHODS[name].defaults` lists them.
 
     Settings of images (`windows_in_context`):
-        quality: "fast", "default" or "best": about 56, 320 and 960 gradients' worth.
+        quality: "fast", "default" or "best": about 56, 448 and 960 gradients' worth.
 
     Settings of methods with a path:
         metric: what lengths are measured in, and what the solver makes short. `Conformal` by default.

@@ -231,7 +231,7 @@ def _of_pictures() -> tuple[Candidate, ...]:
     both: dict[str, Any] = {**pictures, "several": True}
     windows: dict[str, Any] = {**may_win, "kinds": ("image",), "several": True}
     return (
-        Candidate("context", "windows in context", "windows_in_context", gradients=320, **windows),
+        Candidate("context", "windows in context", "windows_in_context", gradients=448, **windows),
         Candidate("context-fast", "windows in context, fast", "windows_in_context", {"quality": "fast"},
                   gradients=60, **windows),
         Candidate("context-best", "windows in context, best", "windows_in_context", {"quality": "best"},

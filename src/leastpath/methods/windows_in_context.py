@@ -47,7 +47,7 @@ class Plan:
 # Chosen on photographs of the development half of ImageNet (docs/methods.md).
 PLANS: Mapping[Quality, Plan] = {
     "fast": Plan(trees=3, forwards=28, rounds=1),
-    "default": Plan(trees=5, forwards=96, rounds=1),
+    "default": Plan(trees=7, forwards=96, rounds=1),
     "best": Plan(trees=5, forwards=96, rounds=3),
 }
 MOST_GRADIENTS = 1_100  # gradients' worth of an example whose map shall settle, unless the user says otherwise
@@ -88,7 +88,7 @@ def windows_in_context(
       variation of the score along them, over |change of score|. 1: no step was taken back by another.
 
     Args:
-        quality: "fast", "default" or "best": about 56, 320 and 960 gradients' worth with two baselines.
+        quality: "fast", "default" or "best": about 56, 448 and 960 gradients' worth with two baselines.
         detail: "pixels" shares the map out among neighbouring pixels by how steep the score is in each (the root of
             SmoothGrad's mean |gradient|, 50 gradients more), for uses that take single pixels. The sums over windows
             stay about the same.
