@@ -1,6 +1,6 @@
 """The elastic band beside IG, IDGI, Descent and the variational energy: how short, how well supported, at what cost.
 
-    python benchmarks/elastic.py [--digits 60] [--nets mlp "cnn relu" "cnn gelu" vit] [--store FOLDER]
+    PYTHONPATH=. python benchmarks/elastic.py [--digits 60] [--nets mlp "cnn relu" "cnn gelu" vit] [--store FOLDER]
 
 scikit-learn's digits that the nets have not seen, log-softmax of the predicted class, black baseline, 50 steps of the
 integral. Columns: gradients in all; median length relative to the straight line; median of Σ|A| / |Δf|; then the

@@ -1,6 +1,6 @@
 """The sign in the paper's energy, on half-moons: what `Variational` does to the NCC gap, away from and toward slopes.
 
-    python benchmarks/moons_variational.py [--points 200] [--fast]
+    PYTHONPATH=. python benchmarks/moons_variational.py [--points 200] [--fast]
 
 The study `sign` of `python -m studies.findings` with a number of points of your own, and a target: three networks
 (2-10-10-2, ReLU, Adam 1e-3, batch 32, 50 epochs; noise .05, .15, .30), baseline (−.5, −.5), log-softmax of the

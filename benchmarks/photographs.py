@@ -1,6 +1,6 @@
 """Is the map of a photograph the same tomorrow? And the photographs that several benchmarks explain.
 
-    python benchmarks/photographs.py FOLDER [--count 8] [--first 0] [--half reporting] [--size 128]
+    PYTHONPATH=. python benchmarks/photographs.py FOLDER [--count 8] [--first 0] [--half reporting] [--size 128]
         [--qualities fast,default] [--support full]
     python benchmarks/photographs.py FOLDER --count 24 --sheet sheet.png
     python benchmarks/photographs.py

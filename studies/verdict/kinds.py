@@ -49,7 +49,7 @@ class Kind:
 
 
 _ALL = (
-    Kind("both", "staircases + windows", True, ("photograph",)),
+    Kind("context", "windows in context", True, ("photograph",)),
     Kind("staircases", "staircases", True),
     Kind("occlusion", "occlusion", True),
     Kind("idgi", "IDGI", True, ("photograph",)),
@@ -89,7 +89,7 @@ def draw_maps(problem: Problem, sort: Sort, seed: int) -> dict[str, Tensor]:
         warnings.simplefilter("ignore")  # statuses are counted, not read
         found = explain_well(problem, sort) | draw_controls(problem, sort, seed)
         found |= {f"random{k}": _call("random", problem, sort, seed=1000 * seed + k).values for k in RANDOM_SEEDS}
-    found["reversed"] = -found["both" if sort == "photograph" else "ig"]
+    found["reversed"] = -found["context" if sort == "photograph" else "ig"]
     return {name: values.sum(-1) if _has_width(values, sort) else values for name, values in found.items()}
 
 
@@ -98,7 +98,7 @@ def _has_width(values: Tensor, sort: Sort) -> bool:
 
 
 def explain_well(problem: Problem, sort: Sort) -> dict[str, Tensor]:
-    """What explains the model: on photographs from two baselines, and of the log-odds."""
+    """What explains the model: on photographs from two baselines, and of the log-odds, or of the logit by default."""
     steps: dict[str, Any] = {"tolerance": None, "n_steps": STEPS.get(sort, 50)}
     found = {
         "ig": _call("integrated_gradients", problem, sort, **steps).values,
@@ -110,8 +110,10 @@ def explain_well(problem: Problem, sort: Sort) -> dict[str, Tensor]:
     found["occlusion"] = _call("occlusion", problem, sort, **window).values
     if sort == "photograph":
         found["idgi"] = _call("idgi", problem, sort, **steps).values
-        stairs, windows = (found[name].sum(1, keepdim=True) for name in ("staircases", "occlusion"))
-        found["both"] = (stairs / stairs.norm() + windows / windows.norm()).expand_as(problem.inputs)
+        starts = problem.baselines
+        found["context"] = METHODS["windows_in_context"](
+            problem.score("raw"), problem.inputs, starts, support=False
+        ).values
     return found
 
 

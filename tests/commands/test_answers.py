@@ -76,7 +76,7 @@ def test_the_plan_counts_what_is_known_and_names_what_is_not():
     methods = [METHODS[name] for name in ("staircase", "saliency", "expected_gradients")]
     said = estimate(picture_case(), methods, {})
     assert said.startswith("About ") and "besides Expected Gradients, whose cost is not known" in said
-    assert "2 gradients at" in said and f"{384 + 2 * (650 + 1 + 3 * 42):,} forward passes" in said
+    assert "2 gradients at" in said and f"{1_536 + 2 * (650 + 1 + 3 * 42):,} forward passes" in said
 
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "elastic_band", "idgi", "geodesic_descent"])

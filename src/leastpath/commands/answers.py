@@ -22,7 +22,7 @@ from leastpath.evaluation.measure import read_attributions
 from leastpath.features.groups import label_groups
 from leastpath.methods import Method
 from leastpath.removal.curves import Order, Scale, judged_score, level_of, removal_scores
-from leastpath.removal.referee import FEWEST, REMOVALS_OF_LARGE, Referee
+from leastpath.removal.referee import FEWEST, REMOVALS_OF_PHOTOGRAPH, Referee
 from leastpath.result.attribution import Attribution
 from leastpath.result.status import finished
 from leastpath.score.calls import leave_untouched
@@ -166,7 +166,7 @@ def estimate(case: Case, methods: Sequence[Method], limits: Mapping[str, float |
     gradient, forward = _seconds(case)
     gradients, forwards, unknown = 0, 0, []
     m = len(case.each_baseline)
-    forwards += REMOVALS_OF_LARGE if case.features is None else FEWEST  # once for all methods
+    forwards += REMOVALS_OF_PHOTOGRAPH if case.features is None else FEWEST  # once for all methods
     for method in methods:
         cost = method.cost(case.inputs.shape[1:], limits.get("max_gradients"))
         if cost is None:

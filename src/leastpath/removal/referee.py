@@ -67,6 +67,7 @@ MOST_UNITS = 1_024  # that are removed one by one; more are bundled
 ORDER_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 REMOVALS_OF_UNIT, FEWEST, MOST = 28, 600, 1_800  # per example, where a forward costs little
 REMOVALS_OF_LARGE = 384  # where it does not
+REMOVALS_OF_PHOTOGRAPH = 1_536  # three pairs for each of 256 patches; with about one a patch weights are noisiest
 SET_SHARES = (0.1, 0.9)  # smallest and largest share that a random set removes
 WIDTHS = (0.0, 1.0, 2.0)  # of random sets on a grid, in cells: scattered, small spots, large spots
 CHANCE_ORDERS = 4  # random orders of a photograph, for the spread of chance alone
@@ -146,6 +147,8 @@ class Referee:
     @property
     def usual_removals(self) -> int:
         """Per example, unless the user says otherwise."""
+        if self.remover.is_photograph:
+            return REMOVALS_OF_PHOTOGRAPH
         return REMOVALS_OF_LARGE if self.is_large else min(MOST, max(FEWEST, REMOVALS_OF_UNIT * len(self.cases[0])))
 
     @property
@@ -423,9 +426,9 @@ def verdict(
             Three baselines or more stand in alone.
         groups: what is removed together (see `attribute`). None: images by patches of a grid of at most 16 × 16,
             tokens whole, series by time steps, and else single features. A whole number: about so many superpixels.
-        n_removals: inputs without some of their features that the model is asked about, per example. None: 384 for
-            photographs, tokens and other large inputs, where the last two thirds are left out if the first leaves no
-            hope; 600 to 1,800 for small ones. More give more power.
+        n_removals: inputs without some of their features that the model is asked about, per example. None: 1,536 for
+            photographs, 384 for tokens and other large inputs, where the last two thirds are left out if the first
+            leaves no hope; 600 to 1,800 for small ones. More give more power.
 
     Rarely needed:
         draws: orders that explanations are compared with; they cost no forwards.

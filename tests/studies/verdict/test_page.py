@@ -21,7 +21,7 @@ TOLD = {
     "verdicts": {"wine": {"ig": CELL, "random": CELL | {"supported": 4, "undecided": 0}}},
     "four random": {"wine": {"n": 200, "trust": 3}},
     "band": {"wine": {"n": 200, "supported": 180, "unsupported": 7, "though better than chance": 1}},
-    "power": {"photographs": {"96": {"both": POWER}, "192": {"both": POWER | {"supported": 3}}}},
+    "power": {"photographs": {"96": {"context": POWER}, "192": {"context": POWER | {"supported": 3}}}},
 }
 
 

@@ -13,7 +13,7 @@ def kept(tmp_path):
             "kinds": {"ig": {"outcome": outcomes, "p_value": [0.01] * 2, "p_model": [0.01] * 2}},
             "band": {"outcome": ["unsupported", "unsupported"], "p_value": [0.01, 0.2]},
         })  # fmt: skip
-    levels = {str(n): {"both": [0.01, 0.5 if n < 400 else 0.01]} for n in (96, 192, 384, 768, 1536)}
+    levels = {str(n): {"context": [0.01, 0.5 if n < 400 else 0.01]} for n in (96, 192, 384, 768, 1536)}
     title = TASKS["photo-mobilenet"].title
     store.write("followed photo 1", {"task": "photo-mobilenet", "title": title, "by removals": levels})
     return store, title
@@ -26,5 +26,5 @@ def test_counts_are_those_of_the_units(tmp_path):
     assert [counts[name] for name in ("n", "supported", "better than chance", "undecided")] == [4, 2, 1, 1]
     assert told["four random"][wine] == {"n": 4, "trust": 2}
     assert told["band"][wine] == {"n": 4, "supported": 0, "unsupported": 4, "though better than chance": 2}
-    assert told["power"][title]["384"]["both"] == {"n": 1, "supported": 0, "better than chance": 1}
-    assert told["power"][title]["768"]["both"]["supported"] == 1
+    assert told["power"][title]["384"]["context"] == {"n": 1, "supported": 0, "better than chance": 1}
+    assert told["power"][title]["768"]["context"]["supported"] == 1
