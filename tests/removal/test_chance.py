@@ -6,6 +6,8 @@ from scipy.stats import binom, rankdata
 
 import leastpath as lp
 from leastpath.removal.chance import (
+    NOISE,
+    REACHES,
     Probe,
     Statistic,
     Tail,
@@ -17,6 +19,8 @@ from leastpath.removal.chance import (
     p_worse,
     permute,
     rank_evenly,
+    weigh_cells,
+    weigh_units,
 )
 from leastpath.removal.referee import Referee
 
@@ -149,6 +153,40 @@ def test_sets_find_the_spot_that_matters():
     inside = corner.flatten() > 0
     assert probe.weights[inside].quantile(0.2) > probe.weights[~inside].quantile(0.8)  # spots see its neighbours, too
     assert is_decidable(probe, move((16, 16), 499, made()), 0.05)
+
+
+@pytest.mark.parametrize("pairs", [12, 60])
+def test_weights_of_cells_against_a_gaussian_process_by_definition(pairs):
+    """Oracle: the density of the differences and the posterior mean, written out among pairs, choice after choice."""
+    grid, g = (4, 5), made(pairs)
+    places = torch.cartesian_prod(torch.arange(4.0), torch.arange(5.0)).double()
+    signs = torch.where(torch.rand(pairs, 20, generator=g) < 0.5, -1.0, 1.0).double()
+    truth = (-(places - places[7]).norm(dim=1)).exp()
+    differences = signs @ truth + 0.3 * torch.randn(pairs, generator=g)
+    found = []
+    for reach in REACHES:
+        covariance = torch.exp(-torch.cdist(places, places) / reach)
+        for noise in pairs * NOISE:
+            among = signs @ covariance @ signs.T + noise * torch.eye(pairs)
+            scale = differences @ torch.linalg.solve(among, differences) / pairs  # the most likely one
+            normal = torch.distributions.MultivariateNormal(torch.zeros(pairs).double(), scale * among)
+            mean = covariance @ signs.T @ torch.linalg.solve(among, differences)
+            found.append((float(normal.log_prob(differences)), mean - mean.mean()))
+    torch.testing.assert_close(weigh_cells(signs, differences, grid), max(found, key=lambda one: one[0])[1])
+
+
+def test_weights_of_cells_are_nearer_to_a_spot_than_those_of_units():
+    """By as many removals, of a photograph's score that sees one spot among noise."""
+    g, errors = made(3), []
+    spot = torch.zeros(16, 16).double()
+    spot[3:7, 8:13] = 1
+    for _ in range(10):
+        signs = torch.where(torch.rand(300, 256, generator=g) < 0.5, -1.0, 1.0).double()
+        differences = signs @ spot.flatten() + 10 * torch.randn(300, generator=g)
+        both = torch.stack([weigh_cells(signs, differences, (16, 16)), weigh_units(signs, differences), spot.flatten()])
+        errors.append(torch.corrcoef(both)[2, :2])
+    smooth, plain = torch.stack(errors).mean(0)
+    assert smooth > plain + 0.1
 
 
 def test_log_odds_beyond_eight_are_no_evidence():

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 from leastpath.score.baselines import blur_images
 
 RIDGE = 0.3  # of the mean square of a unit's signs: weights of units that the removals hardly tell apart shrink
+REACHES = (1.5, 3.0, 6.0, 12.0)  # in cells of a grid, at which the correlation of two weights has fallen to 1 / e
+NOISE = torch.logspace(-3, 4, 29, dtype=torch.float64)  # of a pair, over the variance of a weight, by number of pairs
 
 
 # ---- the probe ---------------------------------------------------------------------------------------------------
@@ -37,7 +40,9 @@ class Probe:
     gains: Tensor  #: (orders,) symmetric relevance gains of random orders
 
     @classmethod
-    def of(cls, signs: Tensor, differences: Tensor, half: Tensor, gains: Tensor) -> Probe:
+    def of(
+        cls, signs: Tensor, differences: Tensor, half: Tensor, gains: Tensor, grid: tuple[int, int] | None = None
+    ) -> Probe:
         """From pairs of removals A and B.
 
         Args:
@@ -45,10 +50,12 @@ class Probe:
             differences: (pairs,) level without B − level without A.
             half: (pairs,) 0 or 1, by which half a pair counts.
             gains: (orders,) of random orders.
+            grid: whose cells the units of a photograph are.
         """
         left, signs = _take_out_size(differences.double(), signs.double().mean(1)), signs.double()
-        halves = torch.stack([weigh_units(signs[half == k], left[half == k]) for k in (0, 1)])
-        return cls(weigh_units(signs, left), halves, gains)
+        weigh = weigh_units if grid is None else partial(weigh_cells, grid=grid)
+        halves = torch.stack([weigh(signs[half == k], left[half == k]) for k in (0, 1)])
+        return cls(weigh(signs, left), halves, gains)
 
     @property
     def spread(self) -> float:
@@ -68,6 +75,33 @@ def weigh_units(signs: Tensor, differences: Tensor) -> Tensor:
         moments.diagonal().add_(RIDGE * moments.diagonal().mean() + 1e-12)
         sums = torch.linalg.solve(moments, sums)
     return sums - sums.mean()
+
+
+def weigh_cells(signs: Tensor, differences: Tensor, grid: tuple[int, int]) -> Tensor:
+    """The same of the cells of a grid, where neighbors matter alike as far as the removals themselves say that they do.
+
+    The posterior mean under a Gaussian process, with the reach and the noise that make the differences most likely. It
+    needs fewer pairs than there are cells.
+    """
+    pairs, roots = len(signs), _covariance_roots(grid)  # (reaches, cells, cells)
+    spectrum, vectors = torch.linalg.eigh(roots.mT @ (signs.T @ signs) @ roots)
+    along = ((differences @ signs @ roots)[:, None] @ vectors)[:, 0]  # (reaches, cells)
+    noise = pairs * NOISE[:, None]  # (levels, 1)
+    total = spectrum.clamp_min(0) + noise[:, :, None]  # (levels, reaches, cells)
+    left = (differences.square().sum() - (along.square() / total).sum(2)) / noise
+    volume = total.log().sum(2) + (pairs - total.shape[2]) * noise.log()
+    unlikely = pairs * left.clamp_min(torch.finfo(left.dtype).tiny).log() + volume  # (levels, reaches)
+    level, reach = divmod(int(unlikely.argmin()), len(roots))
+    weights = roots[reach] @ vectors[reach] @ (along[reach] / total[level, reach])
+    return weights - weights.mean()
+
+
+@lru_cache(maxsize=4)
+def _covariance_roots(grid: tuple[int, int]) -> Tensor:
+    """For each reach the root of the covariance of the cells' weights: (reaches, cells, cells)."""
+    places = torch.cartesian_prod(*(torch.arange(side, dtype=torch.float64) for side in grid))
+    far = torch.cdist(places, places)
+    return torch.stack([torch.linalg.cholesky(torch.exp(-far / reach)) for reach in REACHES])
 
 
 def _take_out_size(difference: Tensor, size: Tensor) -> Tensor:

@@ -141,7 +141,8 @@ class Referee:
             Case.of(self.kind, point, own, units[b if len(units) > 1 else 0], grid, run.seed)
             for b, (point, own) in enumerate(zip(points, starts, strict=True))
         ]
-        self.n_baselines, self.removals = min(starts.shape[1], MOST_FILLS), [Removals() for _ in points]
+        smooth = grid if grid is not None and grid[0] * grid[1] > SMALL else None
+        self.n_baselines, self.removals = min(starts.shape[1], MOST_FILLS), [Removals(smooth) for _ in points]
         self.remover = Remover(self.judged, self.scale, self.cases, grid, self.n_baselines, self.removals)
 
     @property
@@ -272,10 +273,10 @@ class Referee:
 
 
 class Removals:
-    """The removals of one example, as far as they were asked for."""
+    """The removals of one example, as far as they were asked for; of cells of a photograph's grid, if there is one."""
 
-    def __init__(self) -> None:
-        self.parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    def __init__(self, grid: tuple[int, int] | None) -> None:
+        self.grid, self.parts = grid, list[tuple[Tensor, Tensor, Tensor, Tensor]]()
         self.n_forwards = 0
 
     def __bool__(self) -> bool:
@@ -290,7 +291,8 @@ class Removals:
     @cached_property
     def probe(self) -> Probe:
         """What they say together."""
-        return Probe.of(*(torch.cat(part) for part in zip(*self.parts, strict=True)))
+        signs, differences, half, gains = (torch.cat(part) for part in zip(*self.parts, strict=True))
+        return Probe.of(signs, differences, half, gains, self.grid)
 
 
 @dataclass(frozen=True)
