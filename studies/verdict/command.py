@@ -15,7 +15,7 @@ from studies.truth.command import named
 from studies.truth.nets import SIZE
 from studies.verdict.judging import Workshop, do_all
 from studies.verdict.page import BEGIN, END, draw_rates, write_csv, write_page
-from studies.verdict.results import sum_up
+from studies.verdict.results import sum_up, with_earlier
 from studies.verdict.tasks import TASKS
 
 
@@ -47,8 +47,13 @@ def command(
 
 
 def write_results(run: RunFolder, save: Path | None = None) -> None:
-    """verdict.json, its picture and tables of all that the folder holds; with `save` also in the documentation."""
+    """verdict.json, its picture and tables of all that the folder holds.
+
+    With `save` also in the documentation, beside what it has of other inputs.
+    """
     told = sum_up(run.store, TASKS)
+    if save is not None and (known := save / "_generated" / "verdict.json").is_file():
+        told = with_earlier(told, json.loads(known.read_text(encoding="utf-8")))
     text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
     run.write("verdict.json", text)
     page = write_page(told, f"{BEGIN}{END}\n")

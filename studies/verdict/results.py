@@ -10,7 +10,7 @@ from leastpath._support.store import Store
 from leastpath.removal.verdict import ALPHA, bound_share
 from studies.verdict.judging import REMOVALS
 from studies.verdict.kinds import KINDS
-from studies.verdict.tasks import Task
+from studies.verdict.tasks import TASKS, Task
 
 OUTCOMES = ("supported", "better than chance", "undecided", "unsupported")
 
@@ -42,6 +42,18 @@ def sum_up(store: Store, tasks: Mapping[str, Task]) -> dict[str, Any]:
         if followed:
             told["power"][title] = {str(n): _find_power([u["by removals"][str(n)] for u in followed]) for n in REMOVALS}
     return told
+
+
+def with_earlier(told: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run found, and of inputs that it did not look at what an earlier one did, both as `sum_up` gives them.
+
+    Example:
+        >>> with_earlier({"band": {}}, {"band": {"wine, 13 columns": {"n": 4}}})
+        {'band': {'wine, 13 columns': {'n': 4}}}
+    """
+    titles = dict.fromkeys(task.title for task in TASKS.values())
+    both = {part: {**earlier.get(part, {}), **of} for part, of in told.items()}
+    return {part: {title: of[title] for title in titles if title in of} for part, of in both.items()}
 
 
 def count_verdicts(outcomes: list[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What verdicts add up to. Oracle: counted by hand."""
 
 from leastpath._support.store import Store
-from studies.verdict.results import sum_up
+from studies.verdict.results import sum_up, with_earlier
 from studies.verdict.tasks import TASKS
 
 
@@ -28,3 +28,10 @@ def test_counts_are_those_of_the_units(tmp_path):
     assert told["band"][wine] == {"n": 4, "supported": 0, "unsupported": 4, "though better than chance": 2}
     assert told["power"][title]["384"]["context"] == {"n": 1, "supported": 0, "better than chance": 1}
     assert told["power"][title]["768"]["context"]["supported"] == 1
+
+
+def test_what_a_run_did_not_look_at_stays_on_the_page():
+    cancer, wine = TASKS["cancer-0"].title, TASKS["wine-0"].title
+    told = {"verdicts": {wine: {"ig": 2}}, "band": {}}
+    earlier = {"verdicts": {cancer: {"ig": 0}, wine: {"ig": 1, "both": 1}}, "band": {"gone": 3, cancer: 4}}
+    assert with_earlier(told, earlier) == {"verdicts": {cancer: {"ig": 0}, wine: {"ig": 2}}, "band": {cancer: 4}}
