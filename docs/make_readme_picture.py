@@ -43,7 +43,7 @@ def draw_photograph(axes: Any, x: Tensor) -> None:
     with torch.no_grad():
         p, target = model(x).softmax(1)[0].max(0)
     score, baselines = lp.Score(model, int(target), "softmax", batch_size=32), lp.baselines.several("black", "mean")
-    referee = lp.Referee(score, x, baselines, n_removals=1536)  # as support="full" asks for
+    referee = lp.Referee(score, x, baselines)
     axes[0].imshow(x[0].permute(1, 2, 0).numpy())
     axes[0].set_title(f"the photograph\n{imagenet_classes()[int(target)]}, {float(p):.0%}", fontsize=9)
     maps = {
@@ -53,7 +53,7 @@ def draw_photograph(axes: Any, x: Tensor) -> None:
     for axis, (title, values) in zip(axes[1:], maps.items(), strict=True):
         found = referee.judge(values)
         heat_row([axis], [values], x, view="smooth", colorbar=False)
-        numbers = f"support {float(found.support[0]):+.2f}, chance ±{float(found.chance[0]):.2f}"
+        numbers = f"support {float(found.support[0]):+.2f}: {found.status[0].outcomes[0].value}"
         axis.set_title(f"{title}\n{numbers}", fontsize=9)
         print(title, found.status[0].value, flush=True)
 
