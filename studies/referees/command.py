@@ -26,7 +26,7 @@ KEPT, EXAMPLES = "referee_units.json", 40
 OF_UNITS = (
     "random", "input_x_gradient", "saliency", "smooth_grad", "lrp", "integrated_gradients", "idgi", "elastic_band",
     "geodesic_descent", "guided_ig", "occlusion", "staircase", "permutation_shap", "exact_shapley", "owen",
-    "kernel_shap", "lime", "gradient_shap",
+    "kernel_shap", "lime", "gradient_shap", "deep_lift",
 )  # fmt: skip
 OF_PICTURES = (
     "random", "input_x_gradient", "saliency", "smooth_grad", "smooth_grad_squared", "var_grad", "lrp",
