@@ -1,7 +1,7 @@
 """Is the map of a photograph the same tomorrow? And the photographs that several benchmarks explain.
 
     PYTHONPATH=. python benchmarks/photographs.py FOLDER [--count 8] [--first 0] [--half reporting] [--size 128]
-        [--qualities fast,default] [--support full]
+        [--qualities fast,default,lime] [--support full]
     python benchmarks/photographs.py FOLDER --count 24 --sheet sheet.png
     python benchmarks/photographs.py
 
@@ -9,9 +9,9 @@ For each quality of `windows_in_context`, on EfficientNet-lite0: gradients' wort
 × 16 patches between two seeds, and the one that was foretold; with yet other seeds the correlation with the maps of a
 JPEG, of a crop shifted by 2 pixels, and of 4 pixels less and more per side, and how often the verdict is the same.
 Medians. `--half` takes those of the study of truth, which shuffles the folder and chooses settings on its first 20;
-`--support full` judges by four times as many removals, `--support none` not at all. `--sheet` draws photographs
-beside their maps of the first quality. Without a folder: how often a planted mark, which decides alone, is among the
-first three of 256 patches.
+`--support full` judges by four times as many removals, `--support none` not at all. Other methods may stand among the
+qualities: they explain the logit, from black and mean. `--sheet` draws photographs beside their maps of the first
+quality. Without a folder: how often a planted mark, which decides alone, is among the first three of 256 patches.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 import leastpath as lp
 from leastpath.features.images import PICTURES, read_image
+from leastpath.methods.windows_in_context import PLANS
 
 SHIFT = 2  # pixels that a crop is moved by
 
@@ -53,8 +54,11 @@ def half_of(files: list[Path], half: str) -> list[Path]:
 def explain(
     model: torch.nn.Module, x: Tensor, target: int, quality: str, seed: int, support: bool | str = True
 ) -> lp.Attribution:
-    score = lp.Score(model, target, "softmax", batch_size=32)
-    return lp.attribute(score, x, quality=quality, seed=seed, support=support)
+    if quality in PLANS:
+        score = lp.Score(model, target, "softmax", batch_size=32)
+        return lp.attribute(score, x, quality=quality, seed=seed, support=support)
+    score = lp.Score(model, target, batch_size=32)
+    return lp.attribute(score, x, lp.several("black", "mean"), method=quality, seed=seed, support=support)
 
 
 def patches_of(values: Tensor) -> np.ndarray:
@@ -95,10 +99,9 @@ def measure(
         with torch.no_grad():
             target = int(model(pictures[""]).argmax())
         first, second = (explain(model, pictures[""], target, quality, seed, support) for seed in (0, 1))
-        row = {
-            "gradients' worth": cost_of(quality, size), "agreement": correlate(first.values, second.values),
-            "foretold": float(first.stats["agreement"][0]),
-        }  # fmt: skip
+        row = {"gradients' worth": cost_of(quality, size), "agreement": correlate(first.values, second.values)}
+        if "agreement" in first.stats:
+            row["foretold"] = float(first.stats["agreement"][0])
         if support:
             row |= {"same verdict, other seed": same(first, second)}
             row |= {"supported": float(lp.Outcome.SUPPORTED in first.status[0])}
@@ -115,9 +118,10 @@ def measure(
 
 def cost_of(quality: str, size: int) -> float:
     """Gradients' worth of the map, from two baselines, without its test."""
-    cost = lp.METHODS["windows_in_context"].with_settings(quality=quality).cost((3, size, size))
+    windows = lp.METHODS["windows_in_context"]
+    cost = (windows.with_settings(quality=quality) if quality in PLANS else lp.METHODS[quality]).cost((3, size, size))
     assert cost is not None
-    return 2 * cost[1] / 3
+    return 2 * (cost[0] + cost[1] / 3)
 
 
 def same(one: lp.Attribution, other: lp.Attribution) -> float:

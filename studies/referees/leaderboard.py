@@ -40,7 +40,7 @@ IN_TRUTH: Mapping[str, Sequence[str]] = MappingProxyType(
         "windows_in_context": ("context",), "rise": ("rise-two",), "owen": ("owen-two",), "lrp": ("lrp",),
         "smooth_grad": ("smooth-grad",), "smooth_grad_squared": ("smooth-grad-squared",), "var_grad": ("var-grad",),
         "smooth_integrated_gradients": ("smooth-ig",), "input_x_gradient": ("input-gradient",),
-        "saliency": ("gradient", "saliency"), "kernel_shap": ("kernel-shap",), "lime": ("lime",),
+        "saliency": ("gradient", "saliency"), "kernel_shap": ("kernel-shap",), "lime": ("lime-two", "lime"),
         "permutation_shap": ("shapley",), "grad_cam": ("grad-cam",), "grad_cam_plus_plus": ("grad-cam++",),
         "expected_gradients": ("expected",), "samp": ("samp",), "samp_plus_plus": ("samp++",),
         "spectral_ig": ("spectral",), "sequential_ig": ("sequential",), "discretized_ig": ("discretized",),
