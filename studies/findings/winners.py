@@ -110,8 +110,17 @@ def _short_row(of: Record, titles: Mapping[str, str]) -> list[object]:
     methods = of["methods"]
     best = _best(methods)
     gains = [written(methods[name]["gain"]) if name in methods else "–" for name in (best, IDGI, IG)]
-    beaten = [titles[rival] for rival in (IDGI, IG) if verdict(methods[best], rival) == 1]
-    return [of["title"], titles[best], *gains, " and ".join(beaten) or "neither", methods[best]["n"]]
+    return [of["title"], titles[best], *gains, _beaten(methods, best, titles), methods[best]["n"]]
+
+
+def _beaten(methods: Mapping[str, Record], best: str, titles: Mapping[str, str]) -> str:
+    """The rivals that the best is clearly ahead of, and those that it was not tested against."""
+    rivals = [rival for rival in (IDGI, IG) if rival in methods and rival != best]
+    tested = [rival for rival in rivals if rival in methods[best]]
+    ahead = [titles[rival] for rival in tested if verdict(methods[best], rival) == 1]
+    open_ = [titles[rival] for rival in rivals if rival not in tested]
+    told = [" and ".join(ahead) or "none"] if tested else []
+    return "; ".join(told + ([f"{' and '.join(open_)} not tested"] if open_ else []))
 
 
 def _net_row(of: Record, titles: Mapping[str, str]) -> list[object]:

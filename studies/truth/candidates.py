@@ -22,8 +22,8 @@ from studies.truth.references import REFERENCES
 IG, IDGI, LINE = "ig", "idgi", "line"
 STEPS = 50
 SHOWN = (  # by picture and page, the other candidates being data
-    "context", "context-fast", "staircase-two", "windows-two", "owen-two", "idgi-two", "ig-two", IG, "occlusion",
-    "smooth-grad", "lrp", "descent", "edges", "distance", "random",
+    "context", "context-fast", "rise-two", "owen-two", "lime-two", "windows-two", "staircase-two", "idgi-two",
+    "ig-two", IG, "occlusion", "smooth-grad", "lrp", "descent", "edges", "distance", "random",
 )  # fmt: skip
 CLASSES: tuple[Kind, ...] = ("image", "text", "table")  # kinds of input whose nets are classifiers
 

@@ -59,6 +59,14 @@ def test_the_section_says_who_is_clear(told, tmp_path):
     assert "| SHAPLEY | 50.0 | 0.80 (4) |" in section.replace("\u00a0", " ")  # said to be of fewer examples
 
 
+@pytest.mark.parametrize(
+    ("left_out", "said"), [(("idgi",), "IG; IDGI not tested"), (("ig",), "none; IG not tested"), ((), "IG")]
+)
+def test_what_the_best_was_not_tested_against_is_said(told, left_out, said):
+    told["tests"] = [of for of in told["tests"] if (of["method"], of["rival"]) not in {("agi", n) for n in left_out}]
+    assert f"| ImageNet | AGI | 0.30 | 0.20 | 0.10 | {said} | 20 |" in short_section({"truth": brief(told)})
+
+
 def test_what_is_kept_is_brief_and_without_a_run_there_is_no_work(told, tmp_path):
     assert list(brief(told)["nets"]) == ["imagenet-efficientnet"]
     assert not list(WINNERS.measurements(Setting(Store(tmp_path / "s", {}))))
