@@ -30,10 +30,10 @@ def draw_first_table(page: str, file: Path) -> None:
     for i, (column, values) in enumerate(bars.items()):
         places = [row + (i - (len(bars) - 1) / 2) * thick for row in range(len(names))]
         axis.barh(places, values, thick, color=COLORS[i], label=COLUMNS[column])
-    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.set_yticks(range(len(names)), [name.replace(": ", ":\n", 1) for name in names], fontsize=7)
     axis.invert_yaxis()
     axis.set_xlabel("gain of removal (0 is chance)", fontsize=8)
-    axis.legend(fontsize=8)
+    axis.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(bars), frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(file, dpi=90)
 

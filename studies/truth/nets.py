@@ -125,7 +125,7 @@ def model_of(data: Path | None, name: str) -> nn.Module:
     try:
         net = module.load(name)
     except (ImportError, AttributeError, FileNotFoundError) as error:
-        raise ValueError(f"needs a package or file that is missing ({error})") from error
+        raise ValueError(f"needs a package or file, see the top of models.py in the data folder ({error})") from error
     return net.to(memory_format=torch.channels_last)
 
 
