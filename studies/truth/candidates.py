@@ -253,11 +253,10 @@ def _of_pictures() -> tuple[Candidate, ...]:
         Candidate("rise-two", "RISE in the logit, several baselines", "rise", gradients=700, main=True, **both),
         Candidate("owen-two", "Owen values in the logit, several baselines", "owen", several=True, gradients=340,
                   main=True, **logit),
-        Candidate("kernel-shap", "Kernel SHAP in the logit", "kernel_shap", gradients=170, main=True,
-                  **logit),
+        Candidate("kernel-shap", "Kernel SHAP in the logit", "kernel_shap", gradients=170, main=True, **logit),
         Candidate("lime", "LIME in the logit", "lime", gradients=170, main=True, **logit),
-        Candidate("lime-two", "LIME in the logit, several baselines", "lime", several=True,
-                  gradients=340, main=True, **logit),
+        Candidate("lime-two", "LIME in the logit, several baselines", "lime", several=True, gradients=340, main=True,
+                  **logit),
     )  # fmt: skip
 
 

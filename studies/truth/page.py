@@ -24,10 +24,7 @@ most important ones, in probability for classes; 0 for a random order. What is r
 Settings were chosen on the development half of the examples; the tables are of the reporting half, which also has
 nets that no setting was chosen on. "Clearly" means p < 0.05 in a paired test, corrected by Holm over all cells of a
 method. The [tables of each net](_generated/truth_nets.md) have costs, worst fills, tests, gates, objects and
-controls; every method is in the [data](_generated/truth.json), every example in [rows](_generated/truth.csv). The nets
-of digits and tables are trained where the study runs, and come out a little different on another machine (IG gained
-.48 and .45 on two trainings of the ViT): a net's rows of the reporting half are of one training, and methods without
-rows were tested against IG on their own.
+controls; every method is in the [data](_generated/truth.json), every example in [rows](_generated/truth.csv).
 """
 TABLES = """# Truth, net by net
 
