@@ -176,10 +176,12 @@ def test_an_explorer_listens_and_closes():
 
 
 SLOW = """
-import os, threading, time, torch
+import os, signal, threading, time, torch
 import leastpath as lp
 from leastpath.explorer.server import Explorer
 from leastpath.explorer.session import session_of
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in a shell's background inherit that it is ignored
 
 def model(x):
     if threading.current_thread().name == "leastpath explorer":
